@@ -275,6 +275,21 @@ TEST(the_fraction_can_be_said) {
   expect_nothing_left();
 }
 
+TEST(a_fraction_of_0_allows_no_memory) {
+  double fraction = 1;
+  void *memory = UNTOUCHED_POINTER;
+  configure("per_process_memory_fraction:0");
+  CHECK_OK(plinth_get_per_process_memory_fraction(0, &fraction));
+  CHECK(fraction == 0);
+  CHECK_STATUS(plinth_caching_allocator_alloc(1, 0, NULL, &memory), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK(memory == UNTOUCHED_POINTER);
+  CHECK_OK(plinth_set_allocator_settings("per_process_memory_fraction:1"));
+  CHECK_OK(plinth_get_per_process_memory_fraction(0, &fraction));
+  CHECK(fraction == 1.0);
+  use_memory();
+  expect_nothing_left();
+}
+
 TEST(needless_keys_are_kept) {
   configure("release_lock_on_cudamalloc:True,graph_capture_record_stream_reuse:True,throw_on_cudamalloc_oom:True,"
             "pinned_use_cuda_host_register:True,pinned_num_register_threads:8,pinned_use_background_threads:True,"

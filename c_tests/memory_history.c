@@ -154,6 +154,32 @@ TEST(the_context_says_who_is_found_out) {
   record_nothing();
 }
 
+TEST(the_context_alloc_has_stacks_of_allocating_calls) {
+  const uint32_t allocating = BIT(ALLOC) | BIT(SEGMENT_ALLOC) | BIT(SEGMENT_MAP) | BIT(OOM);
+  const uint32_t others = BIT(FREE_REQUESTED) | BIT(FREE_COMPLETED) | BIT(SNAPSHOT);
+  plinth_memory_history_options_t options = history_options();
+  uint32_t seen = 0;
+  void *pointer = NULL;
+  char *snapshot = NULL;
+  options.context = PLINTH_MEMORY_CONTEXT_ALLOC;
+  CHECK_OK(plinth_record_memory_history(&options));
+  release(alloc_on(KIB, 0, NULL));
+  CHECK_STATUS(plinth_caching_allocator_alloc((size_t)1 << 50, 0, NULL, &pointer), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK_OK(plinth_empty_cache());
+  CHECK_OK(plinth_memory_snapshot(false, &snapshot));
+  plinth_string_free(snapshot);
+  read_history(0);
+  for (int index = 0; index < entry_count; index++) {
+    const uint32_t bit = 1U << entries[index].raw.action;
+    seen |= bit;
+    CHECK_EQ(entries[index].raw.stack != 0, (bit & allocating) != 0);
+  }
+  CHECK_EQ(seen & (BIT(ALLOC) | BIT(OOM) | others), BIT(ALLOC) | BIT(OOM) | others);
+  CHECK(seen & (BIT(SEGMENT_ALLOC) | BIT(SEGMENT_MAP)));
+  CHECK(seen & (BIT(SEGMENT_FREE) | BIT(SEGMENT_UNMAP)));
+  record_nothing();
+}
+
 TEST(live_blocks_alone_have_no_entries) {
   bool enabled = true;
   plinth_memory_history_options_t options = history_options();

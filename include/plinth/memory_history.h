@@ -57,7 +57,8 @@
 #define PLINTH_MEMORY_CONTEXT_STATE 1
 
 /**
- * Record a stack trace for live blocks, and for events that allocate or map memory.
+ * Record a stack trace for live blocks, and for events of calls that allocate: allocated blocks and segments, mapped
+ * memory, and requests that failed.
  */
 #define PLINTH_MEMORY_CONTEXT_ALLOC 2
 

@@ -5,17 +5,21 @@
 //! plinth_string_free.
 
 use crate::{
-    error::Error,
-    ffi::{Output, guard::guard, owned_text, status::plinth_status_t, structs::StructOutput},
+    ffi::{
+        guard::guard,
+        null,
+        stats::{visit, write_json},
+        status::plinth_status_t,
+        structs::StructOutput,
+    },
     memory::{
         self,
         pinned::stats::{DurationStats, HostStats},
         stats::Stat,
     },
-    status::Status,
 };
 use std::{
-    ffi::{CString, c_char, c_void},
+    ffi::{c_char, c_void},
     mem,
 };
 
@@ -143,14 +147,10 @@ pub unsafe extern "C" fn plinth_host_memory_stats_each(
     context: *mut c_void,
 ) -> plinth_status_t {
     guard(|| {
-        let callback = callback.ok_or_else(|| Error::new(Status::NULL_POINTER, "callback is NULL"))?;
-        for (key, part, value) in memory::host_memory_stats()?.entries() {
-            let dot = if part.is_empty() { "" } else { "." };
-            let key = CString::new(format!("{key}{dot}{part}"))
-                .map_err(|_| Error::new(Status::PANIC, "a statistics key contains a NUL character"))?;
-            // SAFETY: the caller's function takes a string, a number and its own context, and does not unwind.
-            unsafe { callback(key.as_ptr(), value, context) };
-        }
+        let callback = callback.ok_or_else(|| null("callback"))?;
+        let stats = memory::host_memory_stats()?;
+        // SAFETY: this is the caller's function, with the context that belongs to it. No value is negative.
+        unsafe { visit(&stats, callback, context, |value| value as u64) };
         Ok(())
     })
 }
@@ -164,12 +164,8 @@ pub unsafe extern "C" fn plinth_host_memory_stats_each(
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_OUT_OF_MEMORY; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_host_memory_stats_as_json(nested: bool, text: *mut *mut c_char) -> plinth_status_t {
-    guard(|| {
-        // SAFETY: the caller passes NULL or a valid pointer.
-        let text = unsafe { Output::new(text, "text") }?;
-        text.set(owned_text(&memory::host_memory_stats()?.json(nested))?);
-        Ok(())
-    })
+    // SAFETY: the caller passes NULL or a valid pointer.
+    guard(|| unsafe { write_json(text, nested, memory::host_memory_stats) })
 }
 
 /// Resets the peak statistics of pinned memory: peaks restart at the current values, the longest and shortest durations

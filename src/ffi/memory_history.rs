@@ -22,7 +22,7 @@ use crate::{
     memory::{
         callbacks::Callback,
         history::{self, Context, Enabled, Entry, Options, StackId},
-        tags, trackers,
+        recorder, tags,
     },
     runtime,
 };
@@ -42,7 +42,8 @@ pub const PLINTH_MEMORY_HISTORY_ALL: i32 = 2;
 pub const PLINTH_MEMORY_CONTEXT_NONE: i32 = 0;
 /// Record a stack trace for live blocks.
 pub const PLINTH_MEMORY_CONTEXT_STATE: i32 = 1;
-/// Record a stack trace for live blocks, and for events that allocate or map memory.
+/// Record a stack trace for live blocks, and for events of calls that allocate: allocated blocks and segments, mapped
+/// memory, and requests that failed.
 pub const PLINTH_MEMORY_CONTEXT_ALLOC: i32 = 2;
 /// Record a stack trace for every event.
 pub const PLINTH_MEMORY_CONTEXT_ALL: i32 = 3;
@@ -258,7 +259,7 @@ pub unsafe extern "C" fn plinth_record_memory_history(
 ) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a struct that begins with its size.
-        history::record(unsafe { read_options(options) }?)
+        recorder::record_history(unsafe { read_options(options) }?)
     })
 }
 
@@ -294,7 +295,7 @@ pub unsafe extern "C" fn plinth_memory_history_each(
     guard(|| {
         let callback = callback.ok_or_else(|| null("callback"))?;
         let device = runtime::ready()?.device(device)?.ordinal;
-        for entry in history::entries(device) {
+        for entry in recorder::entries(device) {
             // SAFETY: this is the caller's function, with the context that belongs to it.
             unsafe { show(callback, context, device, &entry) };
         }
@@ -450,7 +451,7 @@ pub unsafe extern "C" fn plinth_attach_allocator_trace_tracker(
 ) -> plinth_status_t {
     guard(|| {
         let function = tracker.ok_or_else(|| null("tracker"))? as usize;
-        trackers::attach(Callback { function, context: context as usize, call: call_tracker })
+        recorder::attach_tracker(Callback { function, context: context as usize, call: call_tracker })
     })
 }
 
@@ -468,7 +469,7 @@ pub unsafe extern "C" fn plinth_detach_allocator_trace_tracker(
 ) -> plinth_status_t {
     guard(|| {
         let function = tracker.ok_or_else(|| null("tracker"))? as usize;
-        trackers::detach(function, context as usize)
+        recorder::detach_tracker(function, context as usize)
     })
 }
 

@@ -8,18 +8,22 @@
 
 use crate::{
     ffi::{
-        Output, guard::guard, null, owned_text, plinth_stream_t, pool::plinth_pool_id_t, status::plinth_status_t,
+        Output,
+        guard::guard,
+        null, plinth_stream_t,
+        pool::plinth_pool_id_t,
+        stats::{visit, write_json},
+        status::plinth_status_t,
         structs::StructOutput,
     },
     memory::{
         self,
-        stats::{ByPool, Stat, Stats},
-        stats_queries,
+        stats::{ByPool, Stat, Stats, as_value},
     },
     runtime, stream,
 };
 use std::{
-    ffi::{CString, c_char, c_void},
+    ffi::{c_char, c_void},
     mem,
 };
 
@@ -103,17 +107,13 @@ pub struct plinth_memory_stats_t {
 pub type plinth_memory_stats_callback_t =
     Option<unsafe extern "C" fn(name: *const c_char, value: i64, context: *mut c_void)>;
 
-fn number(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
 impl From<Stat> for plinth_memory_stat_t {
     fn from(from: Stat) -> Self {
         plinth_memory_stat_t {
-            current: number(from.current),
-            peak: number(from.peak),
-            allocated: number(from.allocated),
-            freed: number(from.freed),
+            current: as_value(from.current),
+            peak: as_value(from.peak),
+            allocated: as_value(from.allocated),
+            freed: as_value(from.freed),
         }
     }
 }
@@ -122,8 +122,8 @@ impl From<ByPool> for plinth_memory_stat_by_pool_t {
     fn from(from: ByPool) -> Self {
         plinth_memory_stat_by_pool_t {
             all: from.all.into(),
-            small_pool: from.small.into(),
-            large_pool: from.large.into(),
+            small_pool: from.small_pool.into(),
+            large_pool: from.large_pool.into(),
         }
     }
 }
@@ -143,12 +143,12 @@ impl From<Stats> for plinth_memory_stats_t {
             requested_bytes: from.requested_bytes.into(),
             oversize_allocations: from.oversize_allocations.into(),
             oversize_segments: from.oversize_segments.into(),
-            num_alloc_retries: number(from.num_alloc_retries),
-            num_ooms: number(from.num_ooms),
-            max_split_size: from.max_split_size.map_or(-1, number),
-            num_sync_all_streams: number(from.num_sync_all_streams),
-            num_device_alloc: number(from.num_device_alloc),
-            num_device_free: number(from.num_device_free),
+            num_alloc_retries: as_value(from.num_alloc_retries),
+            num_ooms: as_value(from.num_ooms),
+            max_split_size: from.max_split_size.map_or(-1, as_value),
+            num_sync_all_streams: as_value(from.num_sync_all_streams),
+            num_device_alloc: as_value(from.num_device_alloc),
+            num_device_free: as_value(from.num_device_free),
         }
     }
 }
@@ -231,12 +231,9 @@ pub unsafe extern "C" fn plinth_memory_stats_each(
 ) -> plinth_status_t {
     guard(|| {
         let callback = callback.ok_or_else(|| null("callback"))?;
-        for (key, value) in memory::stats(device)?.entries() {
-            // The keys contain no NUL.
-            let key = CString::new(key).unwrap_or_default();
-            // SAFETY: this is the caller's function, which takes a string, a number and the context that belongs to it.
-            unsafe { callback(key.as_ptr(), value, context) };
-        }
+        let stats = memory::stats(device)?;
+        // SAFETY: this is the caller's function, with the context that belongs to it.
+        unsafe { visit(&stats, callback, context, |value| value) };
         Ok(())
     })
 }
@@ -257,9 +254,7 @@ pub unsafe extern "C" fn plinth_memory_stats_as_json(
 ) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a valid pointer.
-        let text = unsafe { Output::new(text, "text") }?;
-        text.set(owned_text(&stats_queries::json(&memory::stats(device)?, nested))?);
-        Ok(())
+        unsafe { write_json(text, nested, || memory::stats(device)) }
     })
 }
 

@@ -48,6 +48,7 @@ pub mod properties;
 pub mod random;
 pub mod sanitizer;
 pub mod snapshot;
+mod stats;
 pub mod status;
 pub mod store;
 pub mod stream;

@@ -24,7 +24,9 @@ use super::{
     grow::Request,
     peers,
     pool::PoolId,
-    route, stats_aggregation,
+    route,
+    stats::Statistic,
+    stats_aggregation,
 };
 use crate::{
     base::units::Bytes,
@@ -425,7 +427,7 @@ pub fn notify_pool_event(event: PoolEvent, device: u32, pool: PoolId) {
 
 /// Resets the peaks of a device.
 pub fn reset_peak(device: &Device, runtime: &Runtime) {
-    device.memory().others.lock().reset_peaks();
+    device.memory().others.lock().reset_peak();
     asynchronous::reset_peak(device, runtime);
 }
 

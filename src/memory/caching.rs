@@ -12,7 +12,7 @@ use super::{
     ipc::import,
     peak_budget, pools, route, slow_path,
     space::FreeOutcome,
-    stats::Stats,
+    stats::{Statistic, Stats},
     stats_aggregation, stream_events, summary, trackers,
 };
 use crate::{
@@ -221,7 +221,7 @@ pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
     }
     block.used_elsewhere = true;
     let (begin, bytes) = (block.address, block.requested);
-    if let Some(owned) = inner.space.listener.as_ref().and_then(|listener| listener.owned(begin, bytes)) {
+    if let Some(owned) = inner.space.recorder.as_ref().and_then(|recorder| recorder.owned(begin, bytes)) {
         observe::on_record_stream(owned, stream, number);
     }
     let stream_use = StreamUse::new(stream, number);

@@ -151,8 +151,8 @@ impl Default for Config {
 }
 
 static CONFIG: RwLock<Option<Config>> = RwLock::new(None);
-/// The bits of the fraction in the settings; 0 if the settings were not read.
-static FRACTION: AtomicU64 = AtomicU64::new(0);
+/// The bits of the fraction in the settings; those of 1 until the settings are read.
+static FRACTION: AtomicU64 = AtomicU64::new(1.0_f64.to_bits());
 
 /// Returns the settings. The environment is read once; if it is invalid, the next call reads it again.
 pub fn get() -> Result<Config> {
@@ -184,10 +184,7 @@ fn store(slot: &mut Option<Config>, config: Config) -> Config {
 /// Returns the fraction of a device's memory that may be held unless a call sets another; 1 if the settings were not
 /// read.
 pub fn fraction() -> f64 {
-    match FRACTION.load(Ordering::Acquire) {
-        0 => 1.0,
-        bits => f64::from_bits(bits),
-    }
+    f64::from_bits(FRACTION.load(Ordering::Acquire))
 }
 
 /// Changes the settings that a text names, after `allow` approved the old and new settings. Changes all of them or

@@ -1,6 +1,9 @@
 //! The counters of an arena, updated by a few additions for each operation. The arena's lock protects them.
 
-use super::{block::Zone, stats::Stat};
+use super::{
+    block::Zone,
+    stats::{Base, Stat, Statistic},
+};
 
 /// A quantity that changes with every request, with as few stores as possible. The current value is the difference of
 /// the sums, and the peak is written only when it increases.
@@ -34,25 +37,12 @@ impl RunningCount {
 
     /// Returns the values with torch's fields, with the sums counted from a base.
     fn stat(&self, base: &Base) -> Stat {
-        Stat {
-            current: self.current(),
-            peak: self.peak,
-            allocated: self.increased - base.increased,
-            freed: self.decreased - base.decreased,
-        }
+        base.stat(self.current(), self.peak, self.total())
     }
 
-    fn base(&self) -> Base {
+    fn total(&self) -> Base {
         Base { increased: self.increased, decreased: self.decreased }
     }
-}
-
-/// The sums of a counter at their last reset. Later sums are relative to these, so that a reset adds no cost to
-/// counting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Base {
-    increased: u64,
-    decreased: u64,
 }
 
 /// The bases of a zone's counters.
@@ -137,9 +127,9 @@ impl ZoneCounters {
 
     fn reset_accumulated(&mut self) {
         self.bases = Bases {
-            count: self.count.base(),
-            bytes: self.bytes.base(),
-            requested: self.requested.base(),
+            count: self.count.total(),
+            bytes: self.bytes.total(),
+            requested: self.requested.total(),
             waiting: self.waiting.current,
             waiting_bytes: self.waiting_bytes.current,
         };

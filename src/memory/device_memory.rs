@@ -2,12 +2,12 @@
 
 use super::{
     arena::{Arena, Key, MAX_ARENAS},
-    history, listener,
     peak_budget::Peak,
     pool::{self, PoolId},
+    recorder,
     route::Routes,
     space::Region,
-    stats::{Stat, Stats},
+    stats::{AtomicStat, Base, Stat, Statistic, Stats},
 };
 use crate::{
     driver::{self, Driver, MemoryKind, codes},
@@ -70,11 +70,10 @@ pub struct DeviceMemory {
     total: OnceCell<u64>,
     /// Whether handles are created shareable with other processes.
     pub(super) shareable: OnceCell<bool>,
-    held: AtomicU64,
-    held_peak: AtomicU64,
+    held: AtomicStat,
+    /// The sum of all increases of `held`.
     held_total: AtomicU64,
-    /// The values of `held_total` and of the bytes released so far at the last reset of the sums.
-    held_bases: [AtomicU64; 2],
+    held_base: Mutex<Base>,
     /// The bits of the explicitly set fraction plus 1; 0 if none was set.
     fraction: AtomicU64,
     arenas: Mutex<Arenas>,
@@ -164,32 +163,30 @@ impl DeviceMemory {
 
     /// Returns the held bytes.
     pub fn held(&self) -> u64 {
-        self.held.load(Ordering::Acquire)
+        self.held.current()
     }
 
     /// Returns the peak of held bytes since the last reset.
     pub fn held_peak(&self) -> u64 {
-        self.held_peak.load(Ordering::Relaxed)
+        self.held.peak()
     }
 
     /// Returns the held bytes as a statistic with torch's fields.
     pub fn held_stat(&self) -> Stat {
-        let (current, total) = (self.held(), self.held_total.load(Ordering::Relaxed));
-        let bases = self.held_bases.each_ref().map(|base| base.load(Ordering::Relaxed));
-        // Bytes whose allocation failed in the driver are subtracted from both sums.
-        Stat {
-            current,
-            peak: self.held_peak(),
-            allocated: total.saturating_sub(bases[0]),
-            freed: total.saturating_sub(current).saturating_sub(bases[1]),
-        }
+        let current = self.held();
+        self.held_base.lock().stat(current, self.held_peak(), self.held_sums(current))
+    }
+
+    /// Returns the sums of all increases and decreases of the held bytes. Bytes whose allocation failed in the driver
+    /// are in neither.
+    fn held_sums(&self, current: u64) -> Base {
+        let increased = self.held_total.load(Ordering::Relaxed);
+        Base { increased, decreased: increased.saturating_sub(current) }
     }
 
     /// Resets all sums and counts.
     pub fn reset_accumulated(&self) {
-        let total = self.held_total.load(Ordering::Relaxed);
-        self.held_bases[0].store(total, Ordering::Relaxed);
-        self.held_bases[1].store(total.saturating_sub(self.held()), Ordering::Relaxed);
+        *self.held_base.lock() = self.held_sums(self.held());
         for count in [&self.ooms, &self.retries, &self.waits, &self.created, &self.released] {
             count.reset();
         }
@@ -201,20 +198,16 @@ impl DeviceMemory {
 
     /// Counts `bytes` as held if the total stays within `max_held`. Returns whether it did.
     pub fn try_hold(&self, bytes: u64, max_held: u64) -> bool {
-        let sum = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= max_held);
-        match self.held.fetch_update(Ordering::AcqRel, Ordering::Acquire, sum) {
-            Ok(before) => {
-                self.held_peak.fetch_max(before + bytes, Ordering::Relaxed);
-                self.held_total.fetch_add(bytes, Ordering::Relaxed);
-                true
-            }
-            Err(_) => false,
+        let holds = self.held.try_add(bytes, max_held);
+        if holds {
+            self.held_total.fetch_add(bytes, Ordering::Relaxed);
         }
+        holds
     }
 
     /// Counts `bytes` as no longer held.
     pub fn release_held(&self, bytes: u64) {
-        self.held.fetch_sub(bytes, Ordering::AcqRel);
+        self.held.sub(bytes);
     }
 
     /// Undoes [`try_hold`](Self::try_hold) for bytes that the driver could not provide.
@@ -225,7 +218,7 @@ impl DeviceMemory {
 
     /// Resets the peak to the current value.
     pub fn reset_held_peak(&self) {
-        self.held_peak.store(self.held(), Ordering::Relaxed);
+        self.held.reset_peak();
     }
 
     /// Returns the fraction of the device's memory that may be held.
@@ -272,7 +265,7 @@ impl DeviceMemory {
         let mut inner = arena.lock();
         inner.space.no_split = super::pool::options(key.pool).no_split;
         inner.space.orphaned = false;
-        listener::update(device, &mut inner);
+        recorder::update(device, &mut inner);
         let generation = inner.space.generation;
         drop(inner);
         arenas.by_key.insert(key, arena);
@@ -311,8 +304,8 @@ impl DeviceMemory {
             return Vec::new();
         }
         inner.space.generation += 1;
-        if let Some(listener) = inner.space.listener.take() {
-            history::store_log(listener);
+        if let Some(recorder) = inner.space.recorder.take() {
+            recorder.retire();
         }
         arenas.unused.push(arena);
         inner.space.remove_regions(|_| true)

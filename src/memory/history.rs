@@ -1,13 +1,11 @@
 //! The history of the allocator: allocations, frees and segment events, with time and stack.
 //!
-//! Each arena writes its own log ([`log`](super::log)), under its own lock, through the listener of its space
-//! (`listener`). So threads with their own arenas do not contend, and events of one address are recorded in order. A
-//! reader merges the logs of a device by time. Entries store what is cheap to obtain: clock ticks, a stack id, a tag
-//! number. They are resolved when they are read.
+//! Each arena writes its own log ([`log`](super::log)), under its own lock, through its recorder
+//! ([`recorder`](super::recorder)). So threads with their own arenas do not contend, and events of one address are
+//! recorded in order. A reader merges the logs of a device by time. Entries store what is cheap to obtain: clock ticks,
+//! a stack id, a tag number. They are resolved when they are read.
 
 use super::{
-    arena::Inner,
-    listener::{self, Listener},
     log::{Log, RawEntry},
     pool::PoolId,
     tags,
@@ -16,7 +14,7 @@ pub use crate::base::stack::{Frame, StackId, frames};
 use crate::{
     base::clock,
     error::{Error, Result},
-    runtime::{self, thread},
+    runtime::thread,
     status::Status,
 };
 use parking_lot::Mutex;
@@ -85,6 +83,15 @@ impl Action {
     pub fn bit(self) -> u32 {
         1 << self as u32
     }
+
+    /// Returns the lowest level at which the action has a stack, as in torch: its calls that allocate capture one for
+    /// all that they record.
+    pub fn min_context(self) -> Context {
+        match self {
+            Action::Alloc | Action::SegmentAlloc | Action::SegmentMap | Action::Oom => Context::Alloc,
+            _ => Context::All,
+        }
+    }
 }
 
 /// An event in the history.
@@ -143,7 +150,7 @@ pub enum Context {
     None,
     /// Allocations of live blocks.
     State,
-    /// Events that bring memory into use.
+    /// Events of calls that allocate.
     Alloc,
     /// All events.
     All,
@@ -166,12 +173,21 @@ pub struct Options {
     pub skip_actions: u32,
 }
 
-/// An entry together with its device, stream and pool, for entries outside of an arena's log.
+/// What an entry belongs to.
+#[derive(Debug, Clone, Copy)]
+pub struct Source {
+    /// The ordinal of the device.
+    pub device: u32,
+    /// The handle of the stream.
+    pub stream: usize,
+    /// The pool.
+    pub pool: PoolId,
+}
+
+/// An entry together with its source, for entries outside of an arena's log.
 #[derive(Debug, Clone, Copy)]
 struct UnownedEntry {
-    device: u32,
-    stream: usize,
-    pool: PoolId,
+    source: Source,
     raw: RawEntry,
 }
 
@@ -187,8 +203,8 @@ struct RawAnnotation {
 #[derive(Debug, Default)]
 struct StoredHistory {
     options: Options,
-    /// The logs of retired arenas, with their listeners.
-    logs: Vec<(Listener, Log)>,
+    /// The logs of retired arenas.
+    logs: Vec<(Source, Log)>,
     unowned: VecDeque<UnownedEntry>,
     annotations: VecDeque<RawAnnotation>,
 }
@@ -210,45 +226,34 @@ pub(super) fn options() -> Options {
     with(|stored| stored.options)
 }
 
-/// Starts, changes or stops the history. Stopping clears it, as in torch.
-pub fn record(options: Options) -> Result<()> {
-    static CHANGING: Mutex<()> = Mutex::new(());
+/// Checks options.
+pub(super) fn check(options: &Options) -> Result<()> {
     if options.max_entries == 0 {
         return Err(Error::new(Status::INVALID_VALUE, "max_entries is 0; it must be at least 1"));
     }
     let known = Action::ALL.into_iter().fold(0, |set, action| set | action.bit());
-    if options.skip_actions & !known != 0 {
-        let unknown = options.skip_actions & !known;
+    let unknown = options.skip_actions & !known;
+    if unknown != 0 {
         return Err(Error::new(Status::INVALID_VALUE, format!("skip_actions has unknown bits {unknown:#x}")));
     }
-    let runtime = runtime::ready()?;
-    let _changing = CHANGING.lock();
+    Ok(())
+}
+
+/// Sets the options. `clear` drops what is stored here; the caller clears the logs of the arenas.
+pub(super) fn configure(options: Options, clear: bool) {
     let off = options.enabled == Enabled::Off;
     if !off {
         clock::record_anchor();
     }
-    let forget = off || options.clear_history;
-    // Lock the lists first, so that no arena is created meanwhile.
-    let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory().all_arenas()).collect();
+    let context = if off { Context::None } else { options.context };
     with(|stored| {
-        stored.options = options;
-        if forget {
-            *stored = StoredHistory { options, ..StoredHistory::default() };
+        if clear {
+            *stored = StoredHistory::default();
         }
+        stored.options = Options { context, ..options };
         stored.trim();
     });
     ON.store(!off, Ordering::Relaxed);
-    for arena in lists.iter().flat_map(|list| list.iter()) {
-        let mut inner = arena.lock();
-        if forget && let Some(listener) = &mut inner.space.listener {
-            listener.clear_log();
-        }
-        if off {
-            inner.space.clear_stacks();
-        }
-        listener::update(arena.device, &mut inner);
-    }
-    Ok(())
 }
 
 impl StoredHistory {
@@ -261,18 +266,17 @@ impl StoredHistory {
 }
 
 /// Stores the log of a retired arena.
-pub(super) fn store_log(mut listener: Box<Listener>) {
-    let Some(mut log) = listener.log.take() else { return };
+pub(super) fn store_log(source: Source, mut log: Log) {
     log.close();
     with(|stored| {
         let max_entries = stored.options.max_entries;
         if stored.options.enabled != Enabled::All || log.is_empty() {
             return;
         }
-        stored.logs.push((*listener, log));
+        stored.logs.push((source, log));
         // Drop logs that no reader would see: those that ended before the oldest entry to be shown.
-        let device = stored.logs[stored.logs.len() - 1].0.device;
-        let of_device = |log: &&(Listener, Log)| log.0.device == device;
+        let device = source.device;
+        let of_device = |log: &&(Source, Log)| log.0.device == device;
         let count: usize = stored.logs.iter().filter(of_device).map(|(_, log)| log.len()).sum();
         if count / 2 > max_entries {
             let mut times: Vec<u64> =
@@ -280,14 +284,22 @@ pub(super) fn store_log(mut listener: Box<Listener>) {
             let rank = times.len() - max_entries;
             let (_, oldest, _) = times.select_nth_unstable(rank);
             let oldest = *oldest;
-            stored.logs.retain(|(listener, log)| listener.device != device || log.last_ticks() >= oldest);
+            stored.logs.retain(|(source, log)| source.device != device || log.last_ticks() >= oldest);
         }
+    });
+}
+
+/// Stores an entry outside of an arena's log.
+pub(super) fn store_entry(source: Source, raw: RawEntry) {
+    with(|stored| {
+        stored.unowned.push_back(UnownedEntry { source, raw });
+        stored.trim();
     });
 }
 
 /// The entries of a device at one moment. Shares chunks with the logs, so that creating it is fast.
 pub struct HistorySnapshot {
-    logs: Vec<(Listener, Log)>,
+    logs: Vec<(Source, Log)>,
     unowned: Vec<UnownedEntry>,
     max_entries: usize,
 }
@@ -295,13 +307,13 @@ pub struct HistorySnapshot {
 impl HistorySnapshot {
     /// Collects the logs of a device's arenas and the stored entries without an arena. If all arenas are locked, the
     /// result is a consistent state of the device.
-    pub(super) fn new<'a>(device: u32, arenas: impl Iterator<Item = &'a Inner>) -> HistorySnapshot {
+    pub(super) fn new(device: u32, logs: impl Iterator<Item = (Source, Log)>) -> HistorySnapshot {
         // Read the arenas' logs before the stored ones: a log of an arena that is retired meanwhile is then among the
         // stored ones.
-        let mut logs: Vec<_> = arenas.filter_map(|inner| inner.space.listener.as_ref()?.share()).collect();
+        let mut logs: Vec<_> = logs.collect();
         with(|stored| {
-            logs.extend(stored.logs.iter().filter(|(listener, _)| listener.device == device).cloned());
-            let unowned = stored.unowned.iter().filter(|unowned| unowned.device == device).copied().collect();
+            logs.extend(stored.logs.iter().filter(|(source, _)| source.device == device).cloned());
+            let unowned = stored.unowned.iter().filter(|unowned| unowned.source.device == device).copied().collect();
             HistorySnapshot { logs, unowned, max_entries: stored.options.max_entries }
         })
     }
@@ -309,8 +321,8 @@ impl HistorySnapshot {
     /// Returns the entries, oldest first.
     pub fn entries(self) -> Vec<Entry> {
         let mut found: Vec<UnownedEntry> = Vec::new();
-        for (listener, log) in &self.logs {
-            collect(&mut found, listener, log);
+        for (source, log) in &self.logs {
+            collect(&mut found, *source, log);
         }
         found.extend(self.unowned);
         // The sort is stable, so entries with equal times keep their order.
@@ -324,25 +336,12 @@ impl HistorySnapshot {
     }
 }
 
-/// Returns the entries of a device, oldest first.
-pub fn entries(device: u32) -> Vec<Entry> {
-    let frozen = {
-        let memory = runtime::usable().and_then(|runtime| runtime.devices().get(device as usize));
-        let lists = memory.map(|device| device.memory().all_arenas());
-        let arenas: Vec<_> = lists.iter().flat_map(|list| list.iter()).collect();
-        let guards: Vec<_> = arenas.iter().map(|arena| arena.lock()).collect();
-        HistorySnapshot::new(device, guards.iter().map(|guard| &**guard))
-    };
-    frozen.entries()
-}
-
-fn collect(found: &mut Vec<UnownedEntry>, listener: &Listener, log: &Log) {
-    let Listener { device, stream, pool, .. } = *listener;
+fn collect(found: &mut Vec<UnownedEntry>, source: Source, log: &Log) {
     let mut last = 0;
     // Clocks of processors may differ by some ticks; make times non-decreasing within a log.
     found.extend(log.entries().map(|raw| {
         last = raw.ticks.max(last);
-        UnownedEntry { device, stream, pool, raw: RawEntry { ticks: last, ..*raw } }
+        UnownedEntry { source, raw: RawEntry { ticks: last, ..*raw } }
     }));
 }
 
@@ -353,8 +352,8 @@ impl UnownedEntry {
             action,
             address,
             size,
-            stream: self.stream,
-            pool: self.pool,
+            stream: self.source.stream,
+            pool: self.source.pool,
             time_us: reader.microseconds(ticks),
             stack,
             metadata: (tag as usize).checked_sub(1).and_then(|index| names.get(index)).cloned(),
@@ -389,35 +388,4 @@ pub fn annotate(name: &str, begin: bool) {
             stored.trim();
         }
     });
-}
-
-/// Records an entry that belongs to no stream. Trackers receive it at the next [`deliver`](super::trackers::deliver).
-/// The caller may hold locks of the allocator here, but not when it delivers.
-pub fn record_undelivered(device: u32, action: Action, address: u64, size: u64) {
-    queue(device, action, address, size, 0, PoolId::DEFAULT);
-}
-
-/// Records an entry outside of an arena's log and delivers it. The caller must hold no lock, because trackers are
-/// called.
-pub(super) fn record_and_deliver(device: u32, action: Action, address: u64, size: u64, stream: usize, pool: PoolId) {
-    queue(device, action, address, size, stream, pool);
-    super::trackers::deliver();
-}
-
-fn queue(device: u32, action: Action, address: u64, size: u64, stream: usize, pool: PoolId) {
-    let has_trackers = super::trackers::any();
-    if !is_on() && !has_trackers {
-        return;
-    }
-    let options = options();
-    let raw = RawEntry::now(action, address, size, options.context >= Context::Alloc);
-    if options.enabled == Enabled::All && options.skip_actions & action.bit() == 0 {
-        with(|stored| {
-            stored.unowned.push_back(UnownedEntry { device, stream, pool, raw });
-            stored.trim();
-        });
-    }
-    if has_trackers {
-        super::trackers::enqueue(device, stream, pool, &raw);
-    }
 }

@@ -20,10 +20,10 @@ use super::{
     cache, callbacks, config,
     device_memory::DeviceMemory,
     grow::{Grower, GrowthLimits, MoveSource, Request},
-    history::{self, Action},
+    history::{Action, Source},
     peak_budget, policy,
     pool::{self, PoolId},
-    split_handle, stats_aggregation, stream_events,
+    recorder, split_handle, stats_aggregation, stream_events, trackers,
 };
 use crate::{
     driver::Stream,
@@ -72,8 +72,9 @@ pub fn allocate_slow(
             device.memory().ooms.increment();
             let shortage = stats_aggregation::shortage(runtime, device, arena, request);
             let key = arena.key();
-            let (action, free) = (Action::Oom, shortage.free);
-            history::record_and_deliver(device.ordinal, action, free, request.requested, key.stream, key.pool);
+            let source = Source { device: device.ordinal, stream: key.stream, pool: key.pool };
+            recorder::record_without_arena(source, Action::Oom, shortage.free, request.requested);
+            trackers::deliver();
             callbacks::observe(device.ordinal, request.requested, shortage.total, shortage.free);
             Err(Error::new(Status::OUT_OF_MEMORY, shortage.to_string()))
         }

@@ -12,9 +12,9 @@ use super::{
     block::{Block, BlockId, BlockState, Blocks, NONE, SMALL, UNIT, Zone, zone_of},
     counters::Counters,
     directory::{self, Entry},
-    listener::Listener,
     mapped::Mapped,
     policy::SplitLimits,
+    recorder::Recorder,
     unreleasable::UnreleasableMemory,
 };
 use crate::base::stack::StackId;
@@ -39,8 +39,8 @@ pub struct Region {
 pub struct Space {
     /// The number of the arena, for directory entries.
     number: u32,
-    /// The listener, if allocation events are recorded.
-    pub listener: Option<Box<Listener>>,
+    /// The recorder, if events are recorded.
+    pub recorder: Option<Box<Recorder>>,
     /// How often the arena got another key. A thread that looked up the arena before a change must look it up again.
     pub generation: u32,
     /// Whether the pool was released, so that freeing the last block releases the memory.
@@ -82,7 +82,7 @@ impl Space {
     pub fn new(number: u32) -> Self {
         Space {
             number,
-            listener: None,
+            recorder: None,
             generation: 0,
             orphaned: false,
             no_split: false,
@@ -195,7 +195,7 @@ impl Space {
             self.insert_into_directory(id);
         }
         self.counters.count_alloc(zone, size, requested);
-        if self.listener.is_some() {
+        if self.recorder.is_some() {
             self.on_alloc(id, requested);
         }
         address
@@ -257,8 +257,8 @@ impl Space {
     pub fn free(&mut self, id: BlockId) -> FreeOutcome {
         let block = &self.blocks[id];
         self.counters.count_free(block.zone, block.size, block.requested);
-        if self.listener.is_some() {
-            return self.free_with_listener(id);
+        if self.recorder.is_some() {
+            return self.free_with_recorder(id);
         }
         if block.used_elsewhere {
             self.begin_deferred_free(id);
@@ -268,9 +268,9 @@ impl Space {
         FreeOutcome::Free
     }
 
-    /// Completes [`free`](Self::free) if there is a listener.
+    /// Completes [`free`](Self::free) if there is a recorder.
     #[cold]
-    fn free_with_listener(&mut self, id: BlockId) -> FreeOutcome {
+    fn free_with_recorder(&mut self, id: BlockId) -> FreeOutcome {
         let has_trackers = self.on_free(id);
         if self.blocks[id].used_elsewhere {
             self.begin_deferred_free(id);
@@ -300,7 +300,7 @@ impl Space {
         let block = &mut self.blocks[id];
         block.used_elsewhere = false;
         self.counters.count_deferred_free_done(block.zone, block.size);
-        if self.listener.is_some() {
+        if self.recorder.is_some() {
             self.on_deferred_free_done(id);
         }
         self.merge(id);

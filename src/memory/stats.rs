@@ -1,7 +1,143 @@
-//! The statistics of an allocator for a device, with torch's names. These are plain numbers; the allocator's lock
-//! protects them.
+//! Statistics: what is counted, its peaks and sums, their resets, and their form as torch's dictionaries.
+//!
+//! [`Statistic`] is what every count has in common. A set of them, defined by `statistics!`, is one too; its keys are
+//! the names of its fields. The statistics of a device are defined here, those of pinned memory in
+//! [`pinned::stats`](super::pinned::stats). All but [`AtomicStat`] are plain numbers, which a lock of their owner
+//! protects.
+
+mod atomic;
+
+pub use atomic::AtomicStat;
 
 use super::block::Zone;
+use std::fmt::Write;
+
+/// A count, or a set of counts.
+pub trait Statistic: Sized {
+    /// The value before anything is counted.
+    const ZERO: Self;
+
+    /// Sets the peaks to the current values.
+    fn reset_peak(&mut self);
+
+    /// Resets the sums to 0.
+    fn reset_accumulated(&mut self);
+
+    /// Adds the statistics of another part of the same memory. The parts may have peaked at different times, so the sum
+    /// of their peaks is an upper bound on the peak of the whole; a caller that knows the true peak must set it
+    /// afterwards.
+    fn merge(&mut self, other: &Self);
+
+    /// Passes each value to `visit` with its key, which begins with `key`.
+    fn visit(&self, key: &str, visit: &mut dyn FnMut(String, i64));
+
+    /// Returns the keys, sorted bytewise as in torch, with their values.
+    fn entries(&self) -> Vec<(String, i64)> {
+        let mut entries = Vec::new();
+        self.visit("", &mut |key, value| entries.push((key, value)));
+        entries.sort_unstable();
+        entries
+    }
+
+    /// Formats the statistics as JSON: one flat object, or objects nested at the dots of the keys.
+    fn json(&self, nested: bool) -> String {
+        let entries = self.entries();
+        let entries: Vec<(&str, i64)> = entries.iter().map(|(key, value)| (key.as_str(), *value)).collect();
+        let mut text = String::new();
+        if nested {
+            write_nested(&mut text, &entries);
+        } else {
+            write_object(&mut text, entries.iter(), |text, (key, value)| write!(text, "\"{key}\": {value}"));
+        }
+        text
+    }
+}
+
+fn write_object<T>(
+    text: &mut String,
+    members: impl Iterator<Item = T>,
+    mut write: impl FnMut(&mut String, T) -> std::fmt::Result,
+) {
+    text.push('{');
+    for (index, member) in members.enumerate() {
+        if index > 0 {
+            text.push_str(", ");
+        }
+        // Writing to a string cannot fail.
+        let _ = write(text, member);
+    }
+    text.push('}');
+}
+
+/// Writes entries in sorted key order, so that keys with a common prefix are adjacent.
+fn write_nested(text: &mut String, entries: &[(&str, i64)]) {
+    let first = |key: &str| key.split_once('.').map_or(key, |(first, _)| first).to_owned();
+    let groups = entries.chunk_by(|one, other| first(one.0) == first(other.0));
+    write_object(text, groups, |text, group| {
+        write!(text, "\"{}\": ", first(group[0].0))?;
+        if let [(key, value)] = group
+            && !key.contains('.')
+        {
+            return write!(text, "{value}");
+        }
+        let inner: Vec<(&str, i64)> =
+            group.iter().filter_map(|(key, value)| Some((key.split_once('.')?.1, *value))).collect();
+        write_nested(text, &inner);
+        Ok(())
+    });
+}
+
+/// Returns the key of a part of a statistic.
+pub fn key_of(key: &str, part: &str) -> String {
+    if key.is_empty() { part.to_owned() } else { format!("{key}.{part}") }
+}
+
+/// Converts a count to a value, which is signed in torch.
+pub fn as_value(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// Passes the counts of a statistic to `visit`.
+pub fn visit_counts<const N: usize>(key: &str, counts: [(&str, u64); N], visit: &mut dyn FnMut(String, i64)) {
+    for (part, count) in counts {
+        visit(key_of(key, part), as_value(count));
+    }
+}
+
+/// Defines a set of statistics: a struct whose fields are statistics and whose keys are the names of the fields.
+macro_rules! statistics {
+    ($( #[$doc:meta] )* $name:ident { $( $( #[$field_doc:meta] )* $field:ident: $kind:ty, )* }) => {
+        $( #[$doc] )*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct $name {
+            $( $( #[$field_doc] )* pub $field: $kind, )*
+        }
+
+        impl $crate::memory::stats::Statistic for $name {
+            const ZERO: Self = $name { $( $field: <$kind as $crate::memory::stats::Statistic>::ZERO, )* };
+
+            fn reset_peak(&mut self) {
+                $( $crate::memory::stats::Statistic::reset_peak(&mut self.$field); )*
+            }
+
+            fn reset_accumulated(&mut self) {
+                $( $crate::memory::stats::Statistic::reset_accumulated(&mut self.$field); )*
+            }
+
+            fn merge(&mut self, other: &Self) {
+                $( $crate::memory::stats::Statistic::merge(&mut self.$field, &other.$field); )*
+            }
+
+            fn visit(&self, key: &str, visit: &mut dyn FnMut(String, i64)) {
+                $(
+                    let part = $crate::memory::stats::key_of(key, stringify!($field));
+                    $crate::memory::stats::Statistic::visit(&self.$field, &part, visit);
+                )*
+            }
+        }
+    };
+}
+pub(super) use statistics;
 
 /// A quantity that increases and decreases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,44 +170,84 @@ impl Stat {
         self.current -= amount;
         self.freed += amount;
     }
+}
 
-    /// Sets the peak to the current value.
-    pub fn reset_peak(&mut self) {
+impl Statistic for Stat {
+    const ZERO: Self = Stat { current: 0, peak: 0, allocated: 0, freed: 0 };
+
+    fn reset_peak(&mut self) {
         self.peak = self.current;
     }
 
-    /// Resets the sums to 0.
-    pub fn reset_accumulated(&mut self) {
-        self.allocated = 0;
-        self.freed = 0;
+    fn reset_accumulated(&mut self) {
+        (self.allocated, self.freed) = (0, 0);
     }
 
-    /// Adds the statistics of another part of the same device. The parts may have peaked at different times, so the sum
-    /// of their peaks is an upper bound on the peak of the whole.
-    pub fn merge(&mut self, other: &Stat) {
+    fn merge(&mut self, other: &Stat) {
         self.current += other.current;
         self.peak += other.peak;
         self.allocated += other.allocated;
         self.freed += other.freed;
     }
+
+    fn visit(&self, key: &str, visit: &mut dyn FnMut(String, i64)) {
+        let Stat { current, peak, allocated, freed } = *self;
+        let counts = [("current", current), ("peak", peak), ("allocated", allocated), ("freed", freed)];
+        visit_counts(key, counts, visit);
+    }
 }
 
-/// A quantity in total and separately for small and large blocks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ByPool {
-    /// The total. It has its own peak, which is at most the sum of the other two peaks.
-    pub all: Stat,
-    /// The small blocks.
-    pub small: Stat,
-    /// The large blocks.
-    pub large: Stat,
+/// A number of events.
+impl Statistic for u64 {
+    const ZERO: Self = 0;
+
+    fn reset_peak(&mut self) {}
+
+    fn reset_accumulated(&mut self) {
+        *self = 0;
+    }
+
+    fn merge(&mut self, other: &u64) {
+        *self += other;
+    }
+
+    fn visit(&self, key: &str, visit: &mut dyn FnMut(String, i64)) {
+        visit(key.to_owned(), as_value(*self));
+    }
+}
+
+/// A limit, which nothing counts; `None` is -1, as in torch.
+impl Statistic for Option<u64> {
+    const ZERO: Self = None;
+
+    fn reset_peak(&mut self) {}
+
+    fn reset_accumulated(&mut self) {}
+
+    fn merge(&mut self, _: &Option<u64>) {}
+
+    fn visit(&self, key: &str, visit: &mut dyn FnMut(String, i64)) {
+        visit(key.to_owned(), self.map_or(-1, as_value));
+    }
+}
+
+statistics! {
+    /// A quantity in total and separately for small and large blocks.
+    ByPool {
+        /// The total. It has its own peak, which is at most the sum of the other two peaks.
+        all: Stat,
+        /// The small blocks.
+        small_pool: Stat,
+        /// The large blocks.
+        large_pool: Stat,
+    }
 }
 
 impl ByPool {
     fn of(&mut self, zone: Zone) -> &mut Stat {
         match zone {
-            Zone::Small => &mut self.small,
-            Zone::Large => &mut self.large,
+            Zone::Small => &mut self.small_pool,
+            Zone::Large => &mut self.large_pool,
         }
     }
 
@@ -88,136 +264,67 @@ impl ByPool {
         self.all.sub(amount);
         self.of(zone).sub(amount);
     }
-
-    fn each(&mut self) -> [&mut Stat; 3] {
-        [&mut self.all, &mut self.small, &mut self.large]
-    }
-
-    /// Merges each quantity as [`Stat::merge`] does.
-    pub fn merge(&mut self, other: &ByPool) {
-        self.all.merge(&other.all);
-        self.small.merge(&other.small);
-        self.large.merge(&other.large);
-    }
 }
 
-/// Appends the four entries of a quantity.
-macro_rules! push {
-    ($entries:ident, $stat:expr, $key:expr) => {
-        $entries.extend([
-            (concat!($key, ".current"), as_value($stat.current)),
-            (concat!($key, ".peak"), as_value($stat.peak)),
-            (concat!($key, ".allocated"), as_value($stat.allocated)),
-            (concat!($key, ".freed"), as_value($stat.freed)),
-        ]);
-    };
+/// The sums of a quantity at their last reset. Later sums are relative to these, so that a reset adds no cost to
+/// counting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Base {
+    /// The sum of all increases.
+    pub increased: u64,
+    /// The sum of all decreases.
+    pub decreased: u64,
 }
 
-fn as_value(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
-macro_rules! stats {
-    (
-        by pool { $( #[$pool_doc:meta] $pool:ident, )* }
-        whole { $( #[$whole_doc:meta] $whole:ident, )* }
-        counters { $( #[$counter_doc:meta] $counter:ident, )* }
-    ) => {
-        /// The statistics of a device; the names are those of `torch.cuda.memory_stats`.
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-        pub struct Stats {
-            $( #[$pool_doc] pub $pool: ByPool, )*
-            $( #[$whole_doc] pub $whole: Stat, )*
-            $( #[$counter_doc] pub $counter: u64, )*
-            /// Blocks of this size and above are not split; `None` for no limit.
-            pub max_split_size: Option<u64>,
+impl Base {
+    /// Returns the values with torch's fields: `total` has the sums of all increases and decreases so far.
+    pub fn stat(&self, current: u64, peak: u64, total: Base) -> Stat {
+        Stat {
+            current,
+            peak,
+            allocated: total.increased.saturating_sub(self.increased),
+            freed: total.decreased.saturating_sub(self.decreased),
         }
-
-        impl Stats {
-            fn each(&mut self) -> impl Iterator<Item = &mut Stat> {
-                let pools = [$( self.$pool.each() ),*];
-                pools.into_iter().flatten().chain([$( &mut self.$whole ),*])
-            }
-
-            /// Sets all peaks to the current values.
-            pub fn reset_peaks(&mut self) {
-                self.each().for_each(Stat::reset_peak);
-            }
-
-            /// Resets all sums and counters to 0.
-            pub fn reset_accumulated(&mut self) {
-                self.each().for_each(Stat::reset_accumulated);
-                $( self.$counter = 0; )*
-            }
-
-            /// Adds the statistics of another part of the same device, as [`Stat::merge`] does. A caller that knows the
-            /// true peak of the whole must set it afterwards. Keeps `max_split_size`.
-            pub fn merge(&mut self, other: &Stats) {
-                $( self.$pool.merge(&other.$pool); )*
-                $( self.$whole.merge(&other.$whole); )*
-                $( self.$counter += other.$counter; )*
-            }
-
-            /// Returns the keys of `torch.cuda.memory_stats`, sorted bytewise as there, with their values. No limit on
-            /// splitting is -1, as there.
-            pub fn entries(&self) -> impl ExactSizeIterator<Item = (&'static str, i64)> {
-                let mut entries: Vec<(&'static str, i64)> = Vec::with_capacity(KEYS);
-                $(
-                    push!(entries, self.$pool.all, concat!(stringify!($pool), ".all"));
-                    push!(entries, self.$pool.small, concat!(stringify!($pool), ".small_pool"));
-                    push!(entries, self.$pool.large, concat!(stringify!($pool), ".large_pool"));
-                )*
-                $( push!(entries, self.$whole, stringify!($whole)); )*
-                $( entries.push((stringify!($counter), as_value(self.$counter))); )*
-                entries.push(("max_split_size", self.max_split_size.map_or(-1, as_value)));
-                entries.sort_unstable();
-                entries.into_iter()
-            }
-        }
-    };
+    }
 }
 
-/// The number of entries of [`Stats::entries`].
-pub const KEYS: usize = 122;
-
-stats! {
-    by pool {
+statistics! {
+    /// The statistics of a device; the names are those of `torch.cuda.memory_stats`.
+    Stats {
         /// Allocated blocks.
-        allocation,
+        allocation: ByPool,
         /// Segments and handles from the driver.
-        segment,
+        segment: ByPool,
         /// Allocated blocks, and freed ones that a stream may still use.
-        active,
+        active: ByPool,
         /// Free blocks in segments or handles that are partly in use, and so cannot be released.
-        inactive_split,
+        inactive_split: ByPool,
         /// Bytes of allocated blocks, after rounding.
-        allocated_bytes,
+        allocated_bytes: ByPool,
         /// Bytes from the driver.
-        reserved_bytes,
+        reserved_bytes: ByPool,
         /// Bytes of the active blocks.
-        active_bytes,
+        active_bytes: ByPool,
         /// Bytes of the free blocks that cannot be released.
-        inactive_split_bytes,
+        inactive_split_bytes: ByPool,
         /// Requested bytes of allocated blocks, before rounding.
-        requested_bytes,
-    }
-    whole {
+        requested_bytes: ByPool,
         /// Allocated blocks of at least `max_split_size`.
-        oversize_allocations,
+        oversize_allocations: Stat,
         /// Segments of at least `max_split_size`.
-        oversize_segments,
-    }
-    counters {
+        oversize_segments: Stat,
         /// Requests that succeeded only after the cache was emptied.
-        num_alloc_retries,
+        num_alloc_retries: u64,
         /// Requests that failed because of insufficient memory.
-        num_ooms,
+        num_ooms: u64,
         /// Waits for all streams.
-        num_sync_all_streams,
+        num_sync_all_streams: u64,
         /// Driver calls that allocated memory.
-        num_device_alloc,
+        num_device_alloc: u64,
         /// Driver calls that released memory.
-        num_device_free,
+        num_device_free: u64,
+        /// Blocks of this size and above are not split; `None` for no limit.
+        max_split_size: Option<u64>,
     }
 }
 
@@ -226,6 +333,25 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::HashMap;
+
+    /// The number of keys of the statistics of a device.
+    const KEYS: usize = 122;
+
+    fn each(stats: &mut Stats) -> Vec<&mut Stat> {
+        let pools = [
+            &mut stats.allocation,
+            &mut stats.segment,
+            &mut stats.active,
+            &mut stats.inactive_split,
+            &mut stats.allocated_bytes,
+            &mut stats.reserved_bytes,
+            &mut stats.active_bytes,
+            &mut stats.inactive_split_bytes,
+            &mut stats.requested_bytes,
+        ];
+        let pools = pools.into_iter().flat_map(|pool| [&mut pool.all, &mut pool.small_pool, &mut pool.large_pool]);
+        pools.chain([&mut stats.oversize_allocations, &mut stats.oversize_segments]).collect()
+    }
 
     #[test]
     fn peak_is_the_maximum() {
@@ -260,18 +386,18 @@ mod tests {
                 if add {
                     counts.add(class, amount);
                 } else {
-                    let left = if small { counts.small.current } else { counts.large.current };
+                    let left = if small { counts.small_pool.current } else { counts.large_pool.current };
                     counts.sub(class, amount.min(left));
                 }
                 history.push(counts.all.current);
             }
             prop_assert_eq!(Some(&counts.all.peak), history.iter().max());
             prop_assert_eq!(counts.all.allocated - counts.all.freed, counts.all.current);
-            prop_assert_eq!(counts.small.current + counts.large.current, counts.all.current);
-            prop_assert!(counts.all.peak <= counts.small.peak + counts.large.peak);
+            prop_assert_eq!(counts.small_pool.current + counts.large_pool.current, counts.all.current);
+            prop_assert!(counts.all.peak <= counts.small_pool.peak + counts.large_pool.peak);
             let mut both = counts;
             both.merge(&counts);
-            prop_assert_eq!(both.large.peak, 2 * counts.large.peak);
+            prop_assert_eq!(both.large_pool.peak, 2 * counts.large_pool.peak);
             prop_assert_eq!(both.all.current, 2 * counts.all.current);
         }
     }
@@ -279,11 +405,13 @@ mod tests {
     #[test]
     fn merging_adds_every_number() {
         let mut part = Stats { num_device_free: 4, max_split_size: Some(9), ..Stats::default() };
-        part.each().for_each(|stat| *stat = Stat { current: 1, peak: 2, allocated: 3, freed: 2 });
+        for stat in each(&mut part) {
+            *stat = Stat { current: 1, peak: 2, allocated: 3, freed: 2 };
+        }
         let mut whole = Stats { max_split_size: Some(7), ..Stats::default() };
         whole.merge(&part);
         whole.merge(&part);
-        assert!(whole.each().all(|stat| *stat == Stat { current: 2, peak: 4, allocated: 6, freed: 4 }));
+        assert!(each(&mut whole).into_iter().all(|stat| *stat == Stat { current: 2, peak: 4, allocated: 6, freed: 4 }));
         assert_eq!((whole.num_device_free, whole.max_split_size), (8, Some(7)));
     }
 
@@ -292,7 +420,7 @@ mod tests {
         let mut stats = Stats { num_ooms: 3, ..Stats::default() };
         stats.allocated_bytes.add(Zone::Small, 512);
         stats.requested_bytes.add(Zone::Small, u64::MAX);
-        let entries: Vec<_> = stats.entries().collect();
+        let entries = stats.entries();
         assert_eq!((entries.len(), stats.entries().len()), (KEYS, KEYS));
         assert!(entries.windows(2).all(|pair| pair[0].0 < pair[1].0));
         // The keys of torch 2.11, by its own rule.
@@ -318,7 +446,7 @@ mod tests {
         keys.extend(["num_alloc_retries", "num_ooms", "max_split_size"].map(str::to_owned));
         keys.extend(["num_sync_all_streams", "num_device_alloc", "num_device_free"].map(str::to_owned));
         keys.sort_unstable();
-        assert!(entries.iter().map(|(key, _)| *key).eq(keys.iter().map(String::as_str)));
+        assert!(entries.iter().map(|(key, _)| key.as_str()).eq(keys.iter().map(String::as_str)));
         let values: HashMap<_, _> = entries.into_iter().collect();
         for (key, value) in [
             ("allocated_bytes.all.current", 512),
@@ -332,5 +460,24 @@ mod tests {
         ] {
             assert_eq!(values.get(key), Some(&value), "{key}");
         }
+    }
+
+    #[test]
+    fn stats_are_formatted_as_json() {
+        let mut stats = Stats { num_ooms: 2, ..Stats::default() };
+        stats.active.add(Zone::Large, 7);
+        let flat = stats.json(false);
+        assert!(flat.starts_with("{\"active.all.allocated\": 7, \"active.all.current\": 7, "), "{flat}");
+        assert!(flat.ends_with("\"segment.small_pool.peak\": 0}"), "{flat}");
+        assert_eq!((flat.matches(": ").count(), flat.matches(", ").count()), (KEYS, KEYS - 1));
+        let nested = stats.json(true);
+        let begin =
+            "{\"active\": {\"all\": {\"allocated\": 7, \"current\": 7, \"freed\": 0, \"peak\": 7}, \"large_pool\": {";
+        assert!(nested.starts_with(begin), "{nested}");
+        assert!(nested.contains("}}, \"max_split_size\": -1, \"num_alloc_retries\": 0, "), "{nested}");
+        assert_eq!(nested.matches('{').count(), 1 + 9 * 4 + 2);
+        assert_eq!(nested.matches('}').count(), nested.matches('{').count());
+        // One value for each key and one object for each group.
+        assert_eq!(nested.matches(": ").count(), KEYS + 9 * 4 + 2);
     }
 }

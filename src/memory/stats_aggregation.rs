@@ -1,17 +1,23 @@
-//! Computes the statistics of a device from the counters of its arenas.
+//! Computes the statistics of a device, a pool and a stream from the counters of the arenas.
 
 use super::{
     arena::{Arena, Key},
     block::BlockState,
     counters::ZoneCounters,
-    device_memory::{DeviceMemory, Method},
+    device_memory::{self, DeviceMemory, Method},
     grow::Request,
     peak_budget,
     pool::{self, PoolId},
     report::{Budget, PoolShare, Shortage},
-    stats::{ByPool, Stat, Stats},
+    route,
+    stats::{ByPool, Stat, Statistic, Stats},
 };
-use crate::runtime::{Runtime, device::Device};
+use crate::{
+    driver::types::CU_STREAM_PER_THREAD,
+    error::Result,
+    runtime::{self, Runtime, device::Device, thread},
+    stream::Stream,
+};
 use std::collections::BTreeMap;
 
 /// Returns the statistics of a device. With several arenas, most peaks are the sums of the arenas' peaks and so upper
@@ -62,9 +68,29 @@ pub fn stats_of(arenas: Vec<&'static Arena>, filter: impl Fn(&Key) -> bool) -> S
     stats
 }
 
+/// Returns the statistics of a pool on a device. Quantities that only the device counts are 0.
+pub fn pool_stats(id: PoolId, number: i32) -> Result<Stats> {
+    let memory = runtime::ready()?.device(number)?.memory();
+    Ok(stats_of(memory.arenas(), |key| key.pool == id))
+}
+
+/// Returns the statistics of a stream in all pools. Quantities that only the device counts are 0.
+pub fn stream_stats(stream: &Stream) -> Result<Stats> {
+    let memory = device_memory::device(runtime::ready()?, stream.device)?.memory();
+    let handle = route::canonical(stream.raw.handle());
+    let number = thread::of_stream(handle);
+    Ok(stats_of(memory.arenas(), |key| (key.stream, key.thread) == (handle, number)))
+}
+
+/// Resets all sums and counters of a device.
+pub fn reset_accumulated_stats(number: i32) -> Result<()> {
+    runtime::ready()?.device(number)?.memory().reset_accumulated();
+    Ok(())
+}
+
 fn by_pool(small: &ZoneCounters, large: &ZoneCounters, of: impl Fn(&ZoneCounters) -> Stat) -> ByPool {
     let (small, large) = (of(small), of(large));
-    ByPool { all: sum(small, large), small, large }
+    ByPool { all: sum(small, large), small_pool: small, large_pool: large }
 }
 
 fn sum(mut one: Stat, other: Stat) -> Stat {

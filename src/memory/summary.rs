@@ -92,8 +92,8 @@ pub fn summary(device: u32, stats: &Stats, abbreviated: bool) -> String {
         table.rule("-");
         table.row(name, &counts.all, &counts.all, format);
         if !abbreviated {
-            table.row("      from large pool", &counts.large, &counts.all, format);
-            table.row("      from small pool", &counts.small, &counts.all, format);
+            table.row("      from large pool", &counts.large_pool, &counts.all, format);
+            table.row("      from small pool", &counts.small_pool, &counts.all, format);
         }
     }
     for (stat, name) in
@@ -207,39 +207,39 @@ mod tests {
         Stats {
             allocated_bytes: ByPool {
                 all: stat(5624 * MIB + 300, 5673 * MIB, 22536 * MIB, 16911 * MIB),
-                large: stat(5543 * MIB, 5543 * MIB, 8875 * MIB, 3332 * MIB),
-                small: stat(81 * MIB + 300, 243 * MIB, 13660 * MIB, 13579 * MIB),
+                large_pool: stat(5543 * MIB, 5543 * MIB, 8875 * MIB, 3332 * MIB),
+                small_pool: stat(81 * MIB + 300, 243 * MIB, 13660 * MIB, 13579 * MIB),
             },
             active_bytes: ByPool {
                 all: stat(768 * KIB, 768 * KIB - 1, 768 * MIB, 767 * MIB),
-                large: Stat::default(),
-                small: stat(768 * KIB, 768 * KIB - 1, 768 * MIB, 767 * MIB),
+                large_pool: Stat::default(),
+                small_pool: stat(768 * KIB, 768 * KIB - 1, 768 * MIB, 767 * MIB),
             },
             requested_bytes: ByPool {
                 all: stat(1000, 786_431, 786_432, 0),
-                large: Stat::default(),
-                small: stat(1000, 786_431, 786_432, 0),
+                large_pool: Stat::default(),
+                small_pool: stat(1000, 786_431, 786_432, 0),
             },
             reserved_bytes: ByPool {
                 all: stat(768 * GIB, 769 * GIB, 3 * PIB, 1024 * PIB),
-                large: stat(700 * GIB, 700 * GIB, 2 * PIB, 512 * PIB),
-                small: stat(68 * GIB, 69 * GIB, PIB, 512 * PIB),
+                large_pool: stat(700 * GIB, 700 * GIB, 2 * PIB, 512 * PIB),
+                small_pool: stat(68 * GIB, 69 * GIB, PIB, 512 * PIB),
             },
             allocation: ByPool {
                 all: stat(4102, 749_999, 750_000, 750_001),
-                large: stat(1, 2, 3, 2),
-                small: stat(4101, 749_997, 749_997, 749_999),
+                large_pool: stat(1, 2, 3, 2),
+                small_pool: stat(4101, 749_997, 749_997, 749_999),
             },
             active: ByPool {
                 all: stat(7, 8, 749_999_999, 750_000_000),
-                large: stat(3, 4, 5, 2),
-                small: stat(4, 4, 749_999_994, 749_999_998),
+                large_pool: stat(3, 4, 5, 2),
+                small_pool: stat(4, 4, 749_999_994, 749_999_998),
             },
-            segment: ByPool { all: stat(12, 13, 14, 2), large: stat(2, 3, 4, 2), small: stat(10, 10, 10, 0) },
+            segment: ByPool { all: stat(12, 13, 14, 2), large_pool: stat(2, 3, 4, 2), small_pool: stat(10, 10, 10, 0) },
             inactive_split: ByPool {
                 all: stat(1, 1, 1_234_567_890, 1_234_567_889),
-                large: Stat::default(),
-                small: stat(1, 1, 1_234_567_890, 1_234_567_889),
+                large_pool: Stat::default(),
+                small_pool: stat(1, 1, 1_234_567_890, 1_234_567_889),
             },
             oversize_segments: stat(1, 2, 800_000, 799_999),
             num_ooms: 3,

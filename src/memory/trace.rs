@@ -13,6 +13,7 @@
 //! Blocks that are live when the trace starts come first, as allocations. Files are written in whole events, so that
 //! the files of a process that crashes can be read.
 
+use super::history::Action;
 use crate::{
     error::{Error, Result},
     status::Status,
@@ -23,7 +24,6 @@ use std::{
     fs::{self, File},
     io::Write,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering},
 };
 
 const EVENT: usize = 16;
@@ -46,10 +46,12 @@ pub struct Block {
 }
 
 /// Writes a trace while one is active.
-pub struct Recorder {
-    on: AtomicBool,
+pub struct Writer {
     traces: Mutex<Option<Vec<Trace>>>,
 }
+
+/// The writer of the process's trace.
+pub static WRITER: Writer = Writer::new();
 
 /// The trace of one device.
 struct Trace {
@@ -151,16 +153,15 @@ fn discard(trace: &Trace) {
     }
 }
 
-impl Recorder {
-    /// Creates an inactive recorder.
+impl Writer {
+    /// Creates an inactive writer.
     pub const fn new() -> Self {
-        Recorder { on: AtomicBool::new(false), traces: Mutex::new(None) }
+        Writer { traces: Mutex::new(None) }
     }
 
     /// Returns whether a trace is being written.
-    #[inline]
     pub fn is_on(&self) -> bool {
-        self.on.load(Ordering::Relaxed)
+        self.traces.lock().is_some()
     }
 
     /// Starts a trace of `devices` devices with the live blocks. The caller must prevent allocations and frees from
@@ -198,30 +199,18 @@ impl Recorder {
             return Err(error);
         }
         *running = Some(traces);
-        self.on.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Records an allocation if a trace is being written. Must be called before another thread can free the block.
-    #[inline]
-    pub fn record_alloc(&self, block: Block) {
-        if self.is_on() {
-            self.with(block.device, |trace| trace.alloc(block));
-        }
-    }
-
-    /// Records a free if a trace is being written. Must be called before another thread can allocate the same address.
-    #[inline]
-    pub fn record_free(&self, device: u32, address: u64) {
-        if self.is_on() {
-            self.with(device, |trace| trace.free(address));
-        }
-    }
-
-    #[cold]
-    fn with(&self, device: u32, record: impl FnOnce(&mut Trace)) {
-        if let Some(trace) = self.traces.lock().as_mut().and_then(|traces| traces.get_mut(device as usize)) {
-            record(trace);
+    /// Records an event of a block if a trace is being written. An allocation must be recorded before another thread
+    /// can free the block, and a free before another thread can allocate the same address.
+    pub fn record(&self, action: Action, block: Block) {
+        let mut traces = self.traces.lock();
+        let Some(trace) = traces.as_mut().and_then(|traces| traces.get_mut(block.device as usize)) else { return };
+        match action {
+            Action::Alloc => trace.alloc(block),
+            Action::FreeRequested => trace.free(block.address),
+            _ => {}
         }
     }
 
@@ -232,7 +221,6 @@ impl Recorder {
         let Some(mut traces) = running.take() else {
             return Err(Error::new(Status::INVALID_VALUE, "no trace is being written"));
         };
-        self.on.store(false, Ordering::Relaxed);
         traces.iter_mut().for_each(Trace::flush);
         for trace in traces.iter().skip(1) {
             if trace.next == 0 && trace.failure.is_none() {
@@ -250,7 +238,7 @@ impl Recorder {
     }
 }
 
-impl Default for Recorder {
+impl Default for Writer {
     fn default() -> Self {
         Self::new()
     }
@@ -259,7 +247,7 @@ impl Default for Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     /// A temporary directory for one test, removed on drop.
     struct Scratch(PathBuf);
@@ -310,19 +298,19 @@ mod tests {
         let scratch = Scratch::new();
         let path = scratch.file("trace");
         fs::write(scratch.file("trace.2"), "an earlier trace's").unwrap();
-        let recorder = Recorder::new();
-        recorder.record_alloc(block(0, 1, 2, 3));
-        assert!(!recorder.is_on());
-        recorder.start(&path, 3, [block(0, 0x1000, 7, 100), block(1, 0x9000, 8, 5)]).unwrap();
-        assert!(recorder.is_on());
-        recorder.record_alloc(block(0, 0x2000, 0, 512));
-        recorder.record_free(0, 0x1000);
-        recorder.record_alloc(block(0, 0x1000, 7, 1 << 40));
-        recorder.record_free(0, 0xbad);
-        recorder.record_free(5, 0x1000);
-        recorder.record_alloc(block(0, 0x1000, 7, 1));
-        recorder.stop().unwrap();
-        recorder.record_free(0, 0x2000);
+        let writer = Writer::new();
+        writer.record(Action::Alloc, block(0, 1, 2, 3));
+        assert!(!writer.is_on());
+        writer.start(&path, 3, [block(0, 0x1000, 7, 100), block(1, 0x9000, 8, 5)]).unwrap();
+        assert!(writer.is_on());
+        writer.record(Action::Alloc, block(0, 0x2000, 0, 512));
+        writer.record(Action::FreeRequested, block(0, 0x1000, 0, 0));
+        writer.record(Action::Alloc, block(0, 0x1000, 7, 1 << 40));
+        writer.record(Action::FreeRequested, block(0, 0xbad, 0, 0));
+        writer.record(Action::FreeRequested, block(5, 0x1000, 0, 0));
+        writer.record(Action::Alloc, block(0, 0x1000, 7, 1));
+        writer.stop().unwrap();
+        writer.record(Action::FreeRequested, block(0, 0x2000, 0, 0));
         assert_eq!(
             read(&path),
             [
@@ -343,39 +331,39 @@ mod tests {
     #[test]
     fn a_trace_is_started_and_stopped_once() {
         let scratch = Scratch::new();
-        let recorder = Recorder::new();
-        assert_eq!(recorder.stop().unwrap_err().status(), Status::INVALID_VALUE);
-        recorder.start(&scratch.file("one"), 1, []).unwrap();
-        assert_eq!(recorder.start(&scratch.file("two"), 1, []).unwrap_err().status(), Status::INVALID_VALUE);
+        let writer = Writer::new();
+        assert_eq!(writer.stop().unwrap_err().status(), Status::INVALID_VALUE);
+        writer.start(&scratch.file("one"), 1, []).unwrap();
+        assert_eq!(writer.start(&scratch.file("two"), 1, []).unwrap_err().status(), Status::INVALID_VALUE);
         assert!(!scratch.file("two").exists());
-        recorder.stop().unwrap();
+        writer.stop().unwrap();
         assert_eq!(read(&scratch.file("one")), []);
-        assert_eq!(recorder.stop().unwrap_err().status(), Status::INVALID_VALUE);
+        assert_eq!(writer.stop().unwrap_err().status(), Status::INVALID_VALUE);
     }
 
     #[test]
     fn a_start_that_fails_leaves_nothing() {
         let scratch = Scratch::new();
-        let recorder = Recorder::new();
-        let error = recorder.start(&scratch.file("no/such/folder"), 1, []).unwrap_err();
+        let writer = Writer::new();
+        let error = writer.start(&scratch.file("no/such/folder"), 1, []).unwrap_err();
         assert_eq!(error.status(), Status::SYSTEM);
         assert!(error.message().contains("no/such/folder"), "{error}");
         fs::create_dir(scratch.file("trace.1")).unwrap();
-        assert_eq!(recorder.start(&scratch.file("trace"), 2, []).unwrap_err().status(), Status::SYSTEM);
-        assert!(!scratch.file("trace").exists() && !recorder.is_on());
+        assert_eq!(writer.start(&scratch.file("trace"), 2, []).unwrap_err().status(), Status::SYSTEM);
+        assert!(!scratch.file("trace").exists() && !writer.is_on());
     }
 
     #[test]
     fn files_grow_by_whole_events() {
         let scratch = Scratch::new();
         let path = scratch.file("trace");
-        let recorder = Recorder::new();
-        recorder.start(&path, 1, (0..5000).map(|address| block(0, address, 1, 16))).unwrap();
+        let writer = Writer::new();
+        writer.start(&path, 1, (0..5000).map(|address| block(0, address, 1, 16))).unwrap();
         assert_eq!(read(&path).len(), BUFFER / EVENT);
         for address in 0..5000 {
-            recorder.record_free(0, address);
+            writer.record(Action::FreeRequested, block(0, address, 0, 0));
         }
-        recorder.stop().unwrap();
+        writer.stop().unwrap();
         let events = read(&path);
         assert_eq!((events.len(), events[9999]), (10_000, (4999, FREE, 0, 16)));
     }
@@ -384,13 +372,13 @@ mod tests {
     fn stop_reports_too_many_streams() {
         let scratch = Scratch::new();
         let path = scratch.file("trace");
-        let recorder = Recorder::new();
-        recorder.start(&path, 1, []).unwrap();
+        let writer = Writer::new();
+        writer.start(&path, 1, []).unwrap();
         for stream in 0..=1 << 16 {
-            recorder.record_alloc(block(0, stream as u64, stream, 1));
+            writer.record(Action::Alloc, block(0, stream as u64, stream, 1));
         }
-        recorder.record_free(0, 0);
-        let error = recorder.stop().unwrap_err();
+        writer.record(Action::FreeRequested, block(0, 0, 0, 0));
+        let error = writer.stop().unwrap_err();
         assert_eq!(error.status(), Status::NOT_SUPPORTED);
         assert!(
             error.message().ends_with("trace ends after 65536 events: its format numbers no more than 65536 streams")
@@ -402,16 +390,16 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn stop_reports_a_full_disk() {
-        let recorder = Recorder::new();
+        let writer = Writer::new();
         let full = Path::new("/dev/full");
-        recorder.start(full, 1, [block(0, 1, 1, 1)]).unwrap();
+        writer.start(full, 1, [block(0, 1, 1, 1)]).unwrap();
         for address in 0..10_000 {
-            recorder.record_alloc(block(0, address, 1, 1));
+            writer.record(Action::Alloc, block(0, address, 1, 1));
         }
-        let error = recorder.stop().unwrap_err();
+        let error = writer.stop().unwrap_err();
         assert_eq!(error.status(), Status::SYSTEM);
         assert!(error.message().starts_with("the trace /dev/full ends after 0 events: "), "{error}");
-        assert!(!recorder.is_on());
+        assert!(!writer.is_on());
     }
 
     #[test]
@@ -420,30 +408,30 @@ mod tests {
         let scratch = Scratch::new();
         let link = scratch.file("trace");
         std::os::unix::fs::symlink("/dev/full", &link).unwrap();
-        let recorder = Recorder::new();
-        let error = recorder.start(&link, 1, (0..5000).map(|address| block(0, address, 1, 1))).unwrap_err();
+        let writer = Writer::new();
+        let error = writer.start(&link, 1, (0..5000).map(|address| block(0, address, 1, 1))).unwrap_err();
         assert_eq!(error.status(), Status::SYSTEM);
-        assert!(fs::symlink_metadata(&link).is_ok() && !recorder.is_on());
+        assert!(fs::symlink_metadata(&link).is_ok() && !writer.is_on());
     }
 
     #[test]
     fn threads_record_into_one_file() {
         let scratch = Scratch::new();
         let path = scratch.file("trace");
-        let recorder = Recorder::new();
-        recorder.start(&path, 1, []).unwrap();
+        let writer = Writer::new();
+        writer.start(&path, 1, []).unwrap();
         std::thread::scope(|scope| {
             for thread in 0..4u64 {
-                let recorder = &recorder;
+                let writer = &writer;
                 scope.spawn(move || {
                     for step in 0..2000 {
-                        recorder.record_alloc(block(0, thread << 32 | step, thread as usize, step));
-                        recorder.record_free(0, thread << 32 | step);
+                        writer.record(Action::Alloc, block(0, thread << 32 | step, thread as usize, step));
+                        writer.record(Action::FreeRequested, block(0, thread << 32 | step, 0, 0));
                     }
                 });
             }
         });
-        recorder.stop().unwrap();
+        writer.stop().unwrap();
         let mut live = HashMap::new();
         for (number, (id, op, stream, size)) in read(&path).into_iter().enumerate() {
             assert!(stream < 4, "event {number}");

@@ -5,22 +5,18 @@
 
 use super::{
     callbacks::Callback,
-    history::{Entry, StackId},
-    listener,
+    history::{Entry, Source},
     log::RawEntry,
-    pool::PoolId,
     tags,
 };
 use crate::{
     error::{Error, Result},
-    runtime,
     status::Status,
 };
 use parking_lot::Mutex;
 use std::{
     cell::Cell,
     collections::VecDeque,
-    sync::atomic::{AtomicBool, Ordering},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -28,7 +24,6 @@ use std::{
 pub type Tracker = fn(function: usize, context: usize, device: u32, entry: &Entry);
 
 static TRACKERS: Mutex<Vec<Callback<Tracker>>> = Mutex::new(Vec::new());
-static ANY: AtomicBool = AtomicBool::new(false);
 static QUEUE: Mutex<VecDeque<(u32, Entry, u32)>> = Mutex::new(VecDeque::new());
 /// Held by the thread that notifies the trackers.
 static DELIVERING: Mutex<()> = Mutex::new(());
@@ -40,57 +35,33 @@ thread_local! {
 
 /// Returns whether there are trackers.
 pub fn any() -> bool {
-    ANY.load(Ordering::Relaxed)
+    !TRACKERS.lock().is_empty()
 }
 
 /// Adds a tracker.
-pub fn attach(callback: Callback<Tracker>) -> Result<()> {
-    change(|trackers| {
-        trackers.push(callback);
-        Ok(())
-    })
+pub(super) fn attach(callback: Callback<Tracker>) {
+    TRACKERS.lock().push(callback);
 }
 
 /// Removes the tracker that was added last with this function and context.
-pub fn detach(function: usize, context: usize) -> Result<()> {
-    change(|trackers| {
-        let found = trackers.iter().rposition(|entry| (entry.function, entry.context) == (function, context));
-        match found {
-            Some(index) => {
-                trackers.remove(index);
-                Ok(())
-            }
-            None => {
-                Err(Error::new(Status::INVALID_VALUE, "no tracker was attached with this function and this context"))
-            }
-        }
-    })
-}
-
-fn change(body: impl FnOnce(&mut Vec<Callback<Tracker>>) -> Result<()>) -> Result<()> {
-    let runtime = runtime::ready()?;
-    let lists: Vec<_> = runtime.devices().iter().map(|device| device.memory().all_arenas()).collect();
-    let any = {
-        let mut trackers = TRACKERS.lock();
-        body(&mut trackers)?;
-        !trackers.is_empty()
-    };
-    if ANY.swap(any, Ordering::Relaxed) != any {
-        for arena in lists.iter().flat_map(|list| list.iter()) {
-            listener::update(arena.device, &mut arena.lock());
-        }
-    }
+pub(super) fn detach(function: usize, context: usize) -> Result<()> {
+    let mut trackers = TRACKERS.lock();
+    let found = trackers.iter().rposition(|entry| (entry.function, entry.context) == (function, context));
+    let index = found.ok_or_else(|| {
+        Error::new(Status::INVALID_VALUE, "no tracker was attached with this function and this context")
+    })?;
+    trackers.remove(index);
     Ok(())
 }
 
 /// Queues an event, unless a tracker on this thread caused it.
-pub(super) fn enqueue(device: u32, stream: usize, pool: PoolId, raw: &RawEntry) {
+pub(super) fn enqueue(source: Source, raw: &RawEntry) {
     if INSIDE.with(Cell::get) {
         return;
     }
     let time_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
     let RawEntry { address, size, stack, thread, tag, action, .. } = *raw;
-    let stack: StackId = stack;
+    let Source { device, stream, pool } = source;
     let entry = Entry { action, address, size, stream, pool, time_us, stack, metadata: None, thread: thread.into() };
     QUEUE.lock().push_back((device, entry, tag));
 }

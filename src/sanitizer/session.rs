@@ -22,7 +22,7 @@ use crate::{
         types::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD},
     },
     error::{Error, Result},
-    memory::listener,
+    memory::recorder,
     observe,
     ops::nvtx,
     runtime::{self, thread},
@@ -96,15 +96,7 @@ pub fn set_mode(mode: Mode) -> Result<()> {
             observe::disable()
         }
         nvtx::report_names(is_on);
-        for device in runtime.devices() {
-            for arena in device.memory().all_arenas().iter() {
-                let mut inner = arena.lock();
-                listener::update(arena.device, &mut inner);
-                if is_on {
-                    listener::report_blocks(&inner);
-                }
-            }
-        }
+        recorder::reconfigure(runtime, |_| ());
     }
     if was_on && !is_on {
         observer::disable();

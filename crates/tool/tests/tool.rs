@@ -309,7 +309,7 @@ fn invalid_traces_are_refused() {
 /// Takes a snapshot of this process after one allocation ran out of memory.
 fn take_snapshot() -> Snapshot {
     runtime::choose_kind(DeviceKind::Host).unwrap();
-    history::record(history::Options {
+    memory::recorder::record_history(history::Options {
         enabled: history::Enabled::All,
         context: history::Context::All,
         max_entries: 10_000,

@@ -8,9 +8,10 @@ use super::{
     super::{
         arena::Inner,
         block,
-        history::{self, Action, HistorySnapshot, StackId},
+        history::{self, Action, HistorySnapshot, Source, StackId},
         mapped::Backing,
         pool::PoolId,
+        recorder,
         space::{Region, Space},
         trackers,
     },
@@ -49,11 +50,12 @@ fn take_of(pool: Option<PoolId>, include_traces: bool) -> Result<Snapshot> {
             let ordinal = device.ordinal;
             if history::is_on() {
                 let ours = snapshot.segments.iter().filter(|segment| segment.device == ordinal);
-                history::record_undelivered(ordinal, Action::Snapshot, 0, ours.map(Segment::active).sum());
+                let source = Source { device: ordinal, stream: 0, pool: PoolId::DEFAULT };
+                recorder::record_without_arena(source, Action::Snapshot, 0, ours.map(Segment::active).sum());
             }
             if include_traces {
-                let inners = guards.iter().filter(|(arena, _)| arena.device == ordinal).map(|(_, inner)| &**inner);
-                frozen.push(HistorySnapshot::new(ordinal, inners));
+                let arenas = guards.iter().filter(|(arena, _)| arena.device == ordinal);
+                frozen.push(HistorySnapshot::new(ordinal, arenas.filter_map(|(_, inner)| recorder::log_of(inner))));
             }
             snapshot.totals.push(device_totals(device));
         }
