@@ -10,13 +10,14 @@ use super::{
     stats_aggregation, stream_events, trackers,
 };
 use crate::{
+    base::deadline::Deadline,
     driver::{self, plugin::Plugin},
     error::{Error, Result},
     runtime::{self, Runtime, thread},
     status::Status,
     stream::Stream,
 };
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 /// Creates a pool.
 pub fn pool_create(options: Options, allocator: Option<Arc<Plugin>>) -> Result<PoolId> {
@@ -180,7 +181,7 @@ fn release_unused(runtime: &'static Runtime, number: u32, id: PoolId) {
     for arena in &arenas {
         arena.lock().space.orphaned = true;
     }
-    let _ = cache::empty_arenas(runtime, device, arenas, Instant::now() + cache::GRACE);
+    let _ = cache::empty_arenas(runtime, device, arenas, Deadline::new(cache::GRACE));
     trackers::deliver();
 }
 

@@ -102,7 +102,7 @@ fn random_name() -> io::Result<String> {
 
 /// Locks a file until it is closed.
 fn lock_file(lock: &File, deadline: &Deadline) -> Result<()> {
-    deadline.with_reset_backoff().until(
+    deadline.until(
         || "the lock of a folder was waited for",
         || match lock.try_lock() {
             Ok(()) => Ok(Some(())),
