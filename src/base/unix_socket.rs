@@ -16,7 +16,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-/// The most descriptors in one call of [`send`]; Linux allows 253.
+/// The most descriptors of one part of a message; Linux allows 253.
 pub const MAX_DESCRIPTORS: usize = 128;
 
 /// Returns whether a descriptor is a Unix socket.
@@ -28,13 +28,14 @@ pub fn is_unix_socket(socket: impl AsFd) -> bool {
 fn send(socket: BorrowedFd, bytes: &[u8], descriptors: &[BorrowedFd], flags: SendFlags) -> Result<usize, Errno> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+    let all = SendAncillaryMessage::ScmRights(descriptors);
+    if descriptors.len() > MAX_DESCRIPTORS || !descriptors.is_empty() && !control.push(all) {
         return Err(Errno::INVAL);
     }
     retry_on_intr(|| sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags | SendFlags::NOSIGNAL))
 }
 
-/// What one call of [`receive`] returned.
+/// What one call of [`try_receive`] returned.
 pub struct Received {
     /// The number of bytes; 0 if the other end is closed.
     pub bytes: usize,
