@@ -68,6 +68,10 @@ TEST(a_place_in_a_block_is_sent_with_the_block) {
   CHECK_OK(plinth_ipc_send(other.socket, block));
   /* What lies behind the size that was asked for is nobody's. */
   CHECK_STATUS(plinth_ipc_send(other.socket, block + 5000), PLINTH_ERROR_INVALID_POINTER);
+  /* Not sockets: a number that no descriptor has, and one that none can have. */
+  CHECK_STATUS(plinth_ipc_send(0x7FFFFFFF, block), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_ipc_send(-1, block), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("descriptor -1 is not a Unix socket");
   expect_end(other);
   release(before);
   release(block);

@@ -21,8 +21,8 @@
 //!
 //! Unsafe code is allowed in [`ffi`] and [`driver`], which interface with C; in [`base::stack`], which reads the
 //! callers' stacks; for one instruction in [`base::clock`]; in two short locks, [`memory::lock`], which was tested with
-//! a model checker, and [`memory::biased`]; around the system calls of [`base::unix_socket`], [`memory::ipc`] and
-//! [`init::process`]; and where a [`driver::Span`] or a [`driver::Image`] is made of an address or of bytes. docs/ explains how each part works and why.
+//! a model checker, and [`memory::biased`]; around the system calls of [`init`]; and where a [`driver::Span`] or a [`driver::Image`] is made of an address or of bytes. docs/ explains how each part
+//! works and why.
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]

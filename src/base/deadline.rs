@@ -13,17 +13,36 @@ use std::{
 const UNPAUSED_POLLS: u32 = 200;
 const MAX_PAUSE: Duration = Duration::from_millis(1);
 
-/// The time limit of a wait, with the state of its backoff.
-pub struct Deadline {
+/// The interval at which a wait that blocks polls the condition of [`Deadline::unless`].
+const STOP_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The time limit of a wait, and optionally a condition that ends it early.
+#[derive(Clone, Copy)]
+pub struct Deadline<'a> {
     start: Instant,
     limit: Duration,
-    polls: u32,
+    stop: Option<&'a dyn Fn() -> bool>,
 }
 
-impl Deadline {
+impl<'a> Deadline<'a> {
     /// Creates a deadline `limit` from now.
-    pub fn new(limit: Duration) -> Deadline {
-        Deadline { start: Instant::now(), limit, polls: 0 }
+    pub fn new(limit: Duration) -> Deadline<'a> {
+        Deadline { start: Instant::now(), limit, stop: None }
+    }
+
+    /// Creates a deadline `limit` from now; `None` never expires.
+    pub fn optional(limit: Option<Duration>) -> Deadline<'a> {
+        Deadline::new(limit.unwrap_or(Duration::MAX))
+    }
+
+    /// Adds a condition that ends waits early, as if the deadline had passed.
+    pub fn unless(self, stop: &'a dyn Fn() -> bool) -> Deadline<'a> {
+        Deadline { stop: Some(stop), ..self }
+    }
+
+    /// Returns the limit; `None` if the deadline never expires.
+    pub fn limit(&self) -> Option<Duration> {
+        (self.limit != Duration::MAX).then_some(self.limit)
     }
 
     /// Returns the end of the wait; `None` if no `Instant` can represent it.
@@ -31,30 +50,24 @@ impl Deadline {
         self.start.checked_add(self.limit)
     }
 
+    /// Returns the time since the deadline was created.
+    pub fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
     /// Returns the time that remains.
     pub fn remaining(&self) -> Duration {
         self.limit.saturating_sub(self.start.elapsed())
     }
 
-    /// Returns the same deadline with its backoff reset, for the next wait within the same limit.
-    pub fn with_reset_backoff(&self) -> Deadline {
-        Deadline { start: self.start, limit: self.limit, polls: 0 }
+    /// Returns how long a call may block before the caller must check [`is_expired`](Deadline::is_expired).
+    pub fn blocking_interval(&self) -> Duration {
+        if self.stop.is_some() { self.remaining().min(STOP_INTERVAL) } else { self.remaining() }
     }
 
-    /// Returns whether the deadline has passed.
+    /// Returns whether the deadline has passed or the condition holds.
     pub fn is_expired(&self) -> bool {
-        self.start.elapsed() >= self.limit
-    }
-
-    /// Pauses before the next poll: only yields at first, then sleeps longer and longer.
-    pub fn pause(&mut self) {
-        self.polls = self.polls.saturating_add(1);
-        if self.polls <= UNPAUSED_POLLS {
-            std::thread::yield_now();
-            return;
-        }
-        let pause = Duration::from_micros(20).saturating_mul(self.polls - UNPAUSED_POLLS).min(MAX_PAUSE);
-        std::thread::sleep(pause.min(self.limit.saturating_sub(self.start.elapsed())));
+        self.stop.is_some_and(|stop| stop()) || self.start.elapsed() >= self.limit
     }
 
     /// Returns the error of a wait that timed out; `what` is the first part of the message.
@@ -63,12 +76,14 @@ impl Deadline {
         Error::new(Status::TIMED_OUT, format!("{what} for {:.3} s, which is the limit", self.limit.as_secs_f64()))
     }
 
-    /// Polls `poll` until it returns a value; `what` is the first part of the message of a timeout.
+    /// Polls `poll` until it returns a value; `what` is the first part of the message of a timeout. Only yields between
+    /// the first polls, then sleeps longer and longer.
     pub fn until<T, D: fmt::Display>(
-        mut self,
+        &self,
         what: impl FnOnce() -> D,
         mut poll: impl FnMut() -> Result<Option<T>>,
     ) -> Result<T> {
+        let mut polls = 0_u32;
         loop {
             if let Some(found) = poll()? {
                 return Ok(found);
@@ -76,7 +91,13 @@ impl Deadline {
             if self.is_expired() {
                 return Err(self.error(what()));
             }
-            self.pause();
+            polls = polls.saturating_add(1);
+            if polls <= UNPAUSED_POLLS {
+                std::thread::yield_now();
+            } else {
+                let pause = Duration::from_micros(20).saturating_mul(polls - UNPAUSED_POLLS).min(MAX_PAUSE);
+                std::thread::sleep(pause.min(self.remaining()));
+            }
         }
     }
 }
@@ -101,5 +122,18 @@ mod tests {
         assert_eq!(error.status(), Status::TIMED_OUT);
         assert_eq!(error.message(), "it waited for 0.020 s, which is the limit");
         assert!(start.elapsed() >= Duration::from_millis(20));
+    }
+
+    #[test]
+    fn a_condition_ends_a_wait_without_a_limit() {
+        let start = Instant::now();
+        let stop = || start.elapsed() >= Duration::from_millis(20);
+        let deadline = Deadline::optional(None).unless(&stop);
+        assert_eq!((deadline.limit(), deadline.end()), (None, None));
+        assert_eq!(deadline.blocking_interval(), STOP_INTERVAL);
+        assert!(!deadline.is_expired());
+        assert_eq!(deadline.until(|| "it waited", || Ok(None::<()>)).unwrap_err().status(), Status::TIMED_OUT);
+        assert!(deadline.is_expired());
+        assert!(Deadline::optional(None).blocking_interval() > Duration::from_secs(1 << 40));
     }
 }

@@ -1,5 +1,5 @@
 //! Utilities for every layer: byte units, checked handles, clocks, call stacks, deadlines, embedded texts, and
-//! descriptor passing over Unix sockets.
+//! messages with file descriptors over Unix sockets.
 
 #[allow(unsafe_code)]
 pub mod clock;

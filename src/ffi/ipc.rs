@@ -117,7 +117,7 @@ pub unsafe extern "C" fn plinth_ipc_send(socket: i32, pointer: *const c_void) ->
         if pointer.is_null() {
             return Err(null("pointer"));
         }
-        ipc::send(socket, pointer as u64)
+        ipc::send(borrow_socket(&socket)?, pointer as u64)
     })
 }
 
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn plinth_ipc_receive(
     guard(|| {
         // SAFETY: the caller passes NULL or a valid pointer.
         let memory = unsafe { StructOutput::new(memory, "memory") }?;
-        memory.set(to_c(ipc::receive(socket, device)?));
+        memory.set(to_c(ipc::receive(borrow_socket(&socket)?, device)?));
         Ok(())
     })
 }
@@ -262,6 +262,16 @@ pub unsafe extern "C" fn plinth_ipc_import(
         memory.set(to_c(ipc::import(bytes, descriptors, device)?));
         Ok(())
     })
+}
+
+/// Borrows a socket of the caller's.
+fn borrow_socket(number: &RawFd) -> Result<BorrowedFd<'_>> {
+    if *number < 0 {
+        return Err(Error::new(Status::INVALID_VALUE, format!("descriptor {number} is not a Unix socket")));
+    }
+    // SAFETY: the number is not -1, and the caller keeps the socket open during the call. If it is not open, the first
+    // system call, which asks for its type, reports an error.
+    Ok(unsafe { BorrowedFd::borrow_raw(*number) })
 }
 
 /// Duplicates a descriptor of the caller's.

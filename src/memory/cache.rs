@@ -8,11 +8,12 @@ use super::{
     stream_events,
 };
 use crate::{
+    base::deadline::Deadline,
     error::{Error, Result},
     runtime::{Runtime, device::Device},
     stream::capture_status::may_capture,
 };
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Releases every completely free handle of the arenas whose streams are idle, so that `growing` can grow. Releases
 /// segments, which makes the driver wait for the device, only if `allowed`.
@@ -155,7 +156,7 @@ fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena, t
 
 /// Releases all free memory on every device. Continues after a failure and returns the first one.
 pub fn empty(runtime: &'static Runtime) -> Result<()> {
-    let deadline = Instant::now() + GRACE;
+    let deadline = Deadline::new(GRACE);
     let mut outcome = Ok(());
     for device in runtime.devices() {
         device.memory().moved.reset();
@@ -173,7 +174,7 @@ pub fn empty_arenas(
     runtime: &'static Runtime,
     device: &Device,
     mut arenas: Vec<&'static Arena>,
-    deadline: Instant,
+    deadline: Deadline,
 ) -> Result<()> {
     arenas.retain(|arena| arena.may_move_memory());
     if arenas.is_empty() {
@@ -187,7 +188,7 @@ pub fn empty_arenas(
                 outcome = outcome.and(release(runtime, device, arena, true));
             }
             while arenas.iter().any(|arena| !stream_events::poll_events_done(runtime, device, arena))
-                && Instant::now() < deadline
+                && !deadline.is_expired()
             {
                 std::thread::yield_now();
             }

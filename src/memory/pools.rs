@@ -10,6 +10,7 @@ use super::{
     stats_aggregation, stream_events, trackers,
 };
 use crate::{
+    base::deadline::Deadline,
     driver::{self, plugin::Plugin},
     error::{Error, Result},
     runtime::{self, Runtime, thread},
@@ -19,7 +20,7 @@ use crate::{
         capture_scope::{self, CaptureResource},
     },
 };
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 /// Creates a pool.
 pub fn pool_create(options: Options, allocator: Option<Arc<Plugin>>) -> Result<PoolId> {
@@ -191,7 +192,7 @@ fn release_unused(runtime: &'static Runtime, number: u32, id: PoolId) {
     for arena in &arenas {
         arena.lock().space.orphaned = true;
     }
-    let _ = cache::empty_arenas(runtime, device, arenas, Instant::now() + cache::GRACE);
+    let _ = cache::empty_arenas(runtime, device, arenas, Deadline::new(cache::GRACE));
     trackers::deliver();
 }
 

@@ -13,7 +13,6 @@ use super::{
     stats::{ByPool, Stat, Statistic, Stats},
 };
 use crate::{
-    driver::types::CU_STREAM_PER_THREAD,
     error::Result,
     runtime::{self, Runtime, device::Device, thread},
     stream::Stream,

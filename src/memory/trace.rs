@@ -247,28 +247,19 @@ impl Default for Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use crate::temporary;
+    use tempfile::TempDir;
 
     /// A temporary directory for one test, removed on drop.
-    struct Scratch(PathBuf);
+    struct Scratch(TempDir);
 
     impl Scratch {
         fn new() -> Scratch {
-            static NEXT: AtomicU32 = AtomicU32::new(0);
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = std::env::temp_dir().join(format!("plinth-trace-{}-{number}", std::process::id()));
-            fs::create_dir_all(&path).unwrap();
-            Scratch(path)
+            Scratch(temporary::folder().unwrap())
         }
 
         fn file(&self, name: &str) -> PathBuf {
-            self.0.join(name)
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
+            self.0.path().join(name)
         }
     }
 

@@ -23,6 +23,7 @@ mod device;
 pub mod error;
 mod event;
 pub mod fault_injection;
+pub mod file_description;
 mod graph;
 mod graph_node;
 mod graph_view;

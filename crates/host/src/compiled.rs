@@ -5,7 +5,7 @@
 //! accesses any memory, so a wrong address is an error of its stream, as on a GPU.
 
 use super::kernels::{HostKernel, Launch};
-use crate::driver::{codes, library::Library, table::Code, temporary::Folder};
+use crate::driver::{codes, library::Library, table::Code, temporary};
 use parking_lot::Mutex;
 use std::{
     collections::HashMap,
@@ -41,7 +41,7 @@ pub fn image_bytes(header: &[u8; HEADER]) -> Option<usize> {
 /// unloaded.
 pub fn load_library(image: &[u8]) -> Result<Library, Code> {
     // The loader needs a file, and may mistake it for a loaded one of the same name, so the path is new each time.
-    let folder = Folder::new().map_err(|_| codes::CUDA_ERROR_OPERATING_SYSTEM)?;
+    let folder = temporary::folder().map_err(|_| codes::CUDA_ERROR_OPERATING_SYSTEM)?;
     let path = folder.path().join("kernel.so");
     fs::write(&path, image).map_err(|_| codes::CUDA_ERROR_OPERATING_SYSTEM)?;
     Library::open_path(path.as_os_str()).map_err(|_| codes::CUDA_ERROR_INVALID_IMAGE)

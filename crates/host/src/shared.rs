@@ -9,7 +9,8 @@ use super::memory::{
     ipc::{seal, this_process, unseal},
     os_error, sys,
 };
-use crate::driver::{codes, table::Code};
+use crate::driver::{codes, file_description, table::Code};
+use rustix::thread::futex::{self, Flags, Timespec};
 use std::{
     os::fd::{AsRawFd, OwnedFd, RawFd},
     sync::{
@@ -24,7 +25,7 @@ const PAGE_MAGIC: u64 = u64::from_le_bytes(*b"plinthEP");
 const HANDLE_MAGIC: u64 = u64::from_le_bytes(*b"plinthEH");
 const BYTES: u64 = 4096;
 /// How long a waiter sleeps before it checks that the recorder is still alive.
-const LIVENESS_CHECK_MILLISECONDS: i64 = 100;
+const LIVENESS_CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 #[repr(C)]
 struct Page {
@@ -92,7 +93,7 @@ impl SharedEvent {
         if sys::start_time(process as i32) != Some(start) {
             return Err(invalid);
         }
-        let file = sys::reopen(Some(process as i32), fd as RawFd).map_err(|_| invalid)?;
+        let file = file_description::reopen(Some(process as i32), fd as RawFd).map_err(|_| invalid)?;
         if !sys::is_memory_file(file.as_raw_fd(), FILE_NAME) {
             return Err(invalid);
         }
@@ -138,8 +139,8 @@ impl SharedEvent {
         self.slot(recording).finished.fetch_max(recording, Ordering::AcqRel);
         let changes = &self.page().changes;
         changes.fetch_add(1, Ordering::AcqRel);
-        // SAFETY: the address is that of a live atomic; waking accesses no memory.
-        unsafe { libc::syscall(libc::SYS_futex, changes.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+        // Waking does not fail.
+        let _ = futex::wake(changes, Flags::empty(), i32::MAX as u32);
     }
 
     /// Blocks until a recording is complete or its recorder is gone.
@@ -157,10 +158,8 @@ impl SharedEvent {
                 // It may have finished just before it ended.
                 return if self.is_finished(recording) { Ok(()) } else { Err(codes::CUDA_ERROR_LAUNCH_FAILED) };
             }
-            let timeout = libc::timespec { tv_sec: 0, tv_nsec: LIVENESS_CHECK_MILLISECONDS * 1_000_000 };
-            // SAFETY: the address is that of a live atomic and the timeout outlives the call. Whatever ends the sleep,
-            // the loop checks again.
-            unsafe { libc::syscall(libc::SYS_futex, changes.as_ptr(), libc::FUTEX_WAIT, before, &timeout) };
+            // Whatever ends the sleep, the loop checks again.
+            let _ = futex::wait(changes, Flags::empty(), before, Some(&LIVENESS_CHECK));
         }
     }
 }

@@ -9,6 +9,7 @@ use super::{
     tuning::Tuning,
 };
 use crate::{
+    base::deadline::Deadline,
     driver::{Kind, group::MAX_RANKS},
     error::{Context, Error, Result},
     runtime::{self, Runtime},
@@ -65,8 +66,7 @@ impl ProcessGroup {
         runtime: &'static Runtime,
         id: &Id,
         descriptor: OwnedFd,
-        timeout: Option<Duration>,
-        stops: &dyn Fn() -> bool,
+        deadline: Deadline,
     ) -> Result<ProcessGroup> {
         let (driver, device) = (&runtime.driver, runtime.device(self.device as i32)?);
         let bytes = self.buffers.first().map_or(0, SymmetricBuffer::bytes);
@@ -87,7 +87,7 @@ impl ProcessGroup {
             0,
             0,
         ]);
-        let mut rendezvous = rendezvous::meet(id, info, self.size, &descriptor, timeout, stops)?;
+        let mut rendezvous = rendezvous::meet(id, info, self.size, &descriptor, deadline)?;
         drop(descriptor);
         let mut map = || -> Result<()> {
             check_devices(driver.kind(), &rendezvous.infos)?;
@@ -137,9 +137,11 @@ impl Candidate {
         let runtime = runtime::ready()?;
         let Candidate { group, descriptor } = self;
         let (rank, size, device) = (group.rank, group.size, group.device);
+        let stops = || stop().is_some();
+        let deadline = Deadline::optional(timeout).unless(&stops);
         runtime
             .driver
-            .with_relaxed_capture(|| group.meet(runtime, &id, descriptor, timeout, &|| stop().is_some()))
+            .with_relaxed_capture(|| group.meet(runtime, &id, descriptor, deadline))
             .map_err(Error::from)
             .flatten()
             .map_err(|error| stop().unwrap_or(error))

@@ -8,10 +8,11 @@ use crate::{
     status::Status,
 };
 use parking_lot::Mutex;
-use std::{
-    io::{ErrorKind, Read, Write},
-    os::unix::net::UnixStream,
+use rustix::{
+    io::{Errno, retry_on_intr},
+    net::{self, SendFlags},
 };
+use std::os::unix::net::UnixStream;
 
 /// The known state of another rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,11 +102,10 @@ impl Link {
         self.flush();
         let mut bytes = [0; 4096];
         loop {
-            match self.socket.read(&mut bytes) {
+            match retry_on_intr(|| rustix::io::read(&self.socket, &mut bytes)) {
                 Ok(0) => break self.end(),
                 Ok(count) => self.incomplete.extend_from_slice(&bytes[..count]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(Errno::WOULDBLOCK) => break,
                 Err(_) => break self.end(),
             }
         }
@@ -145,10 +145,9 @@ impl Link {
     fn flush(&mut self) {
         let mut sent = 0;
         while sent < self.unsent.len() {
-            match self.socket.write(&self.unsent[sent..]) {
+            match retry_on_intr(|| net::send(&self.socket, &self.unsent[sent..], SendFlags::NOSIGNAL)) {
                 Ok(count) => sent += count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(Errno::WOULDBLOCK) => break,
                 // The other process is gone, which the next read detects.
                 Err(_) => sent = self.unsent.len(),
             }

@@ -16,6 +16,7 @@ mod symmetric_buffer;
 pub mod tuning;
 
 use crate::{
+    base::deadline::Deadline,
     driver::{
         self,
         group::{FailureReport, GroupInfo, LANES, MAX_RANKS, Reason, Report, offsets},
@@ -117,27 +118,27 @@ impl ProcessGroup {
     /// received this rank's row, and would continue without this rank.
     pub fn collect_rows(&self, row: &GatherRow) -> Result<Vec<Vec<u8>>> {
         let timeout = Duration::from_nanos(self.timeout.load(Ordering::Relaxed));
-        let start = Instant::now();
+        let deadline = Deadline::optional((!timeout.is_zero()).then_some(timeout));
         let mut pause = Duration::from_micros(50);
         loop {
             let (peer, state) = match self.links.try_collect(row) {
                 Ok(rows) => return Ok(rows),
                 Err(missing) => missing,
             };
-            if start.elapsed() > GRACE_PERIOD {
+            if deadline.elapsed() > GRACE_PERIOD {
                 self.check_peers();
             }
             if self.report.as_ref().is_some_and(|report| report.stopped().is_some()) {
                 return Err(self.sticky_error().unwrap_or_else(unknown_error));
             }
             let (reason, status, what) = match state {
-                LinkState::Connected if timeout.is_zero() || start.elapsed() <= timeout => {
+                LinkState::Connected if !deadline.is_expired() => {
                     std::thread::sleep(pause);
                     pause = (pause * 2).min(Duration::from_millis(1));
                     continue;
                 }
                 LinkState::Connected => {
-                    (Reason::Timeout, Status::TIMED_OUT, format!("did not send them within {:?}", start.elapsed()))
+                    (Reason::Timeout, Status::TIMED_OUT, format!("did not send them within {:?}", deadline.elapsed()))
                 }
                 LinkState::Aborted => (Reason::Aborted, Status::ABORTED, "aborted the group".to_owned()),
                 LinkState::Left { .. } | LinkState::Gone => (Reason::Lost, Status::PEER_LOST, "is gone".to_owned()),

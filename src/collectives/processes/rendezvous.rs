@@ -10,17 +10,19 @@
 //! abstract name, so each side proves to the other that it knows a part of the id that is not in the name, and rank 0
 //! does not block on a connection that has not done so.
 
-use super::descriptors::{self, Message, RendezvousDeadline};
+use super::descriptors::{self, Message};
 use crate::{
-    base::unix_socket,
+    base::{deadline::Deadline, unix_socket},
+    driver::user,
     error::{Error, Result},
     status::Status,
 };
+use rustix::io::Errno;
 use std::{
     fs::File,
     io::{self, Read},
     os::{
-        fd::{AsFd, AsRawFd, OwnedFd},
+        fd::{AsFd, OwnedFd},
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr, UnixListener, UnixStream},
     },
@@ -87,7 +89,7 @@ pub struct Rendezvous<'a> {
     /// The socket to rank 0; in rank 0, those to all others.
     channels: Vec<UnixStream>,
     rank: u32,
-    deadline: RendezvousDeadline<'a>,
+    deadline: Deadline<'a>,
 }
 
 impl Id {
@@ -128,16 +130,14 @@ impl Id {
     }
 }
 
-/// Exchanges infos and buffers with the other ranks. `stops` is polled and ends the wait like a timeout.
+/// Exchanges infos and buffers with the other ranks.
 pub fn meet<'a>(
     id: &Id,
     info: RankInfo,
     size: u32,
     buffer: &OwnedFd,
-    timeout: Option<Duration>,
-    stops: &'a dyn Fn() -> bool,
+    deadline: Deadline<'a>,
 ) -> Result<Rendezvous<'a>> {
-    let deadline = RendezvousDeadline::after(timeout).unless(stops);
     let rank = info.rank() as u32;
     let mut rendezvous =
         Rendezvous { infos: vec![info], buffers: vec![None], links: vec![None], channels: Vec::new(), rank, deadline };
@@ -147,9 +147,9 @@ pub fn meet<'a>(
     if rank == 0 {
         rendezvous.infos.resize(size as usize, info);
         rendezvous.buffers.resize_with(size as usize, || None);
-        gather(id, &mut rendezvous, timeout)?;
+        gather(id, &mut rendezvous)?;
         distribute(&mut rendezvous, buffer).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            io::ErrorKind::TimedOut => {
                 Error::new(Status::TIMED_OUT, "a rank did not receive the data of the others in time")
             }
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
@@ -158,13 +158,13 @@ pub fn meet<'a>(
             _ => system("distributing the handles of a group", &error),
         })?;
     } else {
-        connect(id, &mut rendezvous, info, size, buffer, timeout)?;
+        connect(id, &mut rendezvous, info, size, buffer)?;
     }
     Ok(rendezvous)
 }
 
 /// Waits for all other ranks.
-fn gather(id: &Id, rendezvous: &mut Rendezvous, timeout: Option<Duration>) -> Result<()> {
+fn gather(id: &Id, rendezvous: &mut Rendezvous) -> Result<()> {
     let (address, path) = id.address()?;
     let listener = UnixListener::bind_addr(&address).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -177,14 +177,14 @@ fn gather(id: &Id, rendezvous: &mut Rendezvous, timeout: Option<Duration>) -> Re
     let mut channels: Vec<Option<UnixStream>> = rendezvous.infos.iter().map(|_| None).collect();
     let mut pending = Vec::new();
     while channels.iter().skip(1).any(Option::is_none) {
-        if rendezvous.deadline.remaining().is_err() {
+        if rendezvous.deadline.is_expired() {
             let missing: Vec<_> = (1..channels.len()).filter(|rank| channels[*rank].is_none()).collect();
             let error = Error::new(
                 Status::TIMED_OUT,
                 format!(
                     "rank 0 of {} timed out after {} waiting for ranks {missing:?}",
                     channels.len(),
-                    describe_timeout(timeout)
+                    describe_limit(&rendezvous.deadline)
                 ),
             );
             return Err(broadcast_error(channels, error));
@@ -243,7 +243,7 @@ fn admit(pending: &mut Vec<PendingConnection>, socket: UnixStream) -> bool {
         let oldest = pending.iter().position(|connection| !connection.is_own).unwrap_or(0);
         pending.remove(oldest);
     }
-    let is_own = unix_socket::is_same_user(socket.as_raw_fd());
+    let is_own = user::is_peer(&socket);
     pending.push(PendingConnection { socket, is_own, received: [0; INTRODUCTION], bytes: 0, descriptors: Vec::new() });
     true
 }
@@ -252,7 +252,7 @@ fn admit(pending: &mut Vec<PendingConnection>, socket: UnixStream) -> bool {
 fn next_introduced(
     id: &Id,
     pending: &mut Vec<PendingConnection>,
-    deadline: RendezvousDeadline,
+    deadline: Deadline,
 ) -> Option<(UnixStream, RankInfo, OwnedFd)> {
     let mut index = 0;
     while let Some(connection) = pending.get_mut(index) {
@@ -261,10 +261,7 @@ fn next_introduced(
             Introduction::Invalid => drop(pending.remove(index)),
             Introduction::Rank(info, buffer) => {
                 let socket = pending.remove(index).socket;
-                let answered = socket
-                    .set_nonblocking(false)
-                    .and_then(|()| descriptors::send(&socket, 0, &id.0[ROOT_SECRET], &[], deadline));
-                if answered.is_ok() {
+                if descriptors::send(&socket, 0, &id.0[ROOT_SECRET], &[], deadline).is_ok() {
                     return Some((socket, info, buffer));
                 }
             }
@@ -278,15 +275,13 @@ impl PendingConnection {
     fn listen(&mut self, id: &Id) -> Introduction {
         while self.bytes < INTRODUCTION {
             let room = &mut self.received[self.bytes..];
-            match unix_socket::receive(self.socket.as_raw_fd(), room, &mut self.descriptors) {
+            match unix_socket::try_receive(&self.socket, room, &mut self.descriptors) {
                 // A rank sends exactly one descriptor, that of its buffer.
                 Ok(received) if received.bytes == 0 || received.lost_descriptors || self.descriptors.len() > 1 => {
                     return Introduction::Invalid;
                 }
                 Ok(received) => self.bytes += received.bytes,
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                    return Introduction::Incomplete;
-                }
+                Err(Errno::WOULDBLOCK) => return Introduction::Incomplete,
                 Err(_) => return Introduction::Invalid,
             }
         }
@@ -315,7 +310,7 @@ fn mismatch(other: &RankInfo, own: &RankInfo) -> Error {
 
 /// Sends the error to the ranks that have connected.
 fn broadcast_error(channels: Vec<Option<UnixStream>>, error: Error) -> Error {
-    let deadline = RendezvousDeadline::after(Some(Duration::from_secs(1)));
+    let deadline = Deadline::new(Duration::from_secs(1));
     for socket in channels.iter().flatten() {
         // A rank that is gone need not receive it.
         let _ = descriptors::send(socket, error.status().0, error.message().as_bytes(), &[], deadline);
@@ -344,34 +339,26 @@ fn distribute(rendezvous: &mut Rendezvous, own: &OwnedFd) -> io::Result<()> {
 }
 
 /// Connects to rank 0 and receives what it sends.
-fn connect(
-    id: &Id,
-    rendezvous: &mut Rendezvous,
-    info: RankInfo,
-    size: u32,
-    buffer: &OwnedFd,
-    timeout: Option<Duration>,
-) -> Result<()> {
+fn connect(id: &Id, rendezvous: &mut Rendezvous, info: RankInfo, size: u32, buffer: &OwnedFd) -> Result<()> {
     let (address, _) = id.address()?;
-    let rank = rendezvous.rank;
+    let (rank, limit) = (rendezvous.rank, describe_limit(&rendezvous.deadline));
     let timed_out = |what: &str| {
-        Error::new(
-            Status::TIMED_OUT,
-            format!("rank {rank} of {size} timed out after {} waiting for {what}", describe_timeout(timeout)),
-        )
+        Error::new(Status::TIMED_OUT, format!("rank {rank} of {size} timed out after {limit} waiting for {what}"))
     };
     let lost = |error: io::Error| match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => timed_out("rank 0 and the others"),
+        io::ErrorKind::TimedOut => timed_out("rank 0 and the others"),
         _ => Error::new(Status::PEER_LOST, format!("rank 0 ended while the group was made: {error}")),
     };
     let mut pause = Duration::from_millis(1);
     let socket = loop {
         match UnixStream::connect_addr(&address) {
             Ok(socket) => break socket,
-            Err(error) if error.raw_os_error() == Some(libc::EMFILE) => return Err(lost(error)),
+            Err(error) if error.raw_os_error() == Some(Errno::MFILE.raw_os_error()) => return Err(lost(error)),
             Err(_) => {}
         }
-        rendezvous.deadline.remaining().map_err(|_| timed_out("rank 0"))?;
+        if rendezvous.deadline.is_expired() {
+            return Err(timed_out("rank 0"));
+        }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(20));
     };
@@ -416,7 +403,7 @@ impl Rendezvous<'_> {
             Err(error) => descriptors::send(socket, error.status().0, error.message().as_bytes(), &[], deadline),
         };
         let lost = |error: io::Error| match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            io::ErrorKind::TimedOut => {
                 Error::new(Status::TIMED_OUT, "the ranks of a group did not map each other's memory in time")
             }
             _ => Error::new(Status::PEER_LOST, format!("a rank ended while the group was made: {error}")),
@@ -452,8 +439,8 @@ impl Drop for Remove {
     }
 }
 
-fn describe_timeout(timeout: Option<Duration>) -> String {
-    timeout.map_or_else(|| "for ever".into(), |timeout| format!("{timeout:?}"))
+fn describe_limit(deadline: &Deadline) -> String {
+    deadline.limit().map_or_else(|| "for ever".into(), |limit| format!("{limit:?}"))
 }
 
 #[cold]
@@ -503,7 +490,7 @@ mod tests {
     /// something else.
     #[test]
     fn a_rank_is_found_among_invalid_connections() {
-        let (id, deadline) = (Id::new().unwrap(), RendezvousDeadline::after(Some(Duration::from_secs(20))));
+        let (id, deadline) = (Id::new().unwrap(), Deadline::new(Duration::from_secs(20)));
         let info = RankInfo(std::array::from_fn(|index| index as u64 + 3));
         let hello = [&id.0[RANK_SECRET], &info.bytes()].concat();
         let buffer = File::open("/dev/null").unwrap();
@@ -519,9 +506,9 @@ mod tests {
         assert_eq!(pending.len(), 3);
         assert!(is_cut_off(&mismatched) && is_cut_off(&bare) && !is_cut_off(&silent) && !is_cut_off(&short));
         let head = [[0; 4], (hello.len() as u32).to_le_bytes()].concat();
-        let sent = unix_socket::send(rank.as_raw_fd(), &head[..3], &[buffer.as_fd()]).unwrap();
+        unix_socket::Channel::new(rank.as_fd()).send(&head[..3], &[buffer.as_fd()]).unwrap();
         assert!(next_introduced(&id, &mut pending, deadline).is_none());
-        (&rank).write_all(&[&head[sent..], &hello[..40]].concat()).unwrap();
+        (&rank).write_all(&[&head[3..], &hello[..40]].concat()).unwrap();
         assert!(next_introduced(&id, &mut pending, deadline).is_none());
         (&rank).write_all(&hello[40..]).unwrap();
         let (_, checked, _) = next_introduced(&id, &mut pending, deadline).unwrap();

@@ -6,11 +6,13 @@ use super::{number, system};
 use crate::{base::deadline::Deadline, error::Result};
 use std::{
     fmt::Write as _,
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, OpenOptions, Permissions, TryLockError},
     hash::{DefaultHasher, Hasher},
-    io::{self, ErrorKind, Read, Write as _},
+    io::{self, ErrorKind, Write as _},
+    os::unix::fs::PermissionsExt,
     path::PathBuf,
 };
+use tempfile::{Builder, NamedTempFile};
 
 /// The maximum length in bytes of a key that is the file's name as a whole.
 const MAX_PLAIN: usize = 100;
@@ -47,27 +49,14 @@ impl Folder {
 
     /// See [`Store::set`](super::Store::set).
     pub fn set(&self, name: &str, value: &[u8]) -> Result<()> {
-        let (mut file, create_temporary) =
-            self.create_temporary(random_name).map_err(|error| system("making a file", &error))?;
-        let renamed = file.write_all(value).and_then(|()| fs::rename(&create_temporary, self.path_of(name)));
-        if renamed.is_err() {
-            // The temporary file is useless, but does no harm if removing it fails.
-            let _ = fs::remove_file(&create_temporary);
-        }
-        renamed.map_err(|error| system("writing a file", &error))
+        let mut file = self.create_temporary().map_err(|error| system("making a file", &error))?;
+        let written = file.write_all(value).and_then(|()| Ok(file.persist(self.path_of(name))?));
+        written.map(drop).map_err(|error| system("writing a file", &error))
     }
 
-    /// Creates a temporary file with a unique name, one of those that `name` returns. Neither the host name nor the
-    /// process id distinguishes writers: containers may have both in common.
-    fn create_temporary(&self, mut name: impl FnMut() -> io::Result<String>) -> io::Result<(File, PathBuf)> {
-        loop {
-            let path = self.path.join(format!("draft-{}", name()?));
-            match OpenOptions::new().write(true).create_new(true).open(&path) {
-                Ok(file) => return Ok((file, path)),
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        }
+    /// Creates a temporary file, which no other process writes to: its name is new in the folder.
+    fn create_temporary(&self) -> io::Result<NamedTempFile> {
+        Builder::new().prefix("draft-").permissions(Permissions::from_mode(0o666)).tempfile_in(&self.path)
     }
 
     /// Returns the value of a key, if it has one.
@@ -93,16 +82,9 @@ impl Folder {
     }
 }
 
-/// Returns a random name.
-fn random_name() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(format!("{:032x}", u128::from_le_bytes(bytes)))
-}
-
 /// Locks a file until it is closed.
 fn lock_file(lock: &File, deadline: &Deadline) -> Result<()> {
-    deadline.with_reset_backoff().until(
+    deadline.until(
         || "the lock of a folder was waited for",
         || match lock.try_lock() {
             Ok(()) => Ok(Some(())),
@@ -115,42 +97,34 @@ fn lock_file(lock: &File, deadline: &Deadline) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::temporary;
 
     #[test]
     fn temporary_files_are_exclusive() {
-        let path = std::env::temp_dir().join(format!("plinth-store-draft-{}", random_name().unwrap()));
-        let folder = Folder::open(path.to_str().unwrap()).unwrap();
-        let name = |number: u32| Ok(number.to_string());
-        let (mut first, taken) = folder.create_temporary(|| name(1)).unwrap();
+        let root = temporary::folder().unwrap();
+        let folder = Folder::open(root.path().to_str().unwrap()).unwrap();
+        let mut first = folder.create_temporary().unwrap();
         first.write_all(b"half of").unwrap();
-        let mut number = 0;
-        let (second, other) = folder
-            .create_temporary(|| {
-                number += 1;
-                name(number)
-            })
-            .unwrap();
-        assert_eq!((number, other.file_name().unwrap().to_str().unwrap()), (2, "draft-2"));
+        let second = folder.create_temporary().unwrap();
+        assert_ne!(first.path(), second.path());
         first.write_all(b" a value").unwrap();
-        assert_eq!(fs::read(&taken).unwrap(), b"half of a value");
-        assert_eq!(second.metadata().unwrap().len(), 0);
-        assert_ne!(random_name().unwrap(), random_name().unwrap());
-        fs::remove_dir_all(path).unwrap();
+        assert_eq!(fs::read(first.path()).unwrap(), b"half of a value");
+        assert_eq!(second.as_file().metadata().unwrap().len(), 0);
     }
 
     #[test]
     fn writing_leaves_no_temporary_file() {
-        let path = std::env::temp_dir().join(format!("plinth-store-tidy-{}", random_name().unwrap()));
-        let folder = Folder::open(path.to_str().unwrap()).unwrap();
+        let root = temporary::folder().unwrap();
+        let folder = Folder::open(root.path().to_str().unwrap()).unwrap();
         folder.set("value", b"1").unwrap();
         // A file cannot be renamed to a folder.
         fs::create_dir(folder.path_of("folder")).unwrap();
         assert!(folder.set("folder", b"1").is_err());
-        let mut remaining_files: Vec<_> = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let mut remaining_files: Vec<_> =
+            fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
         let mut expected = vec![folder.path_of("folder"), folder.path_of("value")];
         remaining_files.sort();
         expected.sort();
         assert_eq!(remaining_files, expected);
-        fs::remove_dir_all(path).unwrap();
     }
 }

@@ -157,7 +157,6 @@ impl Store {
             Err(error) => Err(error),
         };
         deadline
-            .with_reset_backoff()
             .until(|| format!("{name:?} was waited for in a store"), &mut attempt)
             .context(|| format!("getting {name:?} from a store"))
     }
@@ -189,18 +188,18 @@ impl Store {
             missing.set(count - found.map_or(0, |bytes| number(&bytes)));
             Ok((missing.get() <= 0).then_some(()))
         };
-        let met = deadline.with_reset_backoff().until(|| "the others were waited for", || attempt(&arrived));
+        let met = deadline.until(|| "the others were waited for", || attempt(&arrived));
         met.context(|| format!("{} of {count} did not come to the barrier {name:?}", missing.get()))?;
         self.add_within(&seen, 1, deadline)?;
         // The server must not leave before all clients have received their responses.
         if let Backend::Server(server) = &self.0 {
-            deadline.with_reset_backoff().until(|| "the others were waited for", || attempt(&seen))?;
+            deadline.until(|| "the others were waited for", || attempt(&seen))?;
             let replies_sent = || {
                 let mut server = lock(server, deadline)?;
                 server.serve()?;
                 Ok((!server.has_unsent_sum()).then_some(()))
             };
-            deadline.with_reset_backoff().until(|| "the others were waited for", replies_sent)?;
+            deadline.until(|| "the others were waited for", replies_sent)?;
         }
         Ok(())
     }

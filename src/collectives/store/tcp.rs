@@ -296,7 +296,7 @@ impl Client {
                     }
                     Ok(None)
                 };
-                let connected = deadline.with_reset_backoff().until(|| "a server was waited for", &mut connect);
+                let connected = deadline.until(|| "a server was waited for", &mut connect);
                 let mut stream =
                     connected.map_err(|error| error.context(format_args!("no server answers ({reason})")))?;
                 stream
@@ -364,7 +364,7 @@ fn exchange(stream: &mut TcpStream, request: &[u8], deadline: &Deadline) -> Resu
 /// A connection whose reads and writes share one deadline.
 struct Limited<'a> {
     stream: &'a mut TcpStream,
-    deadline: &'a Deadline,
+    deadline: &'a Deadline<'a>,
 }
 
 impl Limited<'_> {

@@ -10,7 +10,11 @@
 //! replaces the lock, at the cost of one descriptor per message in both processes.
 
 use super::system;
-use std::{io, os::fd::OwnedFd};
+use crate::driver::file_description;
+use std::{
+    io,
+    os::fd::{AsRawFd, OwnedFd},
+};
 
 /// The file with the locks, and the allocation of its bytes.
 pub struct HolderLocks {
@@ -49,9 +53,9 @@ impl HolderLocks {
 
     /// Creates a hold on a block.
     pub fn hold(&self, byte: u64) -> io::Result<Hold> {
-        match system::reopen(&self.file) {
+        match file_description::reopen(None, self.file.as_raw_fd()) {
             Ok(sent) => {
-                system::lock_byte(&sent, byte)?;
+                file_description::lock_shared(&sent, byte, 1)?;
                 Ok(Hold { sent, pipe: None })
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
@@ -63,7 +67,7 @@ impl HolderLocks {
 
     /// Returns whether any process holds a lock on the block's byte.
     pub fn is_held(&self, byte: u64) -> bool {
-        system::is_locked(&self.file, byte)
+        file_description::is_locked(&self.file, byte, 1)
     }
 }
 
@@ -98,10 +102,10 @@ mod tests {
         let (byte, other) = (locks.allocate_byte(), locks.allocate_byte());
         let kept_description = locks.hold(byte).unwrap().sent;
         let second = locks.hold(other).unwrap().sent;
-        system::lock_byte(&kept_description, other).unwrap();
+        file_description::lock_shared(&kept_description, other, 1).unwrap();
         drop(second);
         assert!(locks.is_held(byte) && locks.is_held(other));
-        system::unlock_byte(&kept_description, byte).unwrap();
+        file_description::unlock(&kept_description, byte, 1).unwrap();
         assert!(!locks.is_held(byte) && locks.is_held(other));
         drop(kept_description);
         assert!(!locks.is_held(other));

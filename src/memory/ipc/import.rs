@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     base::units::Bytes,
-    driver::{Driver, Physical, observer},
+    driver::{Driver, Physical, file_description, observer},
     error::{Context, Error, Result},
     memory::{
         arena::StreamUse,
@@ -28,7 +28,7 @@ use crate::{
 use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, HashMap},
-    os::fd::OwnedFd,
+    os::fd::{AsRawFd, OwnedFd},
     sync::atomic::{AtomicUsize, Ordering},
 };
 
@@ -381,17 +381,17 @@ impl Imports {
         match self.exporters.get_mut(&header.token) {
             Some(owner) => {
                 owner.check(&hold)?;
-                system_error(system::lock_byte(&owner.file, byte), what)?;
+                system_error(file_description::lock_shared(&owner.file, byte, 1), what)?;
                 *owner.bytes.entry(byte).or_default() += 1;
             }
             None => {
                 // Without /proc, use the received description. It holds the block, so it stays open until the new
                 // description has the lock.
-                let (file, received) = match system::reopen(&hold) {
+                let (file, received) = match file_description::reopen(None, hold.as_raw_fd()) {
                     Ok(file) => (file, Some(hold)),
                     Err(_) => (hold, None),
                 };
-                system_error(system::lock_byte(&file, byte), what)?;
+                system_error(file_description::lock_shared(&file, byte, 1), what)?;
                 let own = received.is_some();
                 drop(received);
                 self.exporters.insert(header.token, Exporter { file, own, bytes: HashMap::from([(byte, 1)]) });
@@ -455,7 +455,7 @@ impl Imports {
         // A child that was forked meanwhile may also have the description open, so closing it is not enough.
         if owner.own || !is_last {
             // If unlocking fails, the lock is released when the description is closed.
-            let _ = (0..3).any(|_| system::unlock_byte(&owner.file, byte).is_ok());
+            let _ = (0..3).any(|_| file_description::unlock(&owner.file, byte, 1).is_ok());
         }
         if is_last {
             self.exporters.remove(&token);

@@ -18,7 +18,6 @@ pub mod legacy;
 pub mod message;
 pub mod mode;
 mod space_layout;
-#[allow(unsafe_code)]
 mod system;
 
 pub use export::collect;
@@ -30,14 +29,14 @@ use crate::{
 };
 use channel::Channel;
 use message::{CHUNK_BYTES, CHUNKS_PER_PART, Chunk, HEADER_BYTES, Header};
-use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 fn encode(chunks: &[Chunk]) -> Vec<u8> {
     chunks.iter().flat_map(Chunk::encode).collect()
 }
 
 /// Sends the block that contains an address through a socket.
-pub fn send(socket: RawFd, address: u64) -> Result<()> {
+pub fn send(socket: BorrowedFd, address: u64) -> Result<()> {
     let mut channel = Channel::new(socket)?;
     let export = export::prepare(address)?;
     let mut parts = export.chunks().chunks(CHUNKS_PER_PART).map(|chunks| (chunks, export.descriptors(chunks)));
@@ -67,7 +66,7 @@ fn send_chunks(channel: &mut Channel, chunks: &[export::ExportedChunk], descript
 }
 
 /// Receives a block through a socket and maps it for its own device and for `device`; -1 means no other device.
-pub fn receive(socket: RawFd, device: i32) -> Result<Received> {
+pub fn receive(socket: BorrowedFd, device: i32) -> Result<Received> {
     let mut channel = Channel::new(socket)?;
     let mut bytes = [0; HEADER_BYTES];
     let hold = channel.receive(&mut bytes, 1)?;

@@ -8,6 +8,7 @@ use super::{
     },
     Block, BlockState, DeviceTotals, Format, Segment, Snapshot, Stacks, file, json, page, pickle,
 };
+use crate::temporary;
 use std::{
     collections::BTreeMap,
     fs, io,
@@ -16,6 +17,7 @@ use std::{
     sync::Arc,
     time::Instant,
 };
+use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 const BASE: u64 = 0x7f30_0000_0000;
@@ -336,36 +338,32 @@ fn the_extension_selects_the_format() {
 // ---- files
 
 /// The directory of a test, removed when the test ends.
-struct Folder(PathBuf);
+struct Folder(TempDir);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("plinth-snapshot-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Folder(path)
+    fn new() -> Folder {
+        Folder(temporary::folder().unwrap())
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
     }
 
     fn names(&self) -> Vec<String> {
         let mut names: Vec<String> =
-            fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            fs::read_dir(self.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn a_file_is_replaced_when_it_is_complete() {
-    let folder = Folder::new("replace");
-    let path = folder.0.join("snapshot");
+    let folder = Folder::new();
+    let path = folder.path().join("snapshot");
     fs::write(&path, "old").unwrap();
-    symlink("snapshot", folder.0.join("link")).unwrap();
-    let failure = file::replace(&folder.0.join("link"), |out| {
+    symlink("snapshot", folder.path().join("link")).unwrap();
+    let failure = file::replace(&folder.path().join("link"), |out| {
         out.write_all(b"half")?;
         out.flush()?;
         assert_eq!(folder.names().len(), 3);
@@ -374,20 +372,21 @@ fn a_file_is_replaced_when_it_is_complete() {
     let message = failure.unwrap_err().to_string();
     assert!(message.contains("link: the disk is full"), "{message}");
     assert_eq!((fs::read(&path).unwrap(), folder.names().len()), (b"old".to_vec(), 2));
-    file::replace(&folder.0.join("link"), |out| out.write_all(b"new")).unwrap();
+    file::replace(&folder.path().join("link"), |out| out.write_all(b"new")).unwrap();
     assert_eq!((fs::read(&path).unwrap(), folder.names()), (b"new".to_vec(), vec!["link".into(), "snapshot".into()]));
-    assert!(fs::symlink_metadata(folder.0.join("link")).unwrap().is_symlink());
+    assert!(fs::symlink_metadata(folder.path().join("link")).unwrap().is_symlink());
 }
 
 #[test]
 fn a_file_keeps_its_permissions() {
-    let folder = Folder::new("mode");
-    let path = folder.0.join("snapshot");
+    let folder = Folder::new();
+    let path = folder.path().join("snapshot");
     fs::write(&path, "old").unwrap();
     for mode in [0o600, 0o666, 0o640] {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         file::replace(&path, |out| {
-            let modes = fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().metadata().unwrap().mode() & 0o777);
+            let modes =
+                fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().metadata().unwrap().mode() & 0o777);
             assert_eq!(modes.collect::<Vec<_>>(), [mode, mode]);
             out.write_all(b"new")
         })
@@ -398,27 +397,27 @@ fn a_file_keeps_its_permissions() {
 
 #[test]
 fn a_dangling_link_is_preserved() {
-    let folder = Folder::new("dangling");
-    let link = |to: &Path, name: &str| symlink(to, folder.0.join(name)).unwrap();
-    fs::create_dir(folder.0.join("inside")).unwrap();
+    let folder = Folder::new();
+    let link = |to: &Path, name: &str| symlink(to, folder.path().join(name)).unwrap();
+    fs::create_dir(folder.path().join("inside")).unwrap();
     link(Path::new("inside/second"), "first");
-    link(&folder.0.join("file"), "inside/second");
-    file::replace(&folder.0.join("first"), |out| out.write_all(b"text")).unwrap();
-    assert_eq!(fs::read(folder.0.join("file")).unwrap(), b"text");
+    link(&folder.path().join("file"), "inside/second");
+    file::replace(&folder.path().join("first"), |out| out.write_all(b"text")).unwrap();
+    assert_eq!(fs::read(folder.path().join("file")).unwrap(), b"text");
     for name in ["first", "inside/second"] {
-        assert!(fs::symlink_metadata(folder.0.join(name)).unwrap().is_symlink(), "{name}");
+        assert!(fs::symlink_metadata(folder.path().join(name)).unwrap().is_symlink(), "{name}");
     }
     // A cycle of links has no target.
     link(Path::new("there"), "here");
     link(Path::new("here"), "there");
-    file::replace(&folder.0.join("here"), |out| out.write_all(b"text")).unwrap();
-    assert!(fs::symlink_metadata(folder.0.join("here")).unwrap().is_file());
+    file::replace(&folder.path().join("here"), |out| out.write_all(b"text")).unwrap();
+    assert!(fs::symlink_metadata(folder.path().join("here")).unwrap().is_file());
 }
 
 #[test]
 fn errors_name_the_file() {
-    let folder = Folder::new("errors");
-    for path in [folder.0.join("no/such"), folder.0.clone(), PathBuf::from("/"), PathBuf::new()] {
+    let folder = Folder::new();
+    for path in [folder.path().join("no/such"), folder.path().to_owned(), PathBuf::from("/"), PathBuf::new()] {
         let error = file::replace(&path, |out| out.write_all(b"text")).unwrap_err();
         assert_eq!(error.status(), crate::status::Status::SYSTEM, "{error}");
         assert!(error.message().contains(&*path.to_string_lossy()), "{error}");

@@ -6,35 +6,22 @@ use crate::{
     runtime::{self, thread::MAX_DEVICES},
     status::Status,
 };
+use lru::LruCache;
 use parking_lot::Mutex;
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{hash::Hash, sync::Arc};
 
 /// The default limit of a device's plans: torch's number.
 const DEFAULT_LIMIT: usize = 4096;
 
-/// An LRU cache. The entry that was used last has the highest clock value.
-struct LruCache<K, V> {
+/// An LRU cache with a limit, which may be 0.
+struct LimitedCache<K: Eq + Hash, V> {
     limit: usize,
-    clock: u64,
-    entries: HashMap<K, (u64, V)>,
-    order: BTreeMap<u64, K>,
+    entries: LruCache<K, V>,
 }
 
-impl<K: Copy + Eq + std::hash::Hash, V: Clone> LruCache<K, V> {
+impl<K: Eq + Hash, V> LimitedCache<K, V> {
     fn new(limit: usize) -> Self {
-        LruCache { limit, clock: 0, entries: HashMap::new(), order: BTreeMap::new() }
-    }
-
-    fn find(&mut self, key: &K) -> Option<V> {
-        let (stamp, value) = self.entries.get_mut(key)?;
-        self.clock += 1;
-        self.order.remove(stamp);
-        self.order.insert(self.clock, *key);
-        *stamp = self.clock;
-        Some(value.clone())
+        LimitedCache { limit, entries: LruCache::unbounded() }
     }
 
     /// Adds an entry that is not in the cache, unless the limit is 0. Returns the entries that were evicted, which the
@@ -44,41 +31,34 @@ impl<K: Copy + Eq + std::hash::Hash, V: Clone> LruCache<K, V> {
             return Vec::new();
         }
         let evicted = self.shrink(self.limit - 1);
-        self.clock += 1;
-        self.order.insert(self.clock, key);
-        self.entries.insert(key, (self.clock, value));
+        self.entries.put(key, value);
         evicted
     }
 
     /// Evicts the least recently used entries until at most `limit` are left.
     fn shrink(&mut self, limit: usize) -> Vec<V> {
-        let mut evicted = Vec::new();
-        while self.entries.len() > limit
-            && let Some((_, key)) = self.order.pop_first()
-        {
-            evicted.extend(self.entries.remove(&key).map(|(_, value)| value));
-        }
-        evicted
+        let surplus = self.entries.len().saturating_sub(limit);
+        (0..surplus).filter_map(|_| Some(self.entries.pop_lru()?.1)).collect()
     }
 }
 
-type Cache = Mutex<Option<LruCache<Params, Arc<Plan>>>>;
+type Cache = Mutex<Option<LimitedCache<Params, Arc<Plan>>>>;
 
 static CACHES: [Cache; MAX_DEVICES] = [const { Mutex::new(None) }; MAX_DEVICES];
 
 /// Runs `body` with the plan cache of a device.
-fn with_cache<T>(device: u32, body: impl FnOnce(&mut LruCache<Params, Arc<Plan>>) -> T) -> T {
-    body(CACHES[device as usize % MAX_DEVICES].lock().get_or_insert_with(|| LruCache::new(DEFAULT_LIMIT)))
+fn with_cache<T>(device: u32, body: impl FnOnce(&mut LimitedCache<Params, Arc<Plan>>) -> T) -> T {
+    body(CACHES[device as usize % MAX_DEVICES].lock().get_or_insert_with(|| LimitedCache::new(DEFAULT_LIMIT)))
 }
 
 /// Returns the plan for `params` on a device; calls `make` to create it if the cache has none.
 pub fn find(device: u32, params: &Params, make: impl FnOnce() -> Result<Plan>) -> Result<Arc<Plan>> {
-    if let Some(plan) = with_cache(device, |cache| cache.find(params)) {
+    if let Some(plan) = with_cache(device, |cache| cache.entries.get(params).cloned()) {
         return Ok(plan);
     }
     // Create the plan without the lock: it takes long, and may wait.
     let made = Arc::new(make()?);
-    let (plan, evicted) = with_cache(device, |cache| match cache.find(params) {
+    let (plan, evicted) = with_cache(device, |cache| match cache.entries.get(params).cloned() {
         // Another thread added the plan first.
         Some(plan) => (plan, vec![made]),
         None => (made.clone(), cache.add(*params, made)),
@@ -129,24 +109,25 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_entry_is_evicted_first() {
-        let mut cache = LruCache::new(2);
+        let mut cache = LimitedCache::new(2);
         assert!(cache.add(1, "one").is_empty() && cache.add(2, "two").is_empty());
-        assert_eq!(cache.find(&1), Some("one"));
+        assert_eq!(cache.entries.get(&1), Some(&"one"));
         assert_eq!(cache.add(3, "three"), ["two"]);
-        assert_eq!((cache.find(&2), cache.find(&3)), (None, Some("three")));
+        assert_eq!(cache.entries.get(&2), None);
+        assert_eq!(cache.entries.get(&3), Some(&"three"));
         cache.limit = 0;
         assert_eq!(cache.shrink(0), ["one", "three"]);
-        assert!(cache.add(4, "four").is_empty() && cache.find(&4).is_none());
+        assert!(cache.add(4, "four").is_empty() && cache.entries.get(&4).is_none());
     }
 
     proptest! {
         #[test]
         fn behaves_like_a_list(limit in 0usize..6, keys in proptest::collection::vec(0u8..9, 1..200)) {
-            let mut cache = LruCache::new(limit);
+            let mut cache = LimitedCache::new(limit);
             let mut model: Vec<u8> = Vec::new();
             for key in keys {
                 let position = model.iter().position(|known| *known == key);
-                prop_assert_eq!(cache.find(&key).is_some(), position.is_some());
+                prop_assert_eq!(cache.entries.get(&key).is_some(), position.is_some());
                 if let Some(index) = position {
                     model.remove(index);
                 } else {
@@ -156,7 +137,7 @@ mod tests {
                 let surplus = model.len().saturating_sub(limit);
                 model.drain(..surplus);
                 prop_assert_eq!(cache.entries.len(), model.len());
-                prop_assert_eq!(cache.order.values().copied().collect::<Vec<_>>(), model.clone());
+                prop_assert_eq!(cache.entries.iter().rev().map(|(key, ())| *key).collect::<Vec<_>>(), model.clone());
             }
         }
     }

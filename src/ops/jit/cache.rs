@@ -14,8 +14,8 @@ use std::{
     io::{Read, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU32, Ordering},
 };
+use tempfile::Builder;
 
 /// The start of every file; the number is the version of the layout.
 const MAGIC: &[u8; 8] = b"plinthK1";
@@ -83,28 +83,23 @@ impl Cache {
 
     /// Writes a file. Returns whether that succeeded.
     pub fn write(&self, name: &str, key: &Digest, content: &[u8]) -> bool {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
         let Some(folder) = self.folder.as_deref() else { return false };
         if fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).is_err() || self.trusted_folder().is_none()
         {
             return false;
         }
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let temporary = folder.join(format!("{name}.{}.{number}.tmp", std::process::id()));
         let written = || -> std::io::Result<()> {
-            let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+            // Without access for other users, which is the default.
+            let mut file = Builder::new().prefix(&format!("{name}.")).suffix(".tmp").tempfile_in(folder)?;
             file.write_all(MAGIC)?;
             file.write_all(key)?;
             file.write_all(&sha256(content))?;
             file.write_all(&(content.len() as u64).to_le_bytes())?;
             file.write_all(content)?;
-            fs::rename(&temporary, folder.join(name))
+            file.persist(folder.join(name))?;
+            Ok(())
         };
-        let done = written().is_ok();
-        if !done {
-            let _ = fs::remove_file(&temporary);
-        }
-        done
+        written().is_ok()
     }
 }
 
@@ -120,12 +115,13 @@ pub fn file_name(kernel: &str, target: &str, key: &Digest) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::temporary::Folder;
+    use crate::temporary;
     use std::os::unix::fs::PermissionsExt;
+    use tempfile::TempDir;
 
     const KEY: Digest = [7; 32];
 
-    fn cache(folder: &Folder) -> Cache {
+    fn cache(folder: &TempDir) -> Cache {
         Cache { folder: Some(folder.path().join("deep/kernels")) }
     }
 
@@ -135,7 +131,7 @@ mod tests {
 
     #[test]
     fn written_files_are_read() {
-        let folder = Folder::new().unwrap();
+        let folder = temporary::folder().unwrap();
         let cache = cache(&folder);
         assert_eq!(cache.read("one", &KEY), None);
         assert!(cache.write("one", &KEY, b"kernel"));
@@ -150,7 +146,7 @@ mod tests {
 
     #[test]
     fn every_damage_is_detected() {
-        let folder = Folder::new().unwrap();
+        let folder = temporary::folder().unwrap();
         let cache = cache(&folder);
         assert!(cache.write("one", &KEY, b"some kernel"));
         let path = cache.folder.as_ref().unwrap().join("one");
@@ -169,7 +165,7 @@ mod tests {
 
     #[test]
     fn files_writable_by_others_are_not_trusted() {
-        let folder = Folder::new().unwrap();
+        let folder = temporary::folder().unwrap();
         let cache = cache(&folder);
         assert!(cache.write("one", &KEY, b"kernel"));
         let path = cache.folder.clone().unwrap();
@@ -188,7 +184,7 @@ mod tests {
 
     #[test]
     fn an_impossible_folder_disables_the_cache() {
-        let folder = Folder::new().unwrap();
+        let folder = temporary::folder().unwrap();
         fs::write(folder.path().join("file"), "").unwrap();
         let cache = Cache { folder: Some(folder.path().join("file/kernels")) };
         assert!(!cache.write("one", &KEY, b"kernel"));

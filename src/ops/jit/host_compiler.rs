@@ -7,7 +7,7 @@ use crate::{
     driver::Image,
     error::{Error, Result},
     status::Status,
-    temporary::Folder,
+    temporary,
 };
 use once_cell::sync::OnceCell;
 use std::{
@@ -122,7 +122,8 @@ impl HostCompiler {
     /// Compiles a source to a shared library.
     pub fn compile(&self, source: &str) -> Result<Image> {
         let system = |what: &str, error: String| Error::new(Status::SYSTEM, format!("{what}: {error}"));
-        let folder = Folder::new().map_err(|error| system("making a folder for a compiler", error.to_string()))?;
+        let folder =
+            temporary::folder().map_err(|error| system("making a folder for a compiler", error.to_string()))?;
         fs::write(folder.path().join("kernel.cpp"), source)
             .map_err(|error| system("writing a source for a compiler", error.to_string()))?;
         let arguments: Vec<&str> = OPTIONS.into_iter().chain(["-o", "kernel.so", "kernel.cpp"]).collect();

@@ -145,34 +145,27 @@ impl Cpu {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::Status;
+    use crate::{status::Status, temporary};
+    use tempfile::TempDir;
 
     /// A simulated machine: a folder with its files.
-    struct Machine(PathBuf);
+    struct Machine(TempDir);
 
     impl Machine {
-        fn new(name: &str) -> Machine {
-            let root = std::env::temp_dir().join(format!("plinth-{name}-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&root);
-            Machine(root)
+        fn new() -> Machine {
+            Machine(temporary::folder().unwrap())
         }
 
         fn write(&self, path: &str, text: &str) {
-            let path = self.0.join(path);
+            let path = self.0.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
     }
 
-    impl Drop for Machine {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn readings_are_those_of_the_files() {
-        let machine = Machine::new("telemetry");
+        let machine = Machine::new();
         machine.write("proc/stat", "cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 1 2 3 4\n");
         machine.write("proc/cpuinfo", "cpu MHz\t\t: 2400.5\ncpu MHz\t\t: 2600.0\n");
         machine.write("sys/class/hwmon/hwmon0/name", "nvme\n");
@@ -185,7 +178,7 @@ mod tests {
         machine.write("sys/class/powercap/intel-rapl:0:0/name", "core\n");
         machine.write("sys/class/powercap/intel-rapl:1/energy_uj", "9000000\n");
         machine.write("sys/class/powercap/intel-rapl:1/name", "psys\n");
-        let cpu = Cpu::at(&machine.0);
+        let cpu = Cpu::at(machine.0.path());
         assert_eq!(cpu.read(Reading::ClockRate).unwrap(), 2500);
         assert_eq!(cpu.read(Reading::Temperature).unwrap(), 53);
         assert_eq!(cpu.read(Reading::Energy).unwrap(), 5000);
@@ -204,8 +197,8 @@ mod tests {
 
     #[test]
     fn missing_files_are_not_supported() {
-        let machine = Machine::new("no-telemetry");
-        let cpu = Cpu::at(&machine.0);
+        let machine = Machine::new();
+        let cpu = Cpu::at(machine.0.path());
         for reading in Reading::ALL {
             assert_eq!(cpu.read(reading).unwrap_err().status(), Status::NOT_SUPPORTED, "{reading:?}");
         }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     config::GRANULE,
-    driver::{codes, table::Code},
+    driver::{codes, file_description, table::Code},
     ids::{self, Id},
 };
 use std::{
@@ -84,14 +84,14 @@ impl Memory {
             return Err(INVALID);
         }
         let ordinal = *physical_ordinals.get(physical.device).ok_or(INVALID)? as u64;
-        let file = sys::reopen(None, physical.file.as_raw_fd()).map_err(os_error)?;
+        let file = file_description::reopen(None, physical.file.as_raw_fd()).map_err(os_error)?;
         let header = physical.offset - GRANULE;
         if !physical.imported {
             let bytes: [u8; 40] = seal(&[FILE_MAGIC, physical.offset, physical.bytes, ordinal]);
             let writer = std::fs::File::from(file.try_clone().map_err(os_error)?);
             writer.write_all_at(&bytes, header).map_err(os_error)?;
         }
-        sys::lock_shared(&file, physical.offset, physical.bytes).map_err(os_error)?;
+        file_description::lock_shared(&file, physical.offset, physical.bytes).map_err(os_error)?;
         sys::seek(&file, header).map_err(os_error)?;
         physical.exported = true;
         Ok(file.into_raw_fd())
@@ -103,7 +103,7 @@ impl Memory {
             return Err(INVALID);
         }
         let header = sys::position(fd).map_err(|_| INVALID)?;
-        let file = std::fs::File::from(sys::reopen(None, fd).map_err(os_error)?);
+        let file = std::fs::File::from(file_description::reopen(None, fd).map_err(os_error)?);
         let mut bytes = [0; 40];
         file.read_exact_at(&mut bytes, header).map_err(|_| INVALID)?;
         let [_, offset, size, ordinal] = unseal(&bytes, FILE_MAGIC).ok_or(INVALID)?;
@@ -124,7 +124,7 @@ impl Memory {
         bytes: u64,
         shareable: bool,
     ) -> Result<Id, Code> {
-        sys::lock_shared(&file, offset, bytes).map_err(os_error)?;
+        file_description::lock_shared(&file, offset, bytes).map_err(os_error)?;
         let id = ids::next();
         let file = Arc::new(file);
         let physical = Physical {
@@ -177,7 +177,7 @@ impl Memory {
         if sys::start_time(process) != Some(start) {
             return Err(INVALID);
         }
-        let file = sys::reopen(Some(process), fd).map_err(|_| INVALID)?;
+        let file = file_description::reopen(Some(process), fd).map_err(|_| INVALID)?;
         if !sys::is_memory_file(file.as_raw_fd(), FILE_NAME) {
             return Err(INVALID);
         }

@@ -7,7 +7,7 @@
 use super::{Memory, os_error, sys};
 use crate::{
     config::GRANULE,
-    driver::{codes, table::Code},
+    driver::{codes, file_description, table::Code},
     ids::{self, Id},
 };
 use std::{os::fd::OwnedFd, sync::Arc};
@@ -76,7 +76,7 @@ impl DeviceMemory {
         let Some(file) = &self.file else { return };
         let used = &mut self.used;
         self.pending_release.retain(|range| {
-            let locked = sys::is_locked(file, range.offset, range.bytes);
+            let locked = file_description::is_locked(file, range.offset, range.bytes);
             if !locked {
                 range.punch(file);
                 *used -= range.bytes;
@@ -87,7 +87,7 @@ impl DeviceMemory {
 
     fn release_range(&mut self, range: Range, exported: bool) {
         let Some(file) = &self.file else { return };
-        if exported && sys::is_locked(file, range.offset, range.bytes) {
+        if exported && file_description::is_locked(file, range.offset, range.bytes) {
             self.pending_release.push(range);
         } else {
             range.punch(file);
