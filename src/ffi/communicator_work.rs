@@ -53,15 +53,26 @@ fn rank(number: i32, name: &str) -> Result<u32> {
     u32::try_from(number).map_err(|_| invalid(format!("{name} is {number}; a rank cannot be negative")))
 }
 
-/// Returns this rank's part of an operation.
+/// Performs this rank's part of an operation. `memory` is the input and the output; `kind` checks the numbers that are
+/// particular to the operation.
 ///
 /// # Safety
 /// The memory stays valid, for as many elements as the operation has, until its work is done.
-unsafe fn buffers(from: *const c_void, to: *const c_void, count: usize, element: DLDataType) -> Result<RankBuffers> {
-    let element = element.element("element")?;
-    // SAFETY: the caller's promise; the size of the memory follows from the operation.
-    let (from, to) = unsafe { (Span::new(from as u64, 0), Span::new(to as u64, 0)) };
-    Ok(RankBuffers { from, to, count: count as u64, element })
+unsafe fn operate(
+    communicator: plinth_communicator_t,
+    memory: (*const c_void, *mut c_void),
+    count: usize,
+    element: DLDataType,
+    stream: plinth_stream_t,
+    kind: impl FnOnce() -> Result<Kind>,
+) -> Result<()> {
+    group::run_request(|| {
+        let element = element.element("element")?;
+        // SAFETY: the caller's promise; the size of the memory follows from the operation.
+        let (from, to) = unsafe { (Span::new(memory.0 as u64, 0), Span::new(memory.1 as u64, 0)) };
+        let buffers = RankBuffers { from, to, count: count as u64, element };
+        communicator::operate(handle(communicator)?, kind()?, buffers, stream as usize)
+    })
 }
 
 /// Reduces the elements of all ranks; each rank gets the result.
@@ -94,16 +105,10 @@ pub unsafe extern "C" fn plinth_communicator_all_reduce(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::run_request(|| {
-            // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
-            let buffers = unsafe { buffers(from, to, count, element) }?;
-            communicator::operate(
-                handle(communicator)?,
-                Kind::AllReduce { op: reduction(op)? },
-                buffers,
-                stream as usize,
-            )
-        })
+        // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
+        unsafe {
+            operate(communicator, (from, to), count, element, stream, || Ok(Kind::AllReduce { op: reduction(op)? }))
+        }
     })
 }
 
@@ -130,16 +135,12 @@ pub unsafe extern "C" fn plinth_communicator_reduce(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::run_request(|| {
-            // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
-            let buffers = unsafe { buffers(from, to, count, element) }?;
-            communicator::operate(
-                handle(communicator)?,
-                Kind::Reduce { op: reduction(op)?, root: rank(root, "root")? },
-                buffers,
-                stream as usize,
-            )
-        })
+        // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
+        unsafe {
+            operate(communicator, (from, to), count, element, stream, || {
+                Ok(Kind::Reduce { op: reduction(op)?, root: rank(root, "root")? })
+            })
+        }
     })
 }
 
@@ -164,16 +165,12 @@ pub unsafe extern "C" fn plinth_communicator_broadcast(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::run_request(|| {
-            // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
-            let buffers = unsafe { buffers(from, to, count, element) }?;
-            communicator::operate(
-                handle(communicator)?,
-                Kind::Broadcast { root: rank(root, "root")? },
-                buffers,
-                stream as usize,
-            )
-        })
+        // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
+        unsafe {
+            operate(communicator, (from, to), count, element, stream, || {
+                Ok(Kind::Broadcast { root: rank(root, "root")? })
+            })
+        }
     })
 }
 
@@ -196,11 +193,8 @@ pub unsafe extern "C" fn plinth_communicator_all_gather(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::run_request(|| {
-            // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
-            let buffers = unsafe { buffers(from, to, count, element) }?;
-            communicator::operate(handle(communicator)?, Kind::AllGather, buffers, stream as usize)
-        })
+        // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
+        unsafe { operate(communicator, (from, to), count, element, stream, || Ok(Kind::AllGather)) }
     })
 }
 
@@ -226,16 +220,10 @@ pub unsafe extern "C" fn plinth_communicator_reduce_scatter(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::run_request(|| {
-            // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
-            let buffers = unsafe { buffers(from, to, count, element) }?;
-            communicator::operate(
-                handle(communicator)?,
-                Kind::ReduceScatter { op: reduction(op)? },
-                buffers,
-                stream as usize,
-            )
-        })
+        // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
+        unsafe {
+            operate(communicator, (from, to), count, element, stream, || Ok(Kind::ReduceScatter { op: reduction(op)? }))
+        }
     })
 }
 
@@ -259,11 +247,8 @@ pub unsafe extern "C" fn plinth_communicator_all_to_all(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::run_request(|| {
-            // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
-            let buffers = unsafe { buffers(from, to, count, element) }?;
-            communicator::operate(handle(communicator)?, Kind::AllToAll, buffers, stream as usize)
-        })
+        // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
+        unsafe { operate(communicator, (from, to), count, element, stream, || Ok(Kind::AllToAll)) }
     })
 }
 
@@ -289,16 +274,12 @@ pub unsafe extern "C" fn plinth_communicator_send(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::run_request(|| {
-            // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
-            let buffers = unsafe { buffers(from, std::ptr::null(), count, element) }?;
-            communicator::operate(
-                handle(communicator)?,
-                Kind::Send { peer: rank(peer, "peer")? },
-                buffers,
-                stream as usize,
-            )
-        })
+        // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
+        unsafe {
+            operate(communicator, (from, std::ptr::null_mut()), count, element, stream, || {
+                Ok(Kind::Send { peer: rank(peer, "peer")? })
+            })
+        }
     })
 }
 
@@ -321,16 +302,12 @@ pub unsafe extern "C" fn plinth_communicator_recv(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        group::run_request(|| {
-            // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
-            let buffers = unsafe { buffers(std::ptr::null(), to, count, element) }?;
-            communicator::operate(
-                handle(communicator)?,
-                Kind::Receive { peer: rank(peer, "peer")? },
-                buffers,
-                stream as usize,
-            )
-        })
+        // SAFETY: the caller promises that the memory is valid for `count` elements until the work is done.
+        unsafe {
+            operate(communicator, (std::ptr::null(), to), count, element, stream, || {
+                Ok(Kind::Receive { peer: rank(peer, "peer")? })
+            })
+        }
     })
 }
 
