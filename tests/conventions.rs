@@ -176,11 +176,9 @@ impl Headers {
     /// Returns whether a parameter is written: a pointer to something that is not const and not memory that the device
     /// or the call works on, which is an operand.
     fn is_output(&self, parameter: &str) -> bool {
-        parameter.contains('*')
-            && !parameter.starts_with("const ")
-            && !parameter.starts_with("DLTensor *")
-            && !(parameter.starts_with("void *") && !parameter.starts_with("void **"))
-            || parameter.starts_with("const char **")
+        let is_read = parameter.starts_with("const ") && !parameter.starts_with("const char **");
+        let is_memory = parameter.starts_with("void *") && !parameter.starts_with("void **");
+        parameter.contains('*') && !is_read && !is_memory && !parameter.starts_with("DLTensor *")
     }
 }
 
