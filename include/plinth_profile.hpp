@@ -244,9 +244,10 @@ class TelemetrySampler {
     std::size_t count;
     std::uint64_t lost;
   };
-  /*! Removes and returns the oldest samples, up to `capacity`. The first of `readings` has its struct_size. */
+  /*! Removes and returns the oldest samples, up to `capacity`. */
   Taken take(Telemetry *readings, std::size_t capacity) {
     Taken taken{};
+    if (readings != nullptr && capacity > 0) readings->struct_size = sizeof *readings;
     check(plinth_telemetry_sampler_take(sampler_, readings, capacity, &taken.count, &taken.lost));
     return taken;
   }

@@ -21,24 +21,28 @@
 //!
 //! Unsafe code is allowed in [`ffi`] and [`driver`], which interface with C; in [`base::stack`], which reads the
 //! callers' stacks; for one instruction in [`base::clock`]; in two short locks, [`memory::lock`], which was tested with
-//! a model checker, and [`memory::biased`]; around the system calls of [`init`]; and where a [`driver::Span`] or a [`driver::Image`] is made of an address or of bytes. docs/ explains how each part
-//! works and why.
+//! a model checker, and [`memory::biased`]; around the system calls of [`init`]; and where a [`driver::Span`] or a
+//! [`driver::Image`] is made of an address or of bytes. docs/ explains how each part works and why.
+//!
+//! Nothing here is an API for Rust programs; [`internal`] is for the tool and for the tests in tests/.
 
 #![deny(unsafe_code)]
-#![warn(missing_docs)]
+#![warn(clippy::missing_docs_in_private_items)]
 
-pub use plinth_driver::{self as driver, error, half, status, temporary};
-pub use plinth_host as host;
+use plinth_driver::{self as driver, error, half, status, temporary};
+use plinth_host as host;
 
-pub mod base;
-pub mod collectives;
+mod base;
+mod collectives;
 #[allow(unsafe_code)]
-pub mod ffi;
-pub mod graph;
-pub mod init;
-pub mod memory;
-pub mod observe;
-pub mod ops;
-pub mod runtime;
-pub mod sanitizer;
-pub mod stream;
+mod ffi;
+mod graph;
+mod init;
+#[doc(hidden)]
+pub mod internal;
+mod memory;
+mod observe;
+mod ops;
+mod runtime;
+mod sanitizer;
+mod stream;

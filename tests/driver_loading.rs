@@ -2,7 +2,8 @@
 //!
 //! Each case is a process of its own, with a libcuda made for it by the C compiler.
 
-use plinth::{driver::table::CALLS, runtime};
+use plinth::internal::runtime;
+use plinth_driver::table::CALLS;
 use std::{
     fmt::Write,
     fs,

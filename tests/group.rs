@@ -13,7 +13,7 @@ mod rank;
 #[path = "group/values.rs"]
 mod values;
 
-use plinth::collectives::processes::ProcessGroup;
+use plinth::internal::collectives::processes::ProcessGroup;
 use std::{
     io::Read,
     process::{Child, Command, Stdio},

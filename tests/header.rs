@@ -361,7 +361,7 @@ fn every_parameter_is_documented() {
 #[test]
 fn the_status_constants_are_the_list_of_statuses() {
     let source = fs::read_to_string(root().join("src/ffi/status.rs")).unwrap();
-    let expected: Vec<(String, String)> = plinth::status::STATUSES
+    let expected: Vec<(String, String)> = plinth_driver::status::STATUSES
         .iter()
         .map(|info| {
             let (name, text) = (info.name.trim_end_matches('\0'), info.text.trim_end_matches('\0'));

@@ -21,6 +21,7 @@ const LAYERS: &[&[&str]] = &[
     &["sanitizer"],
     &["init"],
     &["ffi"],
+    &["internal"],
 ];
 
 /// The most files of a folder that may import each other in a circle.

@@ -1,7 +1,7 @@
 //! The structs of the C surface lie in memory as C sees them: tests/abi/layout.txt is what a C compiler made of the
 //! header (`make layout`), and here it is what rustc makes of the sources.
 
-use plinth::ffi::{
+use plinth::internal::ffi::{
     backend::*, communicator::*, compile_kernel::*, cufft::*, generator::*, graph::*, graph_build::*,
     graph_callable::*, graph_times::*, host_memory_stats::*, ipc::*, jiterator::*, memory_history::*, memory_stats::*,
     nvtx::*, pointer::*, pool::*, properties::*, sanitizer::*, snapshot::*, stream::*, telemetry::*, tensor::*,

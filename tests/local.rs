@@ -1,19 +1,18 @@
 //! Collectives over ranks of one process, each rank a device: every call, in one stream and in all, in place and not,
 //! compared with reference results. Runs on the kind of device that PLINTH_DEVICE names, by default the host device.
 
-use plinth::{
+use plinth::internal::{
     collectives::devices::{
         ReduceOp,
         local::{self, RankOperands},
         tuning::Threshold,
     },
-    driver::Span,
     memory,
     ops::copy,
     runtime::{self, DeviceKind, device, tensor::ElementType},
-    status::Status,
     stream,
 };
+use plinth_driver::{Span, status::Status};
 use std::{
     process::Command,
     sync::{Mutex, MutexGuard, Once},

@@ -2,8 +2,8 @@
 //!
 //! Each case is a process of its own, with a libnccl made for it by the C compiler.
 
-use plinth::{
-    driver::nccl::{load, table::CALLS},
+use plinth_driver::{
+    nccl::{load, table::CALLS},
     status::Status,
 };
 use std::{

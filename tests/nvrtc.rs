@@ -3,12 +3,14 @@
 //! NVRTC needs no GPU. It is that of tools/requirements.txt, which is brought in if need be; it is loaded in a process of its
 //! own, which the environment tells where it is.
 
-use plinth::{
-    driver::nvrtc::{self, Request},
+use plinth::internal::{
     ops::jit::{layout::KernelClass, parse, scalar::Kind, source::KernelSpec},
     runtime::tensor::ElementType::{
         self, Bf16, Bool, Complex64, Complex128, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64,
     },
+};
+use plinth_driver::{
+    nvrtc::{self, Request},
     status::Status,
 };
 use std::{
@@ -74,7 +76,7 @@ fn source(
     .unwrap()
 }
 
-fn compile(source: &str, architecture: &str) -> plinth::error::Result<Vec<u8>> {
+fn compile(source: &str, architecture: &str) -> plinth_driver::error::Result<Vec<u8>> {
     let options =
         [format!("--gpu-architecture={architecture}"), "--std=c++17".to_owned(), "-default-device".to_owned()];
     let real = architecture.starts_with("sm_");

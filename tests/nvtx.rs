@@ -1,6 +1,6 @@
 //! What a profiler hears: each case is a process of its own, with a tool made for it by the C compiler.
 
-use plinth::ffi::nvtx::*;
+use plinth::internal::ffi::nvtx::*;
 use std::{
     ffi::CStr,
     fs,
@@ -117,17 +117,17 @@ fn child() {
         let stream = ptr::null_mut();
         assert_eq!(plinth_nvtx_device_range_start(text(c"kernel"), stream, &mut range), 0);
         assert_eq!(plinth_nvtx_device_range_end(range, stream), 0);
-        assert_eq!(plinth::ffi::device::plinth_synchronize(0), 0);
+        assert_eq!(plinth::internal::ffi::device::plinth_synchronize(0), 0);
         if active {
             assert_eq!(plinth_nvtx_device_range_end(range, stream), 4, "it is gone");
         }
         assert_eq!(plinth_nvtx_device_range_end(0, stream), 0);
         assert_eq!((plinth_profiler_start(), plinth_profiler_stop()), (0, 0));
         assert_eq!(plinth_nvtx_annotate_calls(true), 0);
-        assert_eq!(plinth::ffi::device::plinth_set_device(1), 0);
-        assert_eq!(plinth::ffi::device::plinth_set_device(99), 3);
+        assert_eq!(plinth::internal::ffi::device::plinth_set_device(1), 0);
+        assert_eq!(plinth::internal::ffi::device::plinth_set_device(99), 3);
         assert_eq!(plinth_nvtx_annotate_calls(false), 0);
-        assert_eq!(plinth::ffi::device::plinth_set_device(0), 0);
+        assert_eq!(plinth::internal::ffi::device::plinth_set_device(0), 0);
         assert_eq!(plinth_nvtx_range_pop(ptr::null_mut()), 1, "nothing is left open");
         libc::fflush(ptr::null_mut());
     }

@@ -6,7 +6,7 @@
 //!
 //! It runs on the kind of device that PLINTH_DEVICE names; without it, on the host device.
 
-use plinth::ffi::{
+use plinth::internal::ffi::{
     device,
     event::{self, plinth_event_t},
     plinth_stream_t,

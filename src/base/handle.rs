@@ -190,7 +190,8 @@ impl<T: Default> HandleTable<T> {
     }
 
     /// Returns the number of live handles.
-    pub fn live(&self) -> usize {
+    #[cfg(test)]
+    fn live(&self) -> usize {
         let free = self.free.lock();
         free.next as usize - free.indices.len()
     }

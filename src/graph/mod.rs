@@ -173,11 +173,6 @@ pub fn exec_native(handle: u64) -> Result<driver::GraphExec> {
     })
 }
 
-/// Returns the number of live graphs.
-pub fn live() -> usize {
-    GRAPHS.live()
-}
-
 #[cold]
 fn capturing(attempt: &str) -> Error {
     Error::new(Status::GRAPH_CAPTURING, format!("{attempt}: the graph is being captured"))

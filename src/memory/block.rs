@@ -142,11 +142,6 @@ impl Blocks {
         self.all.len()
     }
 
-    /// Returns whether there are no entries.
-    pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
-
     /// Iterates over every entry and its index, including vacant ones.
     pub fn iter(&self) -> impl Iterator<Item = (BlockId, &Block)> {
         self.all.iter().enumerate().map(|(id, block)| (id as BlockId, block))

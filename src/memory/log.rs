@@ -58,11 +58,6 @@ pub struct Log {
 }
 
 impl Log {
-    /// Creates a log that keeps at least the last `capacity` entries.
-    pub fn new(capacity: usize) -> Self {
-        Log { capacity, ..Log::default() }
-    }
-
     /// Sets the number of entries to keep.
     pub fn set_capacity(&mut self, capacity: usize) {
         self.capacity = capacity;
@@ -148,7 +143,7 @@ mod tests {
     #[test]
     fn newest_entries_are_kept() {
         for capacity in [1, 10, CHUNK - 1, CHUNK, CHUNK + 1, 5 * CHUNK, usize::MAX] {
-            let mut log = Log::new(capacity);
+            let mut log = Log { capacity, ..Log::default() };
             for number in 0..20 * CHUNK as u64 + 3 {
                 log.push(raw(number));
                 assert!(log.len() >= capacity.min(number as usize + 1));
@@ -164,7 +159,7 @@ mod tests {
 
     #[test]
     fn reader_keeps_a_stable_view() {
-        let mut log = Log::new(CHUNK);
+        let mut log = Log { capacity: CHUNK, ..Log::default() };
         (0..3000).for_each(|number| log.push(raw(number)));
         let read = log.clone();
         (3000..30_000).for_each(|number| log.push(raw(number)));

@@ -61,17 +61,16 @@ pub mod trace;
 pub mod trackers;
 pub mod unreleasable;
 
-pub use arena::Arena;
 pub use caching::*;
-pub use device_memory::{DeviceMemory, owner};
+pub use device_memory::owner;
 pub use driver_memory::{
     alloc, alloc_pinned, device_of, free, free_pinned, host_register, host_unregister, is_pinned, managed_alloc,
     managed_free,
 };
 pub use peers::{add_all_peers, add_peer, ensure_mapping_access, remove_peer};
 pub use pinned::{
-    check as check_pinned, host_alloc, host_block_at, host_empty_cache, host_free, host_memory_stats,
-    host_record_stream, is_host_cached, reset_accumulated_host_memory_stats, reset_peak_host_memory_stats,
+    check as check_pinned, host_alloc, host_empty_cache, host_free, host_memory_stats, host_record_stream,
+    reset_accumulated_host_memory_stats, reset_peak_host_memory_stats,
 };
 pub use pointer::{Attributes, Owner, attributes};
 pub use pool::PoolId;

@@ -131,7 +131,7 @@ impl PendingWait {
 }
 
 /// Receives the reports. The functions of this module with the same names say what each means.
-#[allow(missing_docs)]
+#[allow(clippy::missing_docs_in_private_items)]
 pub trait Observer: Sync {
     fn operation(&self, runtime: &Runtime, stream: Stream, name: Option<&str>, operands: &[Operand]) -> Result<()>;
     fn copy(&self, runtime: &Runtime, stream: Stream, destination: Span, source: Span) -> Result<()>;

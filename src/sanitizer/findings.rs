@@ -55,17 +55,16 @@ impl Findings {
     pub fn total(&self) -> u64 {
         self.total
     }
-
-    /// Removes all reports.
-    pub fn clear(&mut self) {
-        *self = Findings::default();
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Call, Executor, Kind, Operand, State, Stream, StreamKind},
+        super::{
+            Kind, Operand,
+            call::{Call, Executor, Stream, StreamKind},
+            state::State,
+        },
         *,
     };
 
@@ -83,7 +82,7 @@ mod tests {
             }
         }
         assert_eq!((found.total(), found.reports().len(), found.reports()[0].times), (5, 1, 5));
-        found.clear();
+        found = Findings::default();
         assert_eq!((found.total(), found.reports().len()), (0, 0));
     }
 }

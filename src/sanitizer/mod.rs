@@ -1,6 +1,6 @@
 //! The stream sanitizer detects data races: two unordered accesses to the same bytes, at least one of them a write.
 //!
-//! It observes events in the order in which calls are made, and never reads the checked memory. [`State`] is the whole
+//! It observes events in the order in which calls are made, and never reads the checked memory. [`state::State`] is the whole
 //! model: accesses, order, allocations and frees, and graphs. Findings are [`Report`]s, which [`findings::Findings`]
 //! collects.
 //!
@@ -41,12 +41,11 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use call::{Call, Executor, Stream, StreamKind};
+pub use call::Stream;
 pub use library_observer::{operation_of_cpu, wait_stream};
 pub use log::{enable, mode_from_environment};
 pub use order::Moment;
 pub use report::{Conflict, Report};
 pub use session::{Callback, Mode, clear, counts, mode, reports, set_callback, set_mode};
-pub use state::State;
 
-pub use crate::observe::{BlockInfo, Kind, Operand, is_on, operands, read, write};
+pub use crate::observe::{Kind, Operand, is_on, operands};

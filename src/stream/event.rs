@@ -337,8 +337,3 @@ pub fn from_ipc_handle(number: i32, shared: [u8; 64]) -> Result<u64> {
         let _ = runtime.driver.event_destroy(native);
     })
 }
-
-/// Returns the number of live events.
-pub fn live() -> usize {
-    EVENTS.live()
-}

@@ -5,13 +5,12 @@ use crate::{
     rank::{Me, Memory, be_busy, eventually, me, new_stream, synchronize},
     run, start,
 };
-use plinth::{
+use plinth::internal::{
     collectives::{devices::ReduceOp, processes::ProcessGroup},
-    error::Error,
     runtime::tensor::ElementType,
-    status::Status,
     stream::Stream,
 };
+use plinth_driver::{error::Error, status::Status};
 use std::time::{Duration, Instant};
 
 pub const SCENARIOS: &[Scenario] = &[
@@ -275,7 +274,7 @@ fn leaves_early() {
     let other = 2 - me.rank;
     if me.rank == 0 {
         group.send(mine.span, 16, element, 1, stream).unwrap();
-        let from = |peer: u32, at: usize| plinth::collectives::processes::Transfer {
+        let from = |peer: u32, at: usize| plinth::internal::collectives::processes::Transfer {
             peer,
             sends: false,
             memory: words.part(at, 16),
@@ -290,7 +289,7 @@ fn leaves_early() {
     let of = if me.rank == 0 { stream } else { late };
     eventually("the work does not end", || {
         assert!(group.error().is_none(), "{:?}", group.error());
-        let runtime = plinth::runtime::ready().unwrap();
+        let runtime = plinth::internal::runtime::ready().unwrap();
         runtime.driver.stream_query(of.raw).unwrap().then_some(())
     });
     let second = if me.rank == 0 { other as u8 + 1 } else { 0 };
@@ -384,7 +383,7 @@ fn hammer() {
         }
         // Limit the work that is in flight.
         eventually("the calls do not end", || {
-            let runtime = plinth::runtime::ready().unwrap();
+            let runtime = plinth::internal::runtime::ready().unwrap();
             let done = runtime.driver.stream_query(stream.raw).unwrap();
             (done || group.error().is_some()).then_some(())
         });

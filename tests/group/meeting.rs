@@ -5,16 +5,15 @@ use crate::{
     rank::{Memory, me, new_stream, synchronize},
     run,
 };
-use plinth::{
+use plinth::internal::{
     collectives::{
         devices::ReduceOp,
         processes::{Candidate, ProcessGroup},
     },
-    error::Error,
     init::testing,
     runtime::tensor::ElementType,
-    status::Status,
 };
+use plinth_driver::{error::Error, status::Status};
 use std::{
     fs,
     io::Write,
@@ -222,7 +221,7 @@ fn refusals() {
         group.all_reduce(memory.part(from, 64), memory.part(to, 64), count, ElementType::F32, op, stream)
     };
     let sum = ReduceOp::Sum;
-    let status = |result: plinth::error::Result<()>| result.unwrap_err().status();
+    let status = |result: plinth_driver::error::Result<()>| result.unwrap_err().status();
     assert_eq!(status(all(0, 0, 17, sum, stream)), Status::INVALID_VALUE);
     assert_eq!(status(all(0, 0, u64::MAX / 2, sum, stream)), Status::INVALID_VALUE);
     assert_eq!(status(all(0, 4, 8, sum, stream)), Status::INVALID_VALUE);

@@ -6,15 +6,15 @@ use crate::{
     run,
     values::{ELEMENTS, OPS, has, reduced, row},
 };
-use plinth::{
+use plinth::internal::{
     collectives::{
         devices::ReduceOp,
         processes::{ProcessGroup, Transfer},
     },
-    driver::types::CU_STREAM_CAPTURE_MODE_RELAXED,
     runtime::tensor::ElementType,
     stream::Stream,
 };
+use plinth_driver::types::CU_STREAM_CAPTURE_MODE_RELAXED;
 
 pub const SCENARIOS: &[Scenario] = &[
     ("each_type", each_type),
@@ -104,7 +104,7 @@ fn each_type() {
                 let memory = Memory::of(stream, bench.own(&rows));
                 let done = group.all_reduce(memory.span, memory.span, count, element, op, stream);
                 if !has(element, op) {
-                    assert_eq!(done.unwrap_err().status(), plinth::status::Status::INVALID_VALUE);
+                    assert_eq!(done.unwrap_err().status(), plinth_driver::status::Status::INVALID_VALUE);
                     continue;
                 }
                 done.unwrap();
@@ -235,14 +235,14 @@ fn replays() {
         let other = new_stream(device);
         group.all_reduce(sums.span, sums.span, count, element, op, stream).unwrap();
         // To the other stream of the capture and back.
-        plinth::stream::make_wait(runtime, other, stream).unwrap();
+        plinth::internal::stream::make_wait(runtime, other, stream).unwrap();
         group.broadcast(sums.span, moved.span, count, element, 1, other).unwrap();
         let transfers = [
             Transfer { peer: next, sends: true, memory: sums.span, element },
             Transfer { peer: before, sends: false, memory: moved.span, element },
         ];
         group.exchange(&transfers, other).unwrap();
-        plinth::stream::make_wait(runtime, stream, other).unwrap();
+        plinth::internal::stream::make_wait(runtime, stream, other).unwrap();
         let graph = driver.stream_end_capture(stream.raw).unwrap();
         let exec = driver.graph_instantiate(graph, 0).unwrap();
         driver.graph_destroy(graph).unwrap();
@@ -304,7 +304,7 @@ fn exchanges() {
         }
     }
     let refused = group.send(stream_memory(stream).span, 4, element, rank, stream).unwrap_err();
-    assert_eq!(refused.status(), plinth::status::Status::INVALID_VALUE);
+    assert_eq!(refused.status(), plinth_driver::status::Status::INVALID_VALUE);
 }
 
 fn stream_memory(stream: Stream) -> Memory {

@@ -1,11 +1,11 @@
 //! The state of a scenario's rank: its number, a group, streams and memory.
 
-use plinth::{
+use plinth::internal::{
     collectives::processes::ProcessGroup,
-    driver::Span,
     runtime::{self, Runtime},
     stream::{self, Stream},
 };
+use plinth_driver::Span;
 use std::time::{Duration, Instant};
 
 pub struct Me {
@@ -106,7 +106,7 @@ pub fn synchronize(stream: Stream) {
 
 /// Keeps a stream busy with other work for about so long, by the clock rate of an H200.
 pub fn be_busy(stream: Stream, milliseconds: u64) {
-    plinth::stream::kernel::sleep(milliseconds * 1_980_000, stream.raw.handle()).unwrap();
+    plinth::internal::stream::kernel::sleep(milliseconds * 1_980_000, stream.raw.handle()).unwrap();
 }
 
 /// Waits until `look` returns something.

@@ -1,10 +1,7 @@
 //! Elements of each type as bytes, and reference results of reductions.
 
-use plinth::{
-    collectives::devices::ReduceOp,
-    half::{Bf16, F16},
-    runtime::tensor::ElementType,
-};
+use plinth::internal::{collectives::devices::ReduceOp, runtime::tensor::ElementType};
+use plinth_driver::half::{Bf16, F16};
 
 pub const OPS: [ReduceOp; 5] =
     [ReduceOp::Sum, ReduceOp::Product, ReduceOp::Minimum, ReduceOp::Maximum, ReduceOp::Average];

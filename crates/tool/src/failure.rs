@@ -1,6 +1,6 @@
 //! Failures and exit statuses of the tool.
 
-use plinth::{error::Error, status::Status};
+use plinth_driver::{error::Error, status::Status};
 use std::{
     fmt::Display,
     io::{self, Write},

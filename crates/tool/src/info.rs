@@ -7,11 +7,9 @@ use super::{
     settings,
     topology::{self, Connections, uuid_text},
 };
-use plinth::{
-    driver::Kind,
-    host::config::{Config, Costs},
-    runtime::{self, properties::Properties},
-};
+use plinth::internal::runtime::{self, properties::Properties};
+use plinth_driver::Kind;
+use plinth_host::config::{Config, Costs};
 use serde_json::{Value, json};
 use std::{fs, thread};
 

@@ -1,10 +1,7 @@
 //! The libraries that plinth and programs use: whether they were found, their versions, and reasons for failure.
 
 use nvml_wrapper::{Nvml, error::NvmlError};
-use plinth::{
-    driver::{cublas, cuda, cufft, cusolver, library::package_folders, nccl, nvrtc},
-    error::Error,
-};
+use plinth_driver::{cublas, cuda, cufft, cusolver, error::Error, library::package_folders, nccl, nvrtc};
 use std::{
     env,
     ffi::OsString,
@@ -65,7 +62,7 @@ pub fn why_not(what: &str, error: &Error) -> String {
 }
 
 /// Returns the version of a CUDA math library, from its file name.
-fn math_library<T>(what: &str, file: &str, loaded: plinth::error::Result<T>) -> Result<Version, String> {
+fn math_library<T>(what: &str, file: &str, loaded: plinth_driver::error::Result<T>) -> Result<Version, String> {
     loaded.map_err(|error| why_not(what, &error))?;
     let path = mapped(&format!("{file}.so"));
     let number = path.as_deref().map_or_else(|| "unknown".to_owned(), |path| version_of(file, path));

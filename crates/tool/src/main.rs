@@ -19,7 +19,7 @@ mod view;
 use clap::{Parser, Subcommand, ValueEnum};
 use failure::Result;
 use output::Output;
-use plinth::runtime::{self, DeviceKind};
+use plinth::internal::runtime::{self, DeviceKind};
 use std::process::ExitCode;
 
 const STATUSES: &str = "\

@@ -4,7 +4,7 @@ use super::failure::Result;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use console::{Style, Term};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
-use plinth::base::units::Bytes;
+use plinth::internal::base::units::Bytes;
 use serde_json::Value;
 use std::io::{self, Write};
 

@@ -6,7 +6,7 @@ use super::{
 };
 use clap::Args;
 use console::Term;
-use plinth::{
+use plinth::internal::{
     ops::telemetry::{self, Process, Reading, THROTTLE_REASONS, Telemetry},
     runtime,
 };

@@ -2,11 +2,11 @@
 
 use super::{failure::Result, libraries};
 use nvml_wrapper::{Device as Card, Nvml, enum_wrappers::device::TopologyLevel};
-use plinth::{
-    driver::Kind,
+use plinth::internal::{
     memory::peer,
     runtime::{Runtime, properties::Properties},
 };
+use plinth_driver::Kind;
 
 /// The most NVLinks of a GPU.
 const LINKS: u32 = 18;

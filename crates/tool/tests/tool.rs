@@ -1,13 +1,13 @@
 //! The command-line tool, run as its users run it, on the host device.
 
-use plinth::{
-    driver::{Stream, table::CALLS},
+use plinth::internal::{
     memory::{
         self, history,
         snapshot::{self, Snapshot},
     },
     runtime::{self, DeviceKind},
 };
+use plinth_driver::{Stream, table::CALLS};
 use serde_json::Value;
 use std::{
     fs,

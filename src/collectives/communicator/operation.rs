@@ -12,7 +12,7 @@ use std::fmt;
 
 /// The kind of an operation, with the parameters on which all ranks must agree. Roots and peers are ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
+#[allow(clippy::missing_docs_in_private_items)]
 pub enum Kind {
     /// `count` elements of each rank, reduced to all ranks.
     AllReduce { op: ReduceOp },

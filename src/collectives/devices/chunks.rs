@@ -135,11 +135,6 @@ impl Chunks {
         self.lengths.iter().sum()
     }
 
-    /// Returns the number of destinations.
-    pub fn destinations(&self) -> usize {
-        self.destinations
-    }
-
     /// Returns the devices of all operands.
     pub fn devices(&self) -> impl Iterator<Item = u32> + '_ {
         self.operands.iter().map(|operand| operand.device)

@@ -91,7 +91,7 @@ impl Drop for Module {
 
 /// The attributes of a kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
+#[allow(clippy::missing_docs_in_private_items)]
 pub struct Attributes {
     pub registers: i32,
     pub shared_bytes: i32,

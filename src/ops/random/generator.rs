@@ -344,11 +344,6 @@ pub fn philox_state(handle: u64, increment: u64) -> Result<PhiloxState> {
     Ok(philox)
 }
 
-/// Returns the number of live generators, including the default generators.
-pub fn live() -> usize {
-    GENERATORS.live()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

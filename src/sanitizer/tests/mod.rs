@@ -3,7 +3,7 @@
 mod programs;
 mod search;
 
-use super::{State, Stream};
+use super::{call::Stream, state::State};
 
 /// Waits of the CPU that complete at once.
 impl State {

@@ -1,6 +1,12 @@
 //! Small programs with their expected findings.
 
-use super::super::{library_observer::PendingMoments, report::Missing, *};
+use super::super::{
+    call::{Call, Executor, StreamKind},
+    library_observer::PendingMoments,
+    report::Missing,
+    state::State,
+    *,
+};
 use crate::base::stack::StackId;
 
 const A: Stream = stream(0x100);

@@ -1,6 +1,11 @@
 //! Random programs, whose races are also found by searching all pairs of accesses in an explicit happens-before graph.
 
-use super::super::{report::Site, *};
+use super::super::{
+    call::{Call, Executor, StreamKind},
+    report::Site,
+    state::State,
+    *,
+};
 use crate::base::stack::StackId;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

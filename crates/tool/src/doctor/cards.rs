@@ -5,7 +5,8 @@ use super::{
     Finding, Severity,
 };
 use nvml_wrapper::{Device as Card, bitmasks::device::ThrottleReasons, enum_wrappers::device::ComputeMode};
-use plinth::{driver::Driver, runtime::properties};
+use plinth::internal::runtime::properties;
+use plinth_driver::Driver;
 
 /// Returns the findings; none without NVML, which [`libraries`](super::libraries) reports.
 pub fn check(driver: &Driver) -> Vec<Finding> {

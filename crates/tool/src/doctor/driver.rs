@@ -4,11 +4,7 @@ use super::{
     super::{Kind, libraries::cuda_version},
     Finding, Machine, Severity,
 };
-use plinth::{
-    driver::{Code, Driver, codes, cuda},
-    error::Error,
-    status::Status,
-};
+use plinth_driver::{Code, Driver, codes, cuda, error::Error, status::Status};
 use std::io;
 
 const ABOUT: &str = "driver";

@@ -4,7 +4,7 @@ use super::{
     super::libraries::{self, cuda_version, numbers, version_of},
     Finding, Severity,
 };
-use plinth::driver::{Driver, nccl};
+use plinth_driver::{Driver, nccl};
 use std::path::PathBuf;
 
 /// The first NCCL version in which plinth can disable NVLink multicast.

@@ -1,12 +1,11 @@
 //! The trial: creates a context on each device and allocates memory, to find failures that no other check finds.
 
 use super::{Finding, Severity};
-use plinth::{
-    driver::Stream,
-    error::Result,
+use plinth::internal::{
     memory,
     runtime::{self, Runtime, device::Device},
 };
+use plinth_driver::{Stream, error::Result};
 
 const BYTES: u64 = 1 << 20;
 

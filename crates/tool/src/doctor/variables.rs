@@ -1,7 +1,8 @@
 //! Checks of environment variables: values that plinth refuses, and unknown names.
 
 use super::{super::settings, Finding, Severity};
-use plinth::{host::config::Config, memory::config};
+use plinth::internal::memory::config;
+use plinth_host::config::Config;
 
 const ABOUT: &str = "settings";
 

@@ -11,13 +11,8 @@ use super::{
     output::{Columns, Output, bytes, heading},
 };
 use clap::Args;
-use plinth::{
-    driver::{Kind, Stream},
-    error::Error,
-    memory, runtime,
-    status::Status,
-    stream,
-};
+use plinth::internal::{memory, runtime, stream};
+use plinth_driver::{Kind, Stream, error::Error, status::Status};
 use serde_json::{Value, json};
 use std::{
     path::PathBuf,
@@ -88,7 +83,7 @@ impl Replay<'_> {
         Ok(Replay { trace, device, streams, blocks: vec![0; trace.slots as usize] })
     }
 
-    fn step(&mut self, event: Event) -> plinth::error::Result<()> {
+    fn step(&mut self, event: Event) -> plinth_driver::error::Result<()> {
         let block = &mut self.blocks[event.slot as usize];
         match event.operation {
             Operation::Allocate { size, stream } => {

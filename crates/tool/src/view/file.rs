@@ -4,7 +4,7 @@ use super::super::{
     failure::{Failure, Result},
     output::Output,
 };
-use plinth::memory::{
+use plinth::internal::memory::{
     PoolId,
     block::Zone,
     history::{self, Annotation, Entry, Frame, StackId},

@@ -8,7 +8,7 @@ use super::{
     output::{Columns, Output, bytes, heading, or_dash},
 };
 use clap::Args;
-use plinth::memory::{
+use plinth::internal::memory::{
     history::Frame,
     snapshot::{self, Snapshot},
 };

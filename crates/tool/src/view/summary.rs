@@ -1,6 +1,6 @@
 //! The summary of a snapshot: sums by device, pool and stack, and the peaks and failures in its history.
 
-use plinth::memory::{
+use plinth::internal::memory::{
     PoolId,
     history::{Action, Entry, Frame},
     snapshot::{BlockState, Segment, Snapshot},
@@ -158,7 +158,7 @@ fn by_stack(snapshot: &Snapshot) -> Vec<ByStack> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plinth::memory::{
+    use plinth::internal::memory::{
         block::Zone,
         history::StackId,
         snapshot::{Block, DeviceTotals, Stacks},
