@@ -163,9 +163,9 @@ TEST(wrong_requests_are_told) {
   CHECK_STATUS(plinth_nvrtc_compile("", "f", "ninety", NULL, NULL, &image, &bytes, &name), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_compile_kernel(SCALE, "f", "90", NULL, NULL, 77, &kernel), PLINTH_ERROR_INVALID_DEVICE);
   CHECK_STATUS(plinth_compile_kernel(SCALE, "f", "90", NULL, NULL, 0, NULL), PLINTH_ERROR_NULL_POINTER);
-  CHECK_STATUS(plinth_kernel_module_create(NULL, 4, 0, &module), PLINTH_ERROR_NULL_POINTER);
-  CHECK_STATUS(plinth_kernel_module_create("", 0, 0, &module), PLINTH_ERROR_INVALID_VALUE);
-  CHECK_STATUS(plinth_kernel_create((plinth_kernel_module_t)(uintptr_t)7, "f", &kernel),
+  CHECK_STATUS(plinth_kernel_module_load(NULL, 4, 0, &module), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_kernel_module_load("", 0, 0, &module), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_kernel_module_get_kernel((plinth_kernel_module_t)(uintptr_t)7, "f", &kernel),
                PLINTH_ERROR_INVALID_HANDLE);
   CHECK_STATUS(plinth_kernel_attributes((plinth_kernel_t)(uintptr_t)7, &attributes), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_STATUS(plinth_kernel_occupancy((plinth_kernel_t)(uintptr_t)7, 32, 0, &blocks), PLINTH_ERROR_INVALID_HANDLE);
@@ -193,14 +193,14 @@ static const char sleeper[] =
 
 static plinth_kernel_t kernel_of(plinth_kernel_module_t module, const char *name) {
   plinth_kernel_t kernel = NULL;
-  CHECK_OK(plinth_kernel_create(module, name, &kernel));
+  CHECK_OK(plinth_kernel_module_get_kernel(module, name, &kernel));
   CHECK(kernel != NULL);
   return kernel;
 }
 
 static plinth_kernel_module_t loaded(const void *image, size_t bytes) {
   plinth_kernel_module_t module = NULL;
-  CHECK_OK(plinth_kernel_module_create(image, bytes, 0, &module));
+  CHECK_OK(plinth_kernel_module_load(image, bytes, 0, &module));
   CHECK(module != NULL);
   return module;
 }
@@ -215,7 +215,7 @@ TEST(modules_give_kernels_and_arguments_are_checked) {
   const float none = 0;
   plinth_kernel_argument_t arguments[2] = {argument(PLINTH_ARGUMENT_INT64, &cycles), argument(PLINTH_ARGUMENT_FLOAT32, &none)};
   int32_t blocks = -1;
-  CHECK_STATUS(plinth_kernel_create(module, "nothing", &other), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_kernel_module_get_kernel(module, "nothing", &other), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("the module has no kernel nothing");
   CHECK_SAME(other, UNTOUCHED_POINTER);
   CHECK_OK(plinth_kernel_attributes(kernel, &attributes));
@@ -296,7 +296,7 @@ TEST(handles_of_one_kernel_share_its_shared_memory) {
 
 TEST(images_that_are_none_are_refused) {
   plinth_kernel_module_t module = (plinth_kernel_module_t)UNTOUCHED_POINTER;
-  CHECK(plinth_kernel_module_create("no image", 8, 0, &module) != PLINTH_OK);
+  CHECK(plinth_kernel_module_load("no image", 8, 0, &module) != PLINTH_OK);
   CHECK_MESSAGE("loading a module");
   CHECK_SAME(module, UNTOUCHED_POINTER);
 }
@@ -410,7 +410,7 @@ TEST(wrong_ptx_gives_the_drivers_log) {
   static const char wrong[] = ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry f() {\n  nonsense;\n}\n";
   plinth_kernel_module_t module = NULL;
   need_gpu();
-  CHECK_STATUS(plinth_kernel_module_create(wrong, sizeof wrong, 0, &module), PLINTH_ERROR_COMPILATION_FAILED);
+  CHECK_STATUS(plinth_kernel_module_load(wrong, sizeof wrong, 0, &module), PLINTH_ERROR_COMPILATION_FAILED);
   CHECK_MESSAGE("line 5");
 }
 

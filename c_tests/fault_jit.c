@@ -41,8 +41,8 @@ SCENARIO(kernel_of_a_module) {
   plinth_kernel_attributes_t attributes = PLINTH_KERNEL_ATTRIBUTES_INIT;
   int32_t blocks = 0;
   launch.shared_bytes = 60 * 1024;
-  if (ATTEMPT(plinth_kernel_module_create(module_text, sizeof module_text, last, &module)) &&
-      ATTEMPT(plinth_kernel_create(module, "plinth_sleep", &kernel)) &&
+  if (ATTEMPT(plinth_kernel_module_load(module_text, sizeof module_text, last, &module)) &&
+      ATTEMPT(plinth_kernel_module_get_kernel(module, "plinth_sleep", &kernel)) &&
       ATTEMPT(plinth_kernel_attributes(kernel, &attributes)) &&
       ATTEMPT(plinth_kernel_occupancy(kernel, 32, 0, &blocks)) && ATTEMPT(plinth_stream_create(last, 0, &stream)) &&
       ATTEMPT(plinth_kernel_launch(kernel, &launch, arguments, 1, stream))) {

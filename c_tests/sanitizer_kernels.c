@@ -26,8 +26,8 @@ static void begin(void) {
   judge();
   a = on_new_stream(0);
   b = stream_on(0);
-  CHECK_OK(plinth_kernel_module_create(sleeper, sizeof sleeper, 0, &module));
-  CHECK_OK(plinth_kernel_create(module, "plinth_sleep", &sleep_kernel));
+  CHECK_OK(plinth_kernel_module_load(sleeper, sizeof sleeper, 0, &module));
+  CHECK_OK(plinth_kernel_module_get_kernel(module, "plinth_sleep", &sleep_kernel));
 }
 
 /* Launches the kernel with a tensor of `floats` numbers at `place`. */

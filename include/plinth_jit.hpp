@@ -262,7 +262,7 @@ class KernelModule {
   /*! Loads PTX, a cubin or a fatbin. */
   KernelModule(const void *image, std::size_t bytes, std::int32_t device = -1)
       : module_(detail::output<plinth_kernel_module_t>([&](plinth_kernel_module_t *out) {
-          return plinth_kernel_module_create(image, bytes, device, out);
+          return plinth_kernel_module_load(image, bytes, device, out);
         })) {}
   /*! Loads an image from a contiguous container of bytes: a std::string of PTX, a std::vector. */
   template <class Image, class = decltype(std::data(std::declval<const Image &>()))>
@@ -280,7 +280,7 @@ class KernelModule {
   plinth_kernel_module_t get() const noexcept { return module_; }
   Kernel kernel(const std::string &name) const {
     return Kernel::adopt(detail::output<plinth_kernel_t>(
-        [&](plinth_kernel_t *out) { return plinth_kernel_create(module_, name.c_str(), out); }));
+        [&](plinth_kernel_t *out) { return plinth_kernel_module_get_kernel(module_, name.c_str(), out); }));
   }
 
  private:

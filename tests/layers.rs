@@ -27,9 +27,6 @@ const LAYERS: &[&[&str]] = &[
 /// The most files of a folder that may import each other in a circle.
 const LARGEST_CIRCLE: usize = 6;
 
-/// Folders with larger circles, which are to shrink and must not grow.
-const LARGER_CIRCLES: &[(&str, usize)] = &[("memory", 9)];
-
 /// Modules by path, such as ["memory", "arena"], with the text of their files.
 type Modules = BTreeMap<Vec<String>, String>;
 
@@ -192,11 +189,9 @@ fn circles_of_files_are_small() {
     for (module, targets) in &reached {
         let circle: Vec<String> =
             targets.iter().filter(|target| reached[*target].contains(module)).map(|path| path.join("/")).collect();
-        let known = LARGER_CIRCLES.iter().find(|(folder, _)| module.first().is_some_and(|first| first == folder));
-        let largest = known.map_or(LARGEST_CIRCLE, |(_, files)| *files);
         assert!(
-            circle.len() <= largest,
-            "{} files import each other in a circle, more than {largest}:\n{}",
+            circle.len() <= LARGEST_CIRCLE,
+            "{} files import each other in a circle, more than {LARGEST_CIRCLE}:\n{}",
             circle.len(),
             circle.join("\n")
         );

@@ -3,9 +3,9 @@
 
 use plinth::internal::ffi::{
     backend::*, communicator::*, compile_kernel::*, cufft::*, generator::*, graph::*, graph_build::*,
-    graph_callable::*, graph_times::*, host_memory_stats::*, ipc::*, jiterator::*, memory_history::*, memory_stats::*,
-    nvtx::*, pointer::*, pool::*, properties::*, sanitizer::*, snapshot::*, stream::*, telemetry::*, tensor::*,
-    testing::*,
+    graph_callable::*, graph_times::*, host_memory_stats::*, ipc::*, jiterator::*, kernel_launch::*, memory_history::*,
+    memory_stats::*, nvtx::*, pointer::*, pool::*, properties::*, sanitizer::*, snapshot::*, stream::*, telemetry::*,
+    tensor::*, testing::*,
 };
 use std::{
     fmt::Write,

@@ -329,6 +329,22 @@ plinth_status_t plinth_graph_add_dependency(plinth_graph_t graph,
                                             plinth_graph_node_t to)
 PLINTH_NOEXCEPT;
 
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+/*!
+ * @defgroup plinth_graph_nodes Nodes of a graph
+ *
+ * Lists the nodes of a graph, and reads and changes them.
+ *
+ * @{
+ */
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
 /**
  * Lists the nodes of a graph in the driver's order, without those of child graphs and bodies.
  *
@@ -375,7 +391,7 @@ PLINTH_NOEXCEPT;
 PLINTH_API
 plinth_status_t plinth_graph_node_get_kernel(plinth_graph_t graph,
                                              plinth_graph_node_t node,
-                                             struct plinth_graph_kernel_t *kernel)
+                                             plinth_graph_kernel_t *kernel)
 PLINTH_NOEXCEPT;
 
 /**
@@ -394,7 +410,7 @@ PLINTH_NOEXCEPT;
 PLINTH_API
 plinth_status_t plinth_graph_node_set_kernel(plinth_graph_t graph,
                                              plinth_graph_node_t node,
-                                             const struct plinth_graph_kernel_t *kernel)
+                                             const plinth_graph_kernel_t *kernel)
 PLINTH_NOEXCEPT;
 
 /**
@@ -432,6 +448,8 @@ PLINTH_NOEXCEPT;
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus
+
+/*! @} */
 
 /*!
  * @defgroup plinth_graph_condition Conditional nodes

@@ -30,51 +30,6 @@
  */
 
 /**
- * A tensor argument: `value` points to a DLTensor, and the kernel receives the address of its first element.
- */
-#define PLINTH_ARGUMENT_TENSOR 0
-
-/**
- * An address argument: `value` points to the pointer.
- */
-#define PLINTH_ARGUMENT_POINTER 1
-
-/**
- * A bool argument: `value` points to it.
- */
-#define PLINTH_ARGUMENT_BOOL 2
-
-/**
- * A 32-bit integer argument, signed or unsigned: `value` points to it.
- */
-#define PLINTH_ARGUMENT_INT32 3
-
-/**
- * A 64-bit integer argument, signed or unsigned: `value` points to it.
- */
-#define PLINTH_ARGUMENT_INT64 4
-
-/**
- * A float argument: `value` points to it.
- */
-#define PLINTH_ARGUMENT_FLOAT32 5
-
-/**
- * A double argument: `value` points to it.
- */
-#define PLINTH_ARGUMENT_FLOAT64 6
-
-/**
- * An argument of any other type, typically a struct: `value` points to its `bytes` bytes.
- */
-#define PLINTH_ARGUMENT_BYTES 7
-
-/**
- * A cooperative launch: all blocks run at the same time and may wait for each other (grid of cooperative groups).
- */
-#define PLINTH_LAUNCH_COOPERATIVE 1
-
-/**
  * A kernel that was compiled from source code or found in a module.
  *
  * The handle is opaque and checked: calls return PLINTH_ERROR_INVALID_HANDLE for a handle that was destroyed, that
@@ -144,72 +99,6 @@ typedef struct plinth_kernel_attributes_t {
 
 /*! An initializer for a plinth_kernel_attributes_t. */
 #define PLINTH_KERNEL_ATTRIBUTES_INIT {sizeof(plinth_kernel_attributes_t), 0, 0, 0, 0, 0, 0, 0, 0}
-
-/**
- * The launch configuration of a kernel. An extent of 0 means 1. PLINTH_KERNEL_LAUNCH_INIT is one block of one
- * thread.
- */
-typedef struct plinth_kernel_launch_t {
-  /**
-   * sizeof(plinth_kernel_launch_t).
-   */
-  size_t struct_size;
-  /**
-   * The number of blocks in the grid, along x, y and z.
-   */
-  uint32_t grid[3];
-  /**
-   * The number of threads in a block, along x, y and z.
-   */
-  uint32_t block[3];
-  /**
-   * The number of blocks in a cluster, along x, y and z; all 0 for no clusters. The grid must be a multiple of it.
-   */
-  uint32_t cluster[3];
-  /**
-   * Dynamic shared memory per block, in bytes. It may exceed 48 KiB.
-   */
-  uint32_t shared_bytes;
-  /**
-   * PLINTH_LAUNCH_COOPERATIVE, or 0.
-   */
-  uint32_t flags;
-} plinth_kernel_launch_t;
-
-/*! An initializer for a plinth_kernel_launch_t: one block of one thread. */
-#define PLINTH_KERNEL_LAUNCH_INIT {sizeof(plinth_kernel_launch_t), {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, 0, 0}
-
-/**
- * An argument of a launch.
- */
-typedef struct plinth_kernel_argument_t {
-  /**
-   * sizeof(plinth_kernel_argument_t) in the caller's version of the header.
-   */
-  size_t struct_size;
-  /**
-   * A pointer to the value.
-   */
-  const void *value;
-  /**
-   * The size of the value in bytes if `kind` is PLINTH_ARGUMENT_BYTES; otherwise 0.
-   */
-  size_t bytes;
-  /**
-   * One of the PLINTH_ARGUMENT_ constants.
-   */
-  int32_t kind;
-  /**
-   * How the kernel accesses the elements of a tensor, for the stream sanitizer: PLINTH_SANITIZER_READ,
-   * PLINTH_SANITIZER_WRITE, or both. 0 means unspecified and counts as a read. This causes no false report: a read
-   * conflicts only with the writes of others, and these are an error whatever the kernel does. Must be 0 for other
-   * kinds of argument.
-   */
-  uint32_t access;
-} plinth_kernel_argument_t;
-
-/*! An initializer for a plinth_kernel_argument_t. */
-#define PLINTH_KERNEL_ARGUMENT_INIT {sizeof(plinth_kernel_argument_t), NULL, 0, 0, 0}
 
 #ifdef __cplusplus
 extern "C" {
@@ -285,10 +174,10 @@ PLINTH_NOEXCEPT;
  *         initialization.
  */
 PLINTH_API
-plinth_status_t plinth_kernel_module_create(const void *image,
-                                            size_t bytes,
-                                            int32_t device,
-                                            plinth_kernel_module_t *module)
+plinth_status_t plinth_kernel_module_load(const void *image,
+                                          size_t bytes,
+                                          int32_t device,
+                                          plinth_kernel_module_t *module)
 PLINTH_NOEXCEPT;
 
 /**
@@ -301,9 +190,9 @@ PLINTH_NOEXCEPT;
  *         that the module does not have; PLINTH_ERROR_DRIVER; the errors of initialization.
  */
 PLINTH_API
-plinth_status_t plinth_kernel_create(plinth_kernel_module_t module,
-                                     const char *name,
-                                     plinth_kernel_t *kernel)
+plinth_status_t plinth_kernel_module_get_kernel(plinth_kernel_module_t module,
+                                                const char *name,
+                                                plinth_kernel_t *kernel)
 PLINTH_NOEXCEPT;
 
 /**
@@ -379,6 +268,133 @@ plinth_status_t plinth_kernel_set_shared_memory_config(plinth_kernel_t kernel,
                                                        uint32_t shared_bytes)
 PLINTH_NOEXCEPT;
 
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+/*!
+ * @defgroup plinth_kernel_launch Launches of kernels
+ *
+ * Arguments are copied before the call returns; the memory that they point to must stay valid until the kernel is done.
+ *
+ * @{
+ */
+
+/**
+ * A tensor argument: `value` points to a DLTensor, and the kernel receives the address of its first element.
+ */
+#define PLINTH_ARGUMENT_TENSOR 0
+
+/**
+ * An address argument: `value` points to the pointer.
+ */
+#define PLINTH_ARGUMENT_POINTER 1
+
+/**
+ * A bool argument: `value` points to it.
+ */
+#define PLINTH_ARGUMENT_BOOL 2
+
+/**
+ * A 32-bit integer argument, signed or unsigned: `value` points to it.
+ */
+#define PLINTH_ARGUMENT_INT32 3
+
+/**
+ * A 64-bit integer argument, signed or unsigned: `value` points to it.
+ */
+#define PLINTH_ARGUMENT_INT64 4
+
+/**
+ * A float argument: `value` points to it.
+ */
+#define PLINTH_ARGUMENT_FLOAT32 5
+
+/**
+ * A double argument: `value` points to it.
+ */
+#define PLINTH_ARGUMENT_FLOAT64 6
+
+/**
+ * An argument of any other type, typically a struct: `value` points to its `bytes` bytes.
+ */
+#define PLINTH_ARGUMENT_BYTES 7
+
+/**
+ * A cooperative launch: all blocks run at the same time and may wait for each other (grid of cooperative groups).
+ */
+#define PLINTH_LAUNCH_COOPERATIVE 1
+
+/**
+ * The launch configuration of a kernel. An extent of 0 means 1. PLINTH_KERNEL_LAUNCH_INIT is one block of one
+ * thread.
+ */
+typedef struct plinth_kernel_launch_t {
+  /**
+   * sizeof(plinth_kernel_launch_t).
+   */
+  size_t struct_size;
+  /**
+   * The number of blocks in the grid, along x, y and z.
+   */
+  uint32_t grid[3];
+  /**
+   * The number of threads in a block, along x, y and z.
+   */
+  uint32_t block[3];
+  /**
+   * The number of blocks in a cluster, along x, y and z; all 0 for no clusters. The grid must be a multiple of it.
+   */
+  uint32_t cluster[3];
+  /**
+   * Dynamic shared memory per block, in bytes. It may exceed 48 KiB.
+   */
+  uint32_t shared_bytes;
+  /**
+   * PLINTH_LAUNCH_COOPERATIVE, or 0.
+   */
+  uint32_t flags;
+} plinth_kernel_launch_t;
+
+/*! An initializer for a plinth_kernel_launch_t: one block of one thread. */
+#define PLINTH_KERNEL_LAUNCH_INIT {sizeof(plinth_kernel_launch_t), {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, 0, 0}
+
+/**
+ * An argument of a launch.
+ */
+typedef struct plinth_kernel_argument_t {
+  /**
+   * sizeof(plinth_kernel_argument_t) in the caller's version of the header.
+   */
+  size_t struct_size;
+  /**
+   * A pointer to the value.
+   */
+  const void *value;
+  /**
+   * The size of the value in bytes if `kind` is PLINTH_ARGUMENT_BYTES; otherwise 0.
+   */
+  size_t bytes;
+  /**
+   * One of the PLINTH_ARGUMENT_ constants.
+   */
+  int32_t kind;
+  /**
+   * How the kernel accesses the elements of a tensor, for the stream sanitizer: PLINTH_SANITIZER_READ,
+   * PLINTH_SANITIZER_WRITE, or both. 0 means unspecified and counts as a read. This causes no false report: a read
+   * conflicts only with the writes of others, and these are an error whatever the kernel does. Must be 0 for other
+   * kinds of argument.
+   */
+  uint32_t access;
+} plinth_kernel_argument_t;
+
+/*! An initializer for a plinth_kernel_argument_t. */
+#define PLINTH_KERNEL_ARGUMENT_INIT {sizeof(plinth_kernel_argument_t), NULL, 0, 0, 0}
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
 /**
  * Launches a kernel in a stream, asynchronously.
  *
@@ -415,6 +431,8 @@ PLINTH_NOEXCEPT;
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus
+
+/*! @} */
 
 /*! @} */
 

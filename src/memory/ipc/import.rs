@@ -7,6 +7,7 @@
 use super::{
     exports, legacy,
     message::{Chunk, Header, HoldKind, Token, Transport},
+    ready_event,
     system::{self, system_error},
 };
 use crate::{
@@ -20,10 +21,7 @@ use crate::{
     },
     runtime::{self, Runtime, device::Device, sync_debug},
     status::Status,
-    stream::{
-        self,
-        ordering::{self, OutsideCaptures},
-    },
+    stream::{self, ordering},
 };
 use parking_lot::Mutex;
 use std::{
@@ -226,7 +224,7 @@ impl MessageReceiver {
         let bytes = self.header.check(&chunks)?;
         let accessor = self.find_accessor(runtime, device)?;
         if let Some(event) = self.header.event {
-            wait_for(runtime, device, event)?;
+            ready_event::wait_for(runtime, device, event)?;
             if let Some(accessor) = accessor {
                 let (waiting, awaited) =
                     (stream::current_on(runtime, accessor.ordinal)?, stream::current_on(runtime, device.ordinal)?);
@@ -550,24 +548,6 @@ fn synchronize(runtime: &Runtime, user: &StreamUse) -> Result<()> {
         Err(error) if matches!(error.status(), Status::LAUNCH_FAILED | Status::ILLEGAL_ADDRESS) => Ok(()),
         other => other.context(|| "waiting for the streams that use another process's memory"),
     }
-}
-
-/// Makes the current stream wait for an event of another process.
-fn wait_for(runtime: &Runtime, device: &Device, handle: [u8; 64]) -> Result<()> {
-    let current = stream::current_on(runtime, device.ordinal)?;
-    device
-        .with_context(&runtime.driver, |driver| {
-            driver.with_relaxed_capture(|| {
-                let event = driver.event_open_ipc(handle)?;
-                let outside = OutsideCaptures::lock(runtime);
-                let waits = outside.check(current).and_then(|()| outside.wait_for_event(current, event));
-                drop(outside);
-                // The wait stays in effect. If the event cannot be destroyed, the memory is usable all the same.
-                handles::retry(|| driver.event_destroy(event));
-                waits
-            })?
-        })
-        .context(|| "waiting for the work of the sender's stream")
 }
 
 /// Records that a stream uses a received block. Returns whether the address is in one.

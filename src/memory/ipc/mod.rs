@@ -17,6 +17,7 @@ pub mod import;
 pub mod legacy;
 pub mod message;
 pub mod mode;
+mod ready_event;
 mod space_layout;
 mod system;
 
