@@ -11,6 +11,7 @@ static double value_of(const char *code, int kind, double argument) {
   plinth_jit_function_t function = jit(code);
   make(&x, kind, 1, &one, NULL, 0);
   make(&out, kind, 1, &one, NULL, 0);
+  upload(&out);  // fetch copies more than the element
   const number given = {argument, 0};
   set(&x, x.first, given);
   upload(&x);
