@@ -99,24 +99,24 @@ by() {
     mkdir "$work"
     for standard in "${c_standards[@]}"; do
         for header in plinth.h plinth_philox.h; do
-            check $header c "$c" $standard
-            link_twice $header c "$c" $standard
+            check $header c "$c" "$standard"
+            link_twice $header c "$c" "$standard"
         done
-        together c "$c" $standard
-        each_noun c "$c" $standard
+        together c "$c" "$standard"
+        each_noun c "$c" "$standard"
     done
     for standard in "${cpp_standards[@]}"; do
         for header in plinth.h plinth_philox.h; do
-            check $header cpp "$cpp" $standard
-            link_twice $header cpp "$cpp" $standard
+            check $header cpp "$cpp" "$standard"
+            link_twice $header cpp "$cpp" "$standard"
         done
-        together cpp "$cpp" $standard
-        each_noun cpp "$cpp" $standard
+        together cpp "$cpp" "$standard"
+        each_noun cpp "$cpp" "$standard"
     done
     # The whole of C++ in every way; then each of its headers by itself, which has all that it needs.
     for standard in c++17 c++20; do
-        check plinth.hpp cpp "$cpp" $standard
-        link_twice plinth.hpp cpp "$cpp" $standard
+        check plinth.hpp cpp "$cpp" "$standard"
+        link_twice plinth.hpp cpp "$cpp" "$standard"
     done
     for path in include/*.hpp; do
         check "${path#include/}" cpp "$cpp" c++17 alone
