@@ -19,6 +19,8 @@ LIBRARY := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 C_TESTS ?=
 # What `make replay` and `make bench` replay: a folder of .trace or .trace.xz, or such files.
 TRACES ?= benches/traces
+# What a GPU answered to the random sequences of driver calls of `make conformance`.
+CONFORMANCE_RECORD := crates/conformance/gpu.record
 # What `make test-fuzz` replays beside the inputs that it makes.
 FUZZ_INPUTS = $(wildcard fuzz/corpus/*)
 # A shell opened before rustup was installed does not know where it put cargo.
@@ -167,6 +169,19 @@ lint: docs ## formatting, clippy, shell scripts and documentation; a warning is 
 test-rust: ## unit, property and header tests
 	@tools/bootstrap.sh rust cc c++ python
 	cargo test --locked --workspace --exclude plinth-tool
+
+.PHONY: conformance
+conformance: ## replay a GPU's answers to random sequences of driver calls on the host device: see docs/host.md
+	@tools/bootstrap.sh rust cc
+	cargo build --locked -p plinth-conformance
+	$(TARGET)/debug/conformance replay $(CONFORMANCE_RECORD)
+
+.PHONY: conformance-record
+conformance-record: ## record the answers of this machine's GPU, for `make conformance`
+	@tools/bootstrap.sh rust cc
+	cargo build --locked --release -p plinth-conformance
+	CUDA_VISIBLE_DEVICES=0 $(TARGET)/release/conformance record --programs 20000 --seed 1 --device cuda \
+		--output $(CONFORMANCE_RECORD)
 
 .PHONY: test-tool
 test-tool: ## the command-line tool, on the host device
