@@ -125,6 +125,8 @@ fn work(options: &Options) -> Result<i32, String> {
     workers::work(options.device(None)?, options.number("--seed", None)?, number(range.0)?..number(range.1)?)
 }
 
+// A program may end its process; the prohibition is for the library. Threads may still be in the driver.
+#[allow(clippy::disallowed_methods)]
 fn main() -> ExitCode {
     let options = Options { words: std::env::args().skip(1).collect() };
     let result = match options.words.first().map(String::as_str) {
