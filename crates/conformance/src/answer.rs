@@ -12,7 +12,7 @@ pub struct Answer {
 impl Answer {
     /// The call was not made, because an object that it names does not exist.
     pub const SKIPPED: Answer = Answer { status: -1, values: [0; 3] };
-    /// The process ended in this program.
+    /// The process ended in this program, or waited for the closed gate. Such a program is not compared.
     pub const CRASHED: Answer = Answer { status: -2, values: [0; 3] };
 
     /// Creates the answer of a call without outputs.

@@ -20,6 +20,8 @@ pub struct Comparison {
     groups: BTreeMap<(Kind, String, Answer, Answer), Difference>,
     allowed: BTreeMap<&'static str, u32>,
     programs: u32,
+    /// Programs that the recorded device did not survive.
+    excluded: u32,
     calls: u64,
     differing: u64,
     not_compared: u64,
@@ -44,6 +46,10 @@ pub fn compare(seed: u64, expected: &[Vec<Answer>], got: &[Vec<Answer>]) -> Comp
     let mut comparison = Comparison { programs: expected.len() as u32, ..Comparison::default() };
     for (number, (expected, got)) in expected.iter().zip(got).enumerate() {
         let program = generate::program(seed, number as u32);
+        if expected == &[Answer::CRASHED] {
+            comparison.excluded += 1;
+            continue;
+        }
         comparison.calls += program.steps.len() as u64;
         let compared = expected.iter().zip(got).take(program.steps.len());
         let Some(at) = compared.clone().position(|(expected, got)| expected != got) else {
@@ -104,6 +110,10 @@ impl Comparison {
         }
         if self.not_compared != 0 {
             let _ = writeln!(text, "{} calls after a difference were not compared", self.not_compared);
+        }
+        if self.excluded != 0 {
+            let _ =
+                writeln!(text, "{} programs ended the process on the recorded device, and are excluded", self.excluded);
         }
         let _ = writeln!(text, "{} programs, {} calls, {} differ", self.programs, self.calls, self.differing);
         text

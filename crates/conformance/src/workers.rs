@@ -11,6 +11,7 @@ use std::{
     ops::Range,
     process::{Command, Stdio},
     thread,
+    time::{Duration, Instant},
 };
 
 /// The exit status of a worker whose device is not as before the last program.
@@ -70,7 +71,10 @@ pub fn work(device: Device, seed: u64, range: Range<u32>) -> Result<i32, String>
     let mut output = io::stdout().lock();
     for number in range {
         gate::set_running(number);
-        let (answers, is_clean) = executor.run(&generate::program(seed, number), |_, _| {});
+        let (mut answers, is_clean) = executor.run(&generate::program(seed, number), |_, _| {});
+        if gate::is_rescued() {
+            answers = vec![Answer::CRASHED];
+        }
         output.write_all(&record::encode_program(&answers)).map_err(|error| error.to_string())?;
         output.flush().map_err(|error| error.to_string())?;
         if !is_clean {
@@ -97,10 +101,19 @@ pub fn run(device: Device, seed: u64, programs: u32, jobs: u32) -> Result<Vec<Ve
     Ok(answers)
 }
 
+/// The programs that have not run by then are left out, so that a device with many crashes still gives a record.
+const LIMIT: Duration = Duration::from_secs(240);
+
 fn run_range(device: Device, seed: u64, range: Range<u32>) -> Result<Vec<Vec<Answer>>, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut answers: Vec<Vec<Answer>> = Vec::new();
+    let start = Instant::now();
     while answers.len() < range.len() {
+        if start.elapsed() > LIMIT {
+            super::report(&format!("{} programs were left out after {LIMIT:?}", range.len() - answers.len()));
+            answers.resize(range.len(), vec![Answer::CRASHED]);
+            break;
+        }
         let next = range.start + answers.len() as u32;
         let mut child = Command::new(&program)
             .args(["work", "--device", device.name(), "--seed", &seed.to_string()])
@@ -116,12 +129,17 @@ fn run_range(device: Device, seed: u64, range: Range<u32>) -> Result<Vec<Vec<Ans
             let mut output = BufReader::new(output);
             while let Some(program) = record::read_program(&mut output) {
                 answers.push(program);
+                if start.elapsed() > LIMIT {
+                    let _ = child.kill();
+                    break;
+                }
             }
         }
         let status = child.wait().map_err(|error| error.to_string())?;
         match status.code() {
             Some(0) => {}
             Some(UNCLEAN) if answers.len() > before => {}
+            _ if start.elapsed() > LIMIT => {}
             Some(1) => return Err("a worker failed; see above".to_owned()),
             _ if answers.len() < range.len() => {
                 let number = range.start + answers.len() as u32;

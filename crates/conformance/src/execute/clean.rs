@@ -78,6 +78,7 @@ impl State {
         self.nodes.clear();
         self.conditions.clear();
         self.captures.clear();
+        self.captured_into.clear();
         self.host_functions = false;
         let synchronized_again = call!(self, cuCtxSynchronize());
         let queried = call!(self, cuStreamQuery(ptr::null_mut()));

@@ -75,11 +75,18 @@ impl State {
             }
             BeginCaptureToGraph => {
                 let (stream, graph) = (self.stream(first)?, self.graph(second)?);
+                // A GPU's driver may end the process after two captures into the same graph.
+                if self.captured_into.contains(&(graph as usize)) {
+                    return None;
+                }
                 let node = get(&self.nodes, third)? as CUgraphNode;
                 let code = call!(
                     self,
                     cuStreamBeginCaptureToGraph(stream, graph, &node, ptr::null(), usize::from(third > 0), fourth)
                 );
+                if code == 0 {
+                    self.captured_into.push(graph as usize);
+                }
                 self.begun(stream, thread, code)
             }
             EndCapture => {
