@@ -4,6 +4,7 @@
 //! ```text
 //! conformance record --programs 20000 --seed 1 --device cuda --output FILE [--jobs 8]
 //! conformance replay FILE [--device host] [--differences 20] [--jobs 2]
+//! conformance print FILE
 //! conformance show --seed 1 --program 17 [--device host]
 //! ```
 
@@ -27,6 +28,7 @@ use workers::Device;
 
 const USAGE: &str = "usage: conformance record --programs N --seed S --device cuda|host --output FILE [--jobs J]
        conformance replay FILE [--device cuda|host] [--differences N] [--jobs J]
+       conformance print FILE
        conformance show --seed S --program N [--device cuda|host]";
 
 /// Writes a line to standard error.
@@ -102,6 +104,19 @@ fn replay(options: &Options) -> Result<i32, String> {
     Ok(i32::from(comparison.differs()))
 }
 
+/// Prints the programs of a record with their answers.
+fn print(options: &Options) -> Result<i32, String> {
+    let path = options.words.get(1).ok_or_else(|| USAGE.to_owned())?;
+    let record = Record::from_bytes(&std::fs::read(path).map_err(|error| format!("{path}: {error}"))?)?;
+    for (number, answers) in record.answers.iter().enumerate() {
+        write(&format!("program {number}:\n"));
+        for (step, answer) in generate::program(record.seed, number as u32).steps.iter().zip(answers) {
+            write(&format!("    {step} -> {answer}\n"));
+        }
+    }
+    Ok(0)
+}
+
 /// Runs one program in this process and prints each call before it is made.
 fn show(options: &Options) -> Result<i32, String> {
     let program = generate::program(options.number("--seed", None)?, options.number("--program", None)? as u32);
@@ -132,6 +147,7 @@ fn main() -> ExitCode {
     let result = match options.words.first().map(String::as_str) {
         Some("record") => record(&options),
         Some("replay") => replay(&options),
+        Some("print") => print(&options),
         Some("show") => show(&options),
         Some("work") => work(&options),
         _ => Err(USAGE.to_owned()),

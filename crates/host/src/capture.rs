@@ -39,12 +39,9 @@ thread_local! {
     static MODE: Cell<u32> = const { Cell::new(CU_STREAM_CAPTURE_MODE_GLOBAL) };
 }
 
-/// Sets this thread's capture mode and returns the previous one.
-pub fn exchange_mode(mode: u32) -> Result<u32, Code> {
-    if mode > CU_STREAM_CAPTURE_MODE_RELAXED {
-        return Err(codes::CUDA_ERROR_INVALID_VALUE);
-    }
-    Ok(MODE.replace(mode))
+/// Sets this thread's capture mode and returns the previous one. As an H200's driver, it accepts any number.
+pub fn exchange_mode(mode: u32) -> u32 {
+    MODE.replace(mode)
 }
 
 impl Engine {
@@ -60,6 +57,7 @@ impl Engine {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
         let capture = ids::next();
+        self.forbid_implicit(id)?;
         let stream = self.streams.get_mut(&id).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
         if matches!(stream.kind, Kind::Legacy) {
             return Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -134,11 +132,7 @@ impl Engine {
 
     /// Makes a stream join the capture that it waits for.
     pub fn join_capture(&mut self, id: Id, capture_id: Id, nodes: Vec<usize>) -> Result<(), Code> {
-        // If the event's capture has ended, nothing outside the graph can wait for a point inside it.
         let capture = self.captures.get_mut(&capture_id).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
-        if capture.invalid {
-            return Err(codes::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-        }
         let stream = self.streams.get_mut(&id).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
         if matches!(stream.kind, Kind::Legacy) {
             capture.invalid = true;
@@ -154,16 +148,17 @@ impl Engine {
         let stream = self.streams.get(&id).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
         let capture_id = stream.capture.as_ref().ok_or(codes::CUDA_ERROR_ILLEGAL_STATE)?.capture;
         let capture = self.captures.get_mut(&capture_id).ok_or(codes::CUDA_ERROR_ILLEGAL_STATE)?;
-        if capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture.thread != thread {
-            return Err(codes::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-        }
+        let wrong_thread = capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture.thread != thread;
         if capture.origin != id {
             capture.invalid = true;
             return Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
         }
         let (graph, into_graph) = (capture.graph, capture.into_graph);
         let (invalid, streams) = (capture.invalid, capture.streams.clone());
-        let result = if invalid {
+        let result = if wrong_thread {
+            // As an H200's driver: the capture fails, but it ends.
+            Err(codes::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
+        } else if invalid {
             Err(codes::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
         } else if self.is_joined(graph, id, &streams) {
             Ok(graph)
@@ -241,13 +236,12 @@ impl Engine {
 
     /// Refuses to wait for or query a capturing stream, and invalidates its capture.
     pub fn forbid_capturing(&mut self, id: Id) -> Result<(), Code> {
-        match self.capture_of(id)? {
-            Some(capture) => {
-                self.invalidate(capture);
-                Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
-            }
-            None => Ok(()),
+        match self.capture_of(id) {
+            Ok(None) => return Ok(()),
+            Ok(Some(capture)) => self.invalidate(capture),
+            Err(_) => {}
         }
+        Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
     }
 
     /// Refuses to use the legacy stream while a stream that it waits for is capturing, and invalidates the captures.
@@ -280,7 +274,7 @@ impl Engine {
             return Ok(());
         }
         for id in self.devices[device].streams.clone() {
-            self.forbid_capturing(id).map_err(|_| codes::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)?;
+            self.forbid_capturing(id)?;
         }
         Ok(())
     }

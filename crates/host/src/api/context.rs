@@ -82,11 +82,9 @@ pub unsafe extern "C" fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest
     })
 }
 
-/// Returns the current device and the device of the peer context. A device is not its own peer.
+/// Returns the current device and the device of the peer context.
 fn pair(state: &State, peer: CUcontext) -> Result<(usize, usize), Code> {
-    let device = context::current(state)?;
-    let peer = context::device_of(state, peer as Id)?;
-    if device == peer { Err(codes::CUDA_ERROR_INVALID_DEVICE) } else { Ok((device, peer)) }
+    Ok((context::current(state)?, context::device_of(state, peer as Id)?))
 }
 
 pub unsafe extern "C" fn cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint) -> Code {
@@ -95,7 +93,8 @@ pub unsafe extern "C" fn cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint) -
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
         let (device, peer) = pair(state, peer)?;
-        if !state.config.peers {
+        // A device is not its own peer.
+        if !state.config.peers || device == peer {
             return Err(codes::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
         }
         let peers = &mut state.memory.write().peers[device];

@@ -44,10 +44,10 @@ pub unsafe extern "C" fn cuIpcOpenMemHandle_v2(
 pub unsafe extern "C" fn cuIpcCloseMemHandle(pointer: CUdeviceptr) -> Code {
     enter(Call::cuIpcCloseMemHandle, 0, |state| {
         let device = context::current(state)?;
-        state.engine.lock().forbid_unsafe(context::thread_number())?;
         if !state.memory.read().ipc_has(pointer, device) {
             return Err(INVALID);
         }
+        state.engine.lock().forbid_unsafe(context::thread_number())?;
         // An error here belongs to the work, and its stream still reports it.
         let _ = stream::synchronize_device(state, device);
         state.memory.write().ipc_close(pointer, device)

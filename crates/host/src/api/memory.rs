@@ -122,10 +122,10 @@ pub unsafe extern "C" fn cuMemAllocManaged(pointer: *mut CUdeviceptr, bytes: usi
 
 pub unsafe extern "C" fn cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize, flags: c_uint) -> Code {
     enter(Call::cuMemHostRegister_v2, bytes as u64, |state| {
+        let device = device_for_unsafe_call(state)?;
         if flags & !HOST_FLAGS != 0 {
             return Err(INVALID);
         }
-        let device = device_for_unsafe_call(state)?;
         state.memory.write().register(pointer as u64, bytes as u64, device)
     })
 }
@@ -196,7 +196,7 @@ fn attribute(state: &State, attribute: c_uint, address: u64, pointee: Option<Poi
         CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => Value::Pointer(pointee.map_or(0, |one| one.start)),
         CU_POINTER_ATTRIBUTE_RANGE_SIZE => Value::Size(pointee.map_or(0, |one| one.bytes as usize)),
         CU_POINTER_ATTRIBUTE_MAPPED => Value::Unsigned(c_uint::from(pointee.is_some())),
-        _ => return Err(codes::CUDA_ERROR_NOT_SUPPORTED),
+        _ => return Err(INVALID),
     };
     Ok(value)
 }

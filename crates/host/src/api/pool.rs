@@ -65,6 +65,7 @@ pub unsafe extern "C" fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: c_
 
 pub unsafe extern "C" fn cuMemPoolTrimTo(pool: CUmemoryPool, least: usize) -> Code {
     enter(Call::cuMemPoolTrimTo, 0, |state| {
+        state.engine.lock().forbid_unsafe(context::thread_number())?;
         let mut memory = state.memory.write();
         let device = memory.pool_device(pool as Id)?;
         memory.trim_pool(device, least as u64);
@@ -77,6 +78,7 @@ pub unsafe extern "C" fn cuMemPoolSetAccess(pool: CUmemoryPool, access: *const C
         if access.is_null() && count > 0 {
             return Err(INVALID);
         }
+        state.engine.lock().forbid_unsafe(context::thread_number())?;
         let mut memory = state.memory.write();
         let device = memory.pool_device(pool as Id)?;
         let (mut set, mut clear) = (0, 0);
@@ -104,6 +106,7 @@ pub unsafe extern "C" fn cuMemAllocAsync(pointer: *mut CUdeviceptr, bytes: usize
             // The host device has no memory nodes in graphs.
             return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
         }
+        engine.forbid_unsafe(context::thread_number())?;
         let device = engine.stream_device(id)?;
         // The engine stays locked, so that blocks that the stream freed are still pending in it.
         out.put(state.memory.write().allocate_from_pool(device, bytes as u64, id)?);
@@ -119,6 +122,7 @@ pub unsafe extern "C" fn cuMemFreeAsync(pointer: CUdeviceptr, stream: CUstream) 
         if engine.capture_of(id)?.is_some() {
             return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
         }
+        engine.forbid_unsafe(context::thread_number())?;
         if let Some(stream) = engine.streams.get(&id) {
             stream.check()?;
         }

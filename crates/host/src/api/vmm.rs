@@ -71,7 +71,7 @@ fn properties(state: &State, properties: *const CUmemAllocationProp) -> Result<(
     let shareable = match properties.handle_types {
         CU_MEM_HANDLE_TYPE_NONE => false,
         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR => true,
-        _ => return Err(codes::CUDA_ERROR_NOT_SUPPORTED),
+        _ => return Err(INVALID),
     };
     Ok((properties.location.device(state)?, shareable))
 }
