@@ -155,11 +155,11 @@ impl Engine {
         }
         let (graph, into_graph) = (capture.graph, capture.into_graph);
         let (invalid, streams) = (capture.invalid, capture.streams.clone());
-        let result = if wrong_thread {
+        let result = if invalid {
+            Err(codes::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+        } else if wrong_thread {
             // As an H200's driver: the capture fails, but it ends.
             Err(codes::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
-        } else if invalid {
-            Err(codes::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
         } else if self.is_joined(graph, id, &streams) {
             Ok(graph)
         } else {
@@ -273,9 +273,7 @@ impl Engine {
         if self.captures.is_empty() {
             return Ok(());
         }
-        for id in self.devices[device].streams.clone() {
-            self.forbid_capturing(id)?;
-        }
-        Ok(())
+        let streams = self.devices[device].streams.clone();
+        streams.into_iter().map(|id| self.forbid_capturing(id)).fold(Ok(()), Result::and)
     }
 }

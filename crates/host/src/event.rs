@@ -124,24 +124,33 @@ impl Engine {
     }
 
     /// Makes a stream wait for an event, or join the capture that the event was recorded in.
+    ///
+    /// A wait that fails invalidates the stream's capture; a recording that fails does not.
     pub fn wait_event(&mut self, stream: Id, id: Id, external: bool) -> Result<(), Code> {
         let own = self.capture_of(stream)?;
+        let result = self.wait_event_in(own, stream, id, external);
+        if let Some(own) = own.filter(|_| result.is_err()) {
+            self.invalidate(own);
+        }
+        result
+    }
+
+    fn wait_event_in(&mut self, own: Option<Id>, stream: Id, id: Id, external: bool) -> Result<(), Code> {
         let event = self.event(id)?;
         let (captured, interprocess) = (event.captured.clone(), event.shared.is_some());
         let never = matches!(event.last_recording(), LastRecording::Never);
         match (own, captured) {
+            // Nothing can wait for a point inside a capture that has failed or ended.
+            (_, Some((other, _))) if self.captures.get(&other).is_none_or(|capture| capture.invalid) => {
+                Err(codes::CUDA_ERROR_INVALID_VALUE)
+            }
             (None, _) if external => Err(codes::CUDA_ERROR_ILLEGAL_STATE),
             (Some(_), _) if external => {
                 self.add_node(stream, Action::Wait(id));
                 Ok(())
             }
             (Some(_), _) if interprocess => Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED),
-            // Nothing can wait for a point inside a capture that has failed or ended.
-            (_, Some((other, _))) if self.captures.get(&other).is_none_or(|capture| capture.invalid) => {
-                Err(codes::CUDA_ERROR_INVALID_VALUE)
-            }
             (Some(own), Some((other, _))) if own != other => {
-                self.invalidate(own);
                 self.invalidate(other);
                 Err(codes::CUDA_ERROR_STREAM_CAPTURE_MERGE)
             }
@@ -150,10 +159,7 @@ impl Engine {
                 Ok(())
             }
             (Some(_), None) if never => Ok(()),
-            (Some(own), _) => {
-                self.invalidate(own);
-                Err(codes::CUDA_ERROR_STREAM_CAPTURE_ISOLATION)
-            }
+            (Some(_), _) => Err(codes::CUDA_ERROR_STREAM_CAPTURE_ISOLATION),
             (None, Some((capture, nodes))) => self.join_capture(stream, capture, nodes),
             (None, None) => {
                 self.order_with_legacy(stream);

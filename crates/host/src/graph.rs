@@ -201,7 +201,8 @@ impl Engine {
     /// Copies a graph with its child graphs, and retains its user objects.
     pub fn copy_graph(&mut self, id: Id, parent: Option<Id>) -> Result<Id, Code> {
         self.graph(id)?;
-        if self.any_part(id, &|graph| graph.nodes.iter().any(|node| matches!(node.action, Action::Conditional(_)))) {
+        let has_conditions = |graph: &Graph| !graph.conditions.is_empty();
+        if self.any_part(id, &has_conditions) {
             return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
         }
         let copy = self.create_graph(parent);

@@ -66,8 +66,8 @@ pub unsafe extern "C" fn cuCtxSynchronize() -> Code {
         let device = context::current(state)?;
         {
             let mut engine = state.engine.lock();
-            engine.forbid_device(device)?;
-            engine.forbid_unsafe(context::thread_number())?;
+            let forbidden = engine.forbid_device(device);
+            engine.forbid_unsafe(context::thread_number()).and(forbidden)?;
         }
         stream::synchronize_device(state, device)
     })
@@ -109,6 +109,7 @@ pub unsafe extern "C" fn cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint) -
 pub unsafe extern "C" fn cuCtxDisablePeerAccess(peer: CUcontext) -> Code {
     enter(Call::cuCtxDisablePeerAccess, 0, |state| {
         let (device, peer) = pair(state, peer)?;
+        state.engine.lock().forbid_unsafe(context::thread_number())?;
         let peers = &mut state.memory.write().peers[device];
         if *peers & (1 << peer) == 0 {
             return Err(codes::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);

@@ -58,11 +58,11 @@ pub unsafe extern "C" fn cuGraphInstantiateWithFlags(
 ) -> Code {
     enter(Call::cuGraphInstantiateWithFlags, 0, |state| {
         let out = Out::new(exec)?;
-        let mut engine = state.engine.lock();
-        engine.forbid_unsafe(context::thread_number())?;
         if flags & !INSTANTIATE_FLAGS != 0 {
             return Err(INVALID);
         }
+        let mut engine = state.engine.lock();
+        engine.forbid_unsafe(context::thread_number())?;
         if flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH != 0 {
             // Kernels cannot launch graphs on a host device.
             return Err(codes::CUDA_ERROR_NOT_SUPPORTED);

@@ -263,7 +263,7 @@ pub unsafe extern "C" fn cuGraphAddEventRecordNode(
 ) -> Code {
     enter(Call::cuGraphAddEventRecordNode, 0, |state| {
         NewNode { node, graph, dependencies, count }.add(state, |engine| {
-            let device = engine.event(event as Id)?.device;
+            let device = engine.event(event as Id).map_err(|_| INVALID)?.device;
             Ok((Action::Record(event as Id), device))
         })
     })
@@ -278,7 +278,7 @@ pub unsafe extern "C" fn cuGraphAddEventWaitNode(
 ) -> Code {
     enter(Call::cuGraphAddEventWaitNode, 0, |state| {
         NewNode { node, graph, dependencies, count }.add(state, |engine| {
-            let device = engine.event(event as Id)?.device;
+            let device = engine.event(event as Id).map_err(|_| INVALID)?.device;
             Ok((Action::Wait(event as Id), device))
         })
     })

@@ -4,7 +4,6 @@ use super::{INVALID, Out, enter};
 use crate::{
     context,
     driver::{
-        codes,
         table::{Call, Code},
         types::*,
     },
@@ -14,7 +13,9 @@ use crate::{
 };
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 
-const HOST_FLAGS: c_uint = 0xf;
+/// The flags of allocated pinned memory: portable, mapped and write-combined.
+const HOST_ALLOC_FLAGS: c_uint = 0x7;
+const REGISTER_FLAGS: c_uint = 0xf;
 
 /// Returns the current device, unless a capture prohibits the unsafe call.
 fn device_for_unsafe_call(state: &'static State) -> Result<usize, Code> {
@@ -43,8 +44,8 @@ pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) ->
 
 pub unsafe extern "C" fn cuMemAlloc_v2(pointer: *mut CUdeviceptr, bytes: usize) -> Code {
     enter(Call::cuMemAlloc_v2, bytes as u64, |state| {
-        let out = Out::new(pointer)?;
         let device = device_for_unsafe_call(state)?;
+        let out = Out::new(pointer)?;
         let address = state.memory.write().allocate(device, bytes as u64)?;
         out.put(address);
         Ok(())
@@ -85,12 +86,12 @@ pub unsafe extern "C" fn cuMemGetAddressRange_v2(
 
 pub unsafe extern "C" fn cuMemHostAlloc(pointer: *mut *mut c_void, bytes: usize, flags: c_uint) -> Code {
     enter(Call::cuMemHostAlloc, bytes as u64, |state| {
+        let device = device_for_unsafe_call(state)?;
         let out = Out::new(pointer)?;
-        if flags & !HOST_FLAGS != 0 {
+        if flags & !HOST_ALLOC_FLAGS != 0 {
             return Err(INVALID);
         }
-        let device = device_for_unsafe_call(state)?;
-        let address = state.memory.write().allocate_pinned(bytes as u64, device)?;
+        let address = if bytes == 0 { 0 } else { state.memory.write().allocate_pinned(bytes as u64, device)? };
         out.put(address as *mut c_void);
         Ok(())
     })
@@ -110,7 +111,7 @@ pub unsafe extern "C" fn cuMemFreeHost(pointer: *mut c_void) -> Code {
 pub unsafe extern "C" fn cuMemAllocManaged(pointer: *mut CUdeviceptr, bytes: usize, flags: c_uint) -> Code {
     enter(Call::cuMemAllocManaged, bytes as u64, |state| {
         let out = Out::new(pointer)?;
-        if !matches!(flags, CU_MEM_ATTACH_GLOBAL | CU_MEM_ATTACH_HOST) {
+        if bytes == 0 || !matches!(flags, CU_MEM_ATTACH_GLOBAL | CU_MEM_ATTACH_HOST) {
             return Err(INVALID);
         }
         let device = device_for_unsafe_call(state)?;
@@ -123,7 +124,7 @@ pub unsafe extern "C" fn cuMemAllocManaged(pointer: *mut CUdeviceptr, bytes: usi
 pub unsafe extern "C" fn cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize, flags: c_uint) -> Code {
     enter(Call::cuMemHostRegister_v2, bytes as u64, |state| {
         let device = device_for_unsafe_call(state)?;
-        if flags & !HOST_FLAGS != 0 {
+        if flags & !REGISTER_FLAGS != 0 {
             return Err(INVALID);
         }
         state.memory.write().register(pointer as u64, bytes as u64, device)
@@ -212,6 +213,10 @@ pub unsafe extern "C" fn cuPointerGetAttribute(data: *mut c_void, kind: c_uint, 
             return Err(INVALID);
         }
         let value = attribute(state, kind, pointer, Some(pointee))?;
+        // Kernels reach it only after an access was set.
+        if kind == CU_POINTER_ATTRIBUTE_DEVICE_POINTER && matches!(value, Value::Pointer(0)) {
+            return Err(INVALID);
+        }
         // SAFETY: the caller passed room for this attribute.
         unsafe { value.write(data) };
         Ok(())

@@ -33,6 +33,7 @@ pub unsafe extern "C" fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: c_
         if value.is_null() {
             return Err(INVALID);
         }
+        state.engine.lock().forbid_unsafe(context::thread_number())?;
         // SAFETY: the caller passes a value of the type that CUDA documents for the attribute.
         let value = unsafe {
             if is_flag(attribute) { u64::from(value.cast::<c_uint>().read()) } else { value.cast::<u64>().read() }
@@ -48,6 +49,7 @@ pub unsafe extern "C" fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: c_
         if value.is_null() {
             return Err(INVALID);
         }
+        state.engine.lock().forbid_unsafe(context::thread_number())?;
         let memory = state.memory.read();
         let device = memory.pool_device(pool as Id)?;
         let found = memory.pools[device].attribute(attribute).ok_or(INVALID)?;
@@ -84,10 +86,14 @@ pub unsafe extern "C" fn cuMemPoolSetAccess(pool: CUmemoryPool, access: *const C
         let (mut set, mut clear) = (0, 0);
         for index in 0..count {
             // SAFETY: the caller passes `count` access descriptions.
-            let one = unsafe { vmm::read_access(state, access.add(index)) }?;
+            let one = unsafe { vmm::read_access(access.add(index)) };
+            if one.flags == CU_MEM_ACCESS_FLAGS_PROT_READ {
+                return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
+            }
+            let one = one.access(state)?;
             let bit = 1_u64 << one.device;
             if one.device == device && !one.write {
-                return Err(INVALID);
+                return Err(codes::CUDA_ERROR_INVALID_DEVICE);
             }
             if one.write { set |= bit } else { clear |= bit }
         }

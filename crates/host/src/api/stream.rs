@@ -29,7 +29,7 @@ pub(super) fn finish_launch(state: &'static State, handle: CUstream, capturing: 
 fn read<T>(state: &'static State, handle: CUstream, get: impl FnOnce(&Stream) -> T) -> Result<T, Code> {
     let mut engine = state.engine.lock();
     let id = engine.find_stream(handle, context::current(state))?;
-    engine.check_implicit(id)?;
+    engine.forbid_implicit(id)?;
     engine.capture_of(id)?;
     engine.streams.get(&id).map(get).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)
 }
@@ -39,6 +39,7 @@ fn read<T>(state: &'static State, handle: CUstream, get: impl FnOnce(&Stream) ->
 fn read_outside_capture<T>(state: &'static State, handle: CUstream, get: impl FnOnce(&Stream) -> T) -> Result<T, Code> {
     let mut engine = state.engine.lock();
     let id = engine.find_stream(handle, context::current(state))?;
+    engine.forbid_implicit(id)?;
     engine.forbid_capturing(id)?;
     engine.streams.get(&id).map(get).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)
 }
