@@ -20,8 +20,6 @@ pub struct Capture {
     pub graph: Id,
     /// The identifier that `cuStreamGetCaptureInfo` returns.
     pub number: u64,
-    /// Whether the graph existed before the capture. Such a graph remains even if the capture fails.
-    into_graph: bool,
     /// Set by the first operation that invalidates the capture; ending the capture then returns that error.
     pub invalid: bool,
     streams: Vec<Id>,
@@ -65,7 +63,6 @@ impl Engine {
         if stream.capture.is_some() {
             return Err(codes::CUDA_ERROR_ILLEGAL_STATE);
         }
-        let into_graph = into.is_some();
         let (graph, frontier) = into.unwrap_or_else(|| (self.create_graph(None), Vec::new()));
         self.graph_mut(graph)?.capturing = true;
         if let Some(stream) = self.streams.get_mut(&id) {
@@ -73,7 +70,7 @@ impl Engine {
         }
         self.capture_number += 1;
         let (number, streams, invalid) = (self.capture_number, vec![id], false);
-        let new_capture = Capture { mode, thread, origin: id, graph, number, into_graph, invalid, streams };
+        let new_capture = Capture { mode, thread, origin: id, graph, number, invalid, streams };
         self.captures.insert(capture, new_capture);
         Ok(())
     }
@@ -145,6 +142,7 @@ impl Engine {
 
     /// Ends the capture that began in a stream. Returns its graph.
     pub fn end_capture(&mut self, id: Id, thread: u64) -> Result<Id, Code> {
+        self.forbid_implicit(id)?;
         let stream = self.streams.get(&id).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
         let capture_id = stream.capture.as_ref().ok_or(codes::CUDA_ERROR_ILLEGAL_STATE)?.capture;
         let capture = self.captures.get_mut(&capture_id).ok_or(codes::CUDA_ERROR_ILLEGAL_STATE)?;
@@ -153,8 +151,7 @@ impl Engine {
             capture.invalid = true;
             return Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
         }
-        let (graph, into_graph) = (capture.graph, capture.into_graph);
-        let (invalid, streams) = (capture.invalid, capture.streams.clone());
+        let (graph, invalid, streams) = (capture.graph, capture.invalid, capture.streams.clone());
         let result = if invalid {
             Err(codes::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
         } else if wrong_thread {
@@ -171,11 +168,12 @@ impl Engine {
                 stream.capture = None;
             }
         }
-        self.finish_captured_graph(graph, result.is_ok() || into_graph);
+        self.finish_captured_graph(graph, result.is_ok());
         result
     }
 
-    /// Makes the graph of an ended capture available to the program, or destroys it.
+    /// Makes the graph of an ended capture available to the program, or destroys it. As an H200's driver, a capture that
+    /// fails destroys even a graph that existed before it.
     fn finish_captured_graph(&mut self, graph: Id, keep: bool) {
         match self.graphs.get_mut(&graph) {
             Some(graph) if keep => graph.capturing = false,
@@ -204,14 +202,14 @@ impl Engine {
         capture.streams.retain(|stream| *stream != id);
         if capture.origin == id {
             // The capture can no longer be ended by a call, so it ends here.
-            let (graph, into_graph, streams) = (capture.graph, capture.into_graph, capture.streams.clone());
+            let (graph, streams) = (capture.graph, capture.streams.clone());
             self.captures.remove(&state.capture);
             for stream in streams {
                 if let Some(stream) = self.streams.get_mut(&stream) {
                     stream.capture = None;
                 }
             }
-            self.finish_captured_graph(graph, into_graph);
+            self.finish_captured_graph(graph, false);
         }
     }
 

@@ -161,6 +161,7 @@ impl Engine {
             (Some(_), None) if never => Ok(()),
             (Some(_), _) => Err(codes::CUDA_ERROR_STREAM_CAPTURE_ISOLATION),
             (None, Some((capture, nodes))) => self.join_capture(stream, capture, nodes),
+            (None, None) if never => Ok(()),
             (None, None) => {
                 self.order_with_legacy(stream);
                 self.count_submission(stream);

@@ -89,10 +89,10 @@ fn pair(state: &State, peer: CUcontext) -> Result<(usize, usize), Code> {
 
 pub unsafe extern "C" fn cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint) -> Code {
     enter(Call::cuCtxEnablePeerAccess, 0, |state| {
+        let (device, peer) = pair(state, peer)?;
         if flags != 0 {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
-        let (device, peer) = pair(state, peer)?;
         // A device is not its own peer.
         if !state.config.peers || device == peer {
             return Err(codes::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);

@@ -35,6 +35,7 @@ fn record(state: &'static State, event: CUevent, stream: CUstream, flags: c_uint
     let id = engine.find_stream(stream, context::current(state))?;
     engine.forbid_implicit(id)?;
     engine.capture_of(id)?;
+    engine.event(event as Id)?;
     if flags & !CU_EVENT_RECORD_EXTERNAL != 0 {
         return Err(INVALID);
     }

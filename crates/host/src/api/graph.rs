@@ -61,6 +61,7 @@ pub unsafe extern "C" fn cuGraphInstantiateWithFlags(
         if flags & !INSTANTIATE_FLAGS != 0 {
             return Err(INVALID);
         }
+        context::current(state)?;
         let mut engine = state.engine.lock();
         engine.forbid_unsafe(context::thread_number())?;
         if flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH != 0 {
@@ -94,7 +95,11 @@ pub unsafe extern "C" fn cuGraphLaunch(exec: CUgraphExec, stream: CUstream) -> C
 }
 
 pub unsafe extern "C" fn cuGraphExecDestroy(exec: CUgraphExec) -> Code {
-    enter(Call::cuGraphExecDestroy, 0, |state| state.engine.lock().destroy_exec(exec as Id))
+    enter(Call::cuGraphExecDestroy, 0, |state| {
+        let mut engine = state.engine.lock();
+        engine.forbid_unsafe(context::thread_number())?;
+        engine.destroy_exec(exec as Id)
+    })
 }
 
 pub unsafe extern "C" fn cuGraphExecUpdate_v2(exec: CUgraphExec, graph: CUgraph, info: *mut ExecUpdateInfo) -> Code {
@@ -143,7 +148,8 @@ pub unsafe extern "C" fn cuGraphNodeGetEnabled(exec: CUgraphExec, node: CUgraphN
 pub unsafe extern "C" fn cuGraphExecGetFlags(exec: CUgraphExec, flags: *mut c_ulonglong) -> Code {
     enter(Call::cuGraphExecGetFlags, 0, |state| {
         let out = Out::new(flags)?;
-        out.put(state.engine.lock().exec(exec as Id)?.flags);
+        // The use of the nodes' priorities leaves no trace in the executable graph.
+        out.put(state.engine.lock().exec(exec as Id)?.flags & !CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY);
         Ok(())
     })
 }

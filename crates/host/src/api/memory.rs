@@ -56,13 +56,14 @@ pub unsafe extern "C" fn cuMemFree_v2(pointer: CUdeviceptr) -> Code {
     let state = state::get().ok();
     let bytes = state.and_then(|state| state.memory.read().allocations.get(&pointer).map(|one| one.bytes));
     enter(Call::cuMemFree_v2, bytes.unwrap_or(0), |state| {
-        let current = device_for_unsafe_call(state)?;
+        state.engine.lock().forbid_unsafe(context::thread_number())?;
         if pointer == 0 {
             return Ok(());
         }
         let device =
             state.memory.read().allocations.get(&pointer).map(|allocation| allocation.device).ok_or(INVALID)?;
-        for waited in [Some(device), (device != current).then_some(current)].into_iter().flatten() {
+        let current = context::current(state).ok().filter(|current| *current != device);
+        for waited in [Some(device), current].into_iter().flatten() {
             // An error here belongs to the work, and its stream still reports it.
             let _ = stream::synchronize_device(state, waited);
         }
@@ -99,7 +100,7 @@ pub unsafe extern "C" fn cuMemHostAlloc(pointer: *mut *mut c_void, bytes: usize,
 
 pub unsafe extern "C" fn cuMemFreeHost(pointer: *mut c_void) -> Code {
     enter(Call::cuMemFreeHost, 0, |state| {
-        device_for_unsafe_call(state)?;
+        state.engine.lock().forbid_unsafe(context::thread_number())?;
         if pointer.is_null() {
             return Ok(());
         }
@@ -133,7 +134,7 @@ pub unsafe extern "C" fn cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize
 
 pub unsafe extern "C" fn cuMemHostUnregister(pointer: *mut c_void) -> Code {
     enter(Call::cuMemHostUnregister, 0, |state| {
-        device_for_unsafe_call(state)?;
+        state.engine.lock().forbid_unsafe(context::thread_number())?;
         synchronize_all_devices(state);
         state.memory.write().unregister(pointer as u64).map(drop)
     })

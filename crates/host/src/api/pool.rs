@@ -132,6 +132,9 @@ pub unsafe extern "C" fn cuMemFreeAsync(pointer: CUdeviceptr, stream: CUstream) 
         if let Some(stream) = engine.streams.get(&id) {
             stream.check()?;
         }
+        if pointer == 0 {
+            return Ok(());
+        }
         let (device, ticket) = state.memory.write().free_to_pool(pointer, id)?;
         engine.submit(id, Op::Free(device, ticket));
         drop(engine);

@@ -56,10 +56,10 @@ fn find_queryable(engine: &mut Engine, state: &'static State, handle: CUstream) 
 pub unsafe extern "C" fn cuStreamCreateWithPriority(stream: *mut CUstream, flags: c_uint, priority: c_int) -> Code {
     enter(Call::cuStreamCreateWithPriority, 0, |state| {
         let out = Out::new(stream)?;
-        let device = context::current(state)?;
         if flags & !CU_STREAM_NON_BLOCKING != 0 {
             return Err(INVALID);
         }
+        let device = context::current(state)?;
         let green = state.green.lock().context(context::current_handle());
         let mut engine = state.engine.lock();
         let id = engine.create_stream(device, Kind::Created, flags, priority);

@@ -144,9 +144,6 @@ impl Engine {
     pub fn update_exec(&mut self, id: Id, graph: Id) -> Result<Result<(), Mismatch>, Code> {
         let exec = self.exec(id)?;
         self.graph(graph)?;
-        if self.any_part(graph, &|graph| graph.capturing) {
-            return Err(codes::CUDA_ERROR_ILLEGAL_STATE);
-        }
         let mut changes = Changes::new();
         if let Err(mismatch) = self.collect_changes(&exec.program, &exec.shape, graph, &mut changes) {
             return Ok(Err(mismatch));

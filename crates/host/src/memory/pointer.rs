@@ -41,7 +41,10 @@ impl Memory {
         if let Some((start, one)) = containing(&self.mappings, address, |one| one.bytes)
             && matches!(one.rights, AccessRights::Set { .. })
         {
-            let mapped = of_context(one.device, start, one.bytes, one.buffer);
+            // The range is that of the reservation.
+            let reserved = containing(&self.reservations, address, |one| one.bytes);
+            let (start, bytes) = reserved.map_or((start, one.bytes), |(start, reserved)| (start, reserved.bytes));
+            let mapped = of_context(one.device, start, bytes, one.buffer);
             return Some(Pointee { owned_by_context: false, ..mapped });
         }
         let (start, one) = containing(&self.pinned, address, |one| one.bytes)?;

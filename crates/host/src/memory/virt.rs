@@ -110,7 +110,9 @@ impl Memory {
         }
         let mut next = address;
         let mut whole = Vec::new();
-        while let Some((start, mapping)) = self.mappings.range(next..end).next() {
+        while next < end
+            && let Some((start, mapping)) = self.mappings.range(next..end).next()
+        {
             whole.push((*start, mapping.bytes));
             next = start + mapping.bytes;
         }
