@@ -176,7 +176,8 @@ impl Engine {
     /// fails destroys even a graph that existed before it.
     fn finish_captured_graph(&mut self, graph: Id, keep: bool) {
         match self.graphs.get_mut(&graph) {
-            Some(graph) if keep => graph.capturing = false,
+            // The body of a conditional node belongs to the node.
+            Some(graph) if keep || graph.parent.is_some() => graph.capturing = false,
             _ => self.drop_graph(graph),
         }
     }

@@ -181,7 +181,7 @@ impl State {
         let limit = match (gate::is_closed(), gated, self.is_gpu) {
             (true, true, _) => Duration::ZERO,
             (true, false, true) => Duration::from_millis(30),
-            (true, false, false) => Duration::from_millis(500),
+            (true, false, false) => Duration::from_millis(100),
             _ => Duration::from_secs(5),
         };
         let start = Instant::now();

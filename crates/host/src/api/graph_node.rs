@@ -236,6 +236,7 @@ pub unsafe extern "C" fn cuGraphAddChildGraphNode(
     child: CUgraph,
 ) -> Code {
     enter(Call::cuGraphAddChildGraphNode, 0, |state| {
+        state.engine.lock().check_copyable(child as Id)?;
         NewNode { node, graph, dependencies, count }.add(state, |engine| {
             let child = engine.copy_graph(child as Id, Some(graph as Id))?;
             Ok((Action::Child(child), current_or_first_device(state)))

@@ -15,6 +15,8 @@ use crate::{
 };
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 
+const HANDLE_TYPE_FABRIC: c_uint = 8;
+
 /// CUDA's structures with plain integers instead of enumerations, since a program may pass any number.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -71,6 +73,7 @@ fn properties(state: &State, properties: *const CUmemAllocationProp) -> Result<(
     let shareable = match properties.handle_types {
         CU_MEM_HANDLE_TYPE_NONE => false,
         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR => true,
+        HANDLE_TYPE_FABRIC => return Err(codes::CUDA_ERROR_NOT_SUPPORTED),
         _ => return Err(INVALID),
     };
     Ok((properties.location.device(state)?, shareable))
@@ -226,7 +229,7 @@ pub unsafe extern "C" fn cuMemGetAllocationGranularity(
     props: *const CUmemAllocationProp,
     option: c_uint,
 ) -> Code {
-    enter(Call::cuMemGetAllocationGranularity, 0, |state| {
+    enter(Call::cuMemGetAllocationGranularity, 0, |_| {
         let out = Out::new(bytes)?;
         if props.is_null() || !matches!(option, CU_MEM_ALLOC_GRANULARITY_MINIMUM | CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
         {

@@ -5,7 +5,7 @@
 //! selected body are inserted before the rest of that stream's queue. Launches of one executable graph are serialized.
 
 use super::{
-    Action,
+    Action, Node,
     plan::{Layout, PlanIndex, Program, Shape, Step},
 };
 use crate::{
@@ -45,8 +45,10 @@ impl Engine {
     }
 
     pub fn instantiate(&mut self, id: Id, flags: c_ulonglong) -> Result<Id, Code> {
-        if self.graph(id)?.parent.is_some() {
-            return Err(codes::CUDA_ERROR_INVALID_VALUE);
+        if let Some(parent) = self.graph(id)?.parent {
+            let is_body = |node: &Node| matches!(&node.action, Action::Conditional(one) if one.bodies.contains(&id));
+            let is_body = self.graph(parent)?.nodes.iter().any(is_body);
+            return Err(if is_body { codes::CUDA_ERROR_NOT_SUPPORTED } else { codes::CUDA_ERROR_INVALID_VALUE });
         }
         let Layout { program, shape, plan_indices } = self.lay_out(id)?;
         let objects = self.all_objects(id);

@@ -57,6 +57,7 @@ impl Memory {
         let mapping = containing(&self.mappings, address, |one| one.bytes);
         let hidden = mapping.is_some_and(|(_, one)| matches!(one.rights, AccessRights::Set { read: 0, .. }));
         let pointee = self.pointee(address).filter(|_| !hidden).ok_or(codes::CUDA_ERROR_NOT_FOUND)?;
-        Ok((pointee.start, pointee.bytes))
+        let mapped = mapping.filter(|(_, one)| matches!(one.rights, AccessRights::Set { .. }));
+        Ok(mapped.map_or((pointee.start, pointee.bytes), |(start, one)| (start, one.bytes)))
     }
 }
