@@ -22,6 +22,8 @@ C_TESTS ?=
 HEADER_CHECK ?=
 # What `make replay` and `make bench` replay: a folder of .trace or .trace.xz, or such files.
 TRACES ?= benches/traces
+# What a GPU answered to the random sequences of driver calls of `make conformance`.
+CONFORMANCE_RECORD := crates/conformance/gpu.record
 # What `make test-fuzz` replays beside the inputs that it makes.
 FUZZ_INPUTS = $(wildcard fuzz/corpus/*)
 # A shell opened before rustup was installed does not know where it put cargo.
@@ -171,6 +173,19 @@ lint: docs ## formatting, clippy, shell scripts and documentation; a warning is 
 test-rust: ## unit, property and header tests, and those of the command-line tool
 	@tools/bootstrap.sh rust cc c++ python
 	cargo test --locked --workspace
+
+.PHONY: conformance
+conformance: ## replay a GPU's answers to random sequences of driver calls on the host device: see docs/host.md
+	@tools/bootstrap.sh rust cc
+	cargo build --locked --workspace --all-targets
+	$(TARGET)/debug/conformance replay $(CONFORMANCE_RECORD)
+
+.PHONY: conformance-record
+conformance-record: ## record the answers of this machine's GPU, for `make conformance`
+	@tools/bootstrap.sh rust cc
+	cargo build --locked --release -p plinth-conformance
+	CUDA_VISIBLE_DEVICES=0 $(TARGET)/release/conformance record --programs 20000 --seed 1 --device cuda \
+		--output $(CONFORMANCE_RECORD)
 
 .PHONY: test-c
 test-c: library ## the C and C++ tests, on PLINTH_DEVICE=host (the default) or cuda; C_TESTS=options of c_tests/run.py

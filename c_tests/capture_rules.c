@@ -8,7 +8,7 @@
 
 /* What an action can do to the capture: it goes on, or ending it says that it became invalid. */
 enum { GOES_ON = 0, INVALID = 901, UNJOINED = 904 };
-enum { UNSUPPORTED = 900, ISOLATION = 905, IMPLICIT = 906, CAPTURED = 907, ILLEGAL_STATE = 401, INVALID_VALUE = 1 };
+enum { UNSUPPORTED = 900, ISOLATION = 905, IMPLICIT = 906, CAPTURED = 907, INVALID_HANDLE = 400, ILLEGAL_STATE = 401, INVALID_VALUE = 1 };
 
 typedef int (*event_call)(void *event);
 typedef int (*stream_call)(plinth_stream_t stream);
@@ -16,6 +16,7 @@ typedef int (*no_call)(void);
 typedef int (*alloc_call)(unsigned long long *memory, size_t bytes);
 typedef int (*pinned_call)(void **memory, size_t bytes, unsigned flags);
 typedef int (*info_call)(size_t *available, size_t *total);
+typedef int (*pool_alloc_call)(unsigned long long *memory, size_t bytes, plinth_stream_t stream);
 typedef int (*launch_call)(void *executable, plinth_stream_t stream);
 typedef int (*number_call)(plinth_stream_t stream, unsigned long long *number);
 typedef int (*flags_call)(plinth_stream_t stream, unsigned *flags);
@@ -163,6 +164,44 @@ static int ask_context(void) {
 
 static int wait_for_outside(void) { return wait_in(capturing); }
 
+static int wait_for_nothing(void) {
+  DRIVER(driver_stream_wait_event, wait, "cuStreamWaitEvent");
+  return wait(capturing, NULL, 0);
+}
+
+static int wait_with_wrong_flags(void) {
+  DRIVER(driver_stream_wait_event, wait, "cuStreamWaitEvent");
+  return wait(capturing, event, 2);
+}
+
+static int wait_externally_elsewhere(void) {
+  DRIVER(driver_stream_wait_event, wait, "cuStreamWaitEvent");
+  return wait(other, event, 1);
+}
+
+static int record_nothing(void) {
+  DRIVER(driver_event_record, record, "cuEventRecord");
+  return record(NULL, capturing);
+}
+
+static int query_twice(void) {
+  CHECK_EQ(query_itself(), UNSUPPORTED);
+  return query_itself();
+}
+
+static int ask_priority_too_late(void) {
+  CHECK_EQ(query_itself(), UNSUPPORTED);
+  return ask_priority();
+}
+
+static int allocate_elsewhere(void) {
+  unsigned long long address = 0;
+  DRIVER(pool_alloc_call, alloc, "cuMemAllocAsync");
+  const int code = alloc(&address, 0, other);
+  CHECK_EQ(address, 0);
+  return code;
+}
+
 static int launch_nothing(void) {
   DRIVER(launch_call, launch, "cuGraphLaunch");
   return launch(NULL, capturing);
@@ -222,6 +261,17 @@ static const struct rule {
     {"ask for the stream's priority", ask_priority, {0, 0, 0}, {GOES_ON, GOES_ON, GOES_ON}},
     {"ask for the stream's context", ask_context, {0, 0, 0}, {GOES_ON, GOES_ON, GOES_ON}},
     {"wait for an event of outside", wait_for_outside, {ISOLATION, ISOLATION, ISOLATION}, {INVALID, INVALID, INVALID}},
+    {"wait for no event", wait_for_nothing, {INVALID_HANDLE, INVALID_HANDLE, INVALID_HANDLE}, {INVALID, INVALID, INVALID}},
+    {"wait with wrong flags", wait_with_wrong_flags, {INVALID_VALUE, INVALID_VALUE, INVALID_VALUE},
+     {GOES_ON, GOES_ON, GOES_ON}},
+    {"wait externally in another stream", wait_externally_elsewhere, {ILLEGAL_STATE, ILLEGAL_STATE, ILLEGAL_STATE},
+     {GOES_ON, GOES_ON, GOES_ON}},
+    {"record no event", record_nothing, {INVALID_HANDLE, INVALID_HANDLE, INVALID_HANDLE}, {GOES_ON, GOES_ON, GOES_ON}},
+    {"query the stream twice", query_twice, {UNSUPPORTED, UNSUPPORTED, UNSUPPORTED}, {INVALID, INVALID, INVALID}},
+    {"ask for the priority after a failure", ask_priority_too_late, {INVALID, INVALID, INVALID},
+     {INVALID, INVALID, INVALID}},
+    {"allocate in another stream's order", allocate_elsewhere, {UNSUPPORTED, UNSUPPORTED, 0},
+     {INVALID, INVALID, GOES_ON}},
     {"fork without work", fork_without_work, {0, 0, 0}, {GOES_ON, GOES_ON, GOES_ON}},
     {"fork with work", fork_with_work, {0, 0, 0}, {UNJOINED, UNJOINED, UNJOINED}},
     {"end it in the forked stream", end_elsewhere, {903, 903, 903}, {INVALID, INVALID, INVALID}},

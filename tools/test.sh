@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 tier=${1:-fast}
 case $tier in
 fast)
-    steps=(lint header-check test-rust abi package examples test-c)
+    steps=(lint header-check test-rust conformance abi package examples test-c)
     export PROFILE=dev C_TESTS="--first-variant --optimize 0" PLINTH_TEST_FAULTS=sampled PLINTH_TEST_ROUNDS=few
     export HEADER_CHECK=oldest-and-newest
     ;;

@@ -20,8 +20,6 @@ pub struct Capture {
     pub graph: Id,
     /// The identifier that `cuStreamGetCaptureInfo` returns.
     pub number: u64,
-    /// Whether the graph existed before the capture. Such a graph remains even if the capture fails.
-    into_graph: bool,
     /// Set by the first operation that invalidates the capture; ending the capture then returns that error.
     pub invalid: bool,
     streams: Vec<Id>,
@@ -39,12 +37,9 @@ thread_local! {
     static MODE: Cell<u32> = const { Cell::new(CU_STREAM_CAPTURE_MODE_GLOBAL) };
 }
 
-/// Sets this thread's capture mode and returns the previous one.
-pub fn exchange_mode(mode: u32) -> Result<u32, Code> {
-    if mode > CU_STREAM_CAPTURE_MODE_RELAXED {
-        return Err(codes::CUDA_ERROR_INVALID_VALUE);
-    }
-    Ok(MODE.replace(mode))
+/// Sets this thread's capture mode and returns the previous one. As an H200's driver, it accepts any number.
+pub fn exchange_mode(mode: u32) -> u32 {
+    MODE.replace(mode)
 }
 
 impl Engine {
@@ -60,6 +55,7 @@ impl Engine {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
         let capture = ids::next();
+        self.forbid_implicit(id)?;
         let stream = self.streams.get_mut(&id).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
         if matches!(stream.kind, Kind::Legacy) {
             return Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -67,7 +63,6 @@ impl Engine {
         if stream.capture.is_some() {
             return Err(codes::CUDA_ERROR_ILLEGAL_STATE);
         }
-        let into_graph = into.is_some();
         let (graph, frontier) = into.unwrap_or_else(|| (self.create_graph(None), Vec::new()));
         self.graph_mut(graph)?.capturing = true;
         if let Some(stream) = self.streams.get_mut(&id) {
@@ -75,7 +70,7 @@ impl Engine {
         }
         self.capture_number += 1;
         let (number, streams, invalid) = (self.capture_number, vec![id], false);
-        let new_capture = Capture { mode, thread, origin: id, graph, number, into_graph, invalid, streams };
+        let new_capture = Capture { mode, thread, origin: id, graph, number, invalid, streams };
         self.captures.insert(capture, new_capture);
         Ok(())
     }
@@ -134,11 +129,7 @@ impl Engine {
 
     /// Makes a stream join the capture that it waits for.
     pub fn join_capture(&mut self, id: Id, capture_id: Id, nodes: Vec<usize>) -> Result<(), Code> {
-        // If the event's capture has ended, nothing outside the graph can wait for a point inside it.
         let capture = self.captures.get_mut(&capture_id).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
-        if capture.invalid {
-            return Err(codes::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-        }
         let stream = self.streams.get_mut(&id).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
         if matches!(stream.kind, Kind::Legacy) {
             capture.invalid = true;
@@ -151,20 +142,21 @@ impl Engine {
 
     /// Ends the capture that began in a stream. Returns its graph.
     pub fn end_capture(&mut self, id: Id, thread: u64) -> Result<Id, Code> {
+        self.forbid_implicit(id)?;
         let stream = self.streams.get(&id).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
         let capture_id = stream.capture.as_ref().ok_or(codes::CUDA_ERROR_ILLEGAL_STATE)?.capture;
         let capture = self.captures.get_mut(&capture_id).ok_or(codes::CUDA_ERROR_ILLEGAL_STATE)?;
-        if capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture.thread != thread {
-            return Err(codes::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-        }
+        let wrong_thread = capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture.thread != thread;
         if capture.origin != id {
             capture.invalid = true;
             return Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
         }
-        let (graph, into_graph) = (capture.graph, capture.into_graph);
-        let (invalid, streams) = (capture.invalid, capture.streams.clone());
+        let (graph, invalid, streams) = (capture.graph, capture.invalid, capture.streams.clone());
         let result = if invalid {
             Err(codes::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+        } else if wrong_thread {
+            // As an H200's driver: the capture fails, but it ends.
+            Err(codes::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
         } else if self.is_joined(graph, id, &streams) {
             Ok(graph)
         } else {
@@ -176,14 +168,16 @@ impl Engine {
                 stream.capture = None;
             }
         }
-        self.finish_captured_graph(graph, result.is_ok() || into_graph);
+        self.finish_captured_graph(graph, result.is_ok());
         result
     }
 
-    /// Makes the graph of an ended capture available to the program, or destroys it.
+    /// Makes the graph of an ended capture available to the program, or destroys it. As an H200's driver, a capture that
+    /// fails destroys even a graph that existed before it.
     fn finish_captured_graph(&mut self, graph: Id, keep: bool) {
         match self.graphs.get_mut(&graph) {
-            Some(graph) if keep => graph.capturing = false,
+            // The body of a conditional node belongs to the node.
+            Some(graph) if keep || graph.parent.is_some() => graph.capturing = false,
             _ => self.drop_graph(graph),
         }
     }
@@ -209,14 +203,14 @@ impl Engine {
         capture.streams.retain(|stream| *stream != id);
         if capture.origin == id {
             // The capture can no longer be ended by a call, so it ends here.
-            let (graph, into_graph, streams) = (capture.graph, capture.into_graph, capture.streams.clone());
+            let (graph, streams) = (capture.graph, capture.streams.clone());
             self.captures.remove(&state.capture);
             for stream in streams {
                 if let Some(stream) = self.streams.get_mut(&stream) {
                     stream.capture = None;
                 }
             }
-            self.finish_captured_graph(graph, into_graph);
+            self.finish_captured_graph(graph, false);
         }
     }
 
@@ -241,13 +235,12 @@ impl Engine {
 
     /// Refuses to wait for or query a capturing stream, and invalidates its capture.
     pub fn forbid_capturing(&mut self, id: Id) -> Result<(), Code> {
-        match self.capture_of(id)? {
-            Some(capture) => {
-                self.invalidate(capture);
-                Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
-            }
-            None => Ok(()),
+        match self.capture_of(id) {
+            Ok(None) => return Ok(()),
+            Ok(Some(capture)) => self.invalidate(capture),
+            Err(_) => {}
         }
+        Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
     }
 
     /// Refuses to use the legacy stream while a stream that it waits for is capturing, and invalidates the captures.
@@ -279,9 +272,7 @@ impl Engine {
         if self.captures.is_empty() {
             return Ok(());
         }
-        for id in self.devices[device].streams.clone() {
-            self.forbid_capturing(id).map_err(|_| codes::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)?;
-        }
-        Ok(())
+        let streams = self.devices[device].streams.clone();
+        streams.into_iter().map(|id| self.forbid_capturing(id)).fold(Ok(()), Result::and)
     }
 }

@@ -78,13 +78,19 @@ impl Engine {
 
     /// Records an event in a stream, or in the capture that the stream is part of.
     pub fn record(&mut self, id: Id, stream: Id, external: bool) -> Result<(), Code> {
-        if self.event(id)?.device != self.stream_device(stream)? {
+        let capture = self.capture_of(stream)?;
+        let event = self.event(id)?;
+        if event.device != self.stream_device(stream)? {
             return Err(codes::CUDA_ERROR_INVALID_HANDLE);
         }
-        match self.capture_of(stream)? {
+        let interprocess = event.shared.is_some();
+        match capture {
+            None if external => return Err(codes::CUDA_ERROR_ILLEGAL_STATE),
             Some(_) if external => {
                 self.add_node(stream, Action::Record(id));
             }
+            // A graph cannot refer to a point that other processes wait for.
+            Some(_) if interprocess => return Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED),
             Some(capture) => {
                 let frontier = self.frontier(stream);
                 if let Some(event) = self.events.get_mut(&id) {
@@ -118,17 +124,33 @@ impl Engine {
     }
 
     /// Makes a stream wait for an event, or join the capture that the event was recorded in.
+    ///
+    /// A wait that fails invalidates the stream's capture; a recording that fails does not.
     pub fn wait_event(&mut self, stream: Id, id: Id, external: bool) -> Result<(), Code> {
+        let own = self.capture_of(stream)?;
+        let result = self.wait_event_in(own, stream, id, external);
+        if let Some(own) = own.filter(|_| result.is_err()) {
+            self.invalidate(own);
+        }
+        result
+    }
+
+    fn wait_event_in(&mut self, own: Option<Id>, stream: Id, id: Id, external: bool) -> Result<(), Code> {
         let event = self.event(id)?;
-        let captured = event.captured.clone();
+        let (captured, interprocess) = (event.captured.clone(), event.shared.is_some());
         let never = matches!(event.last_recording(), LastRecording::Never);
-        match (self.capture_of(stream)?, captured) {
+        match (own, captured) {
+            // Nothing can wait for a point inside a capture that has failed or ended.
+            (_, Some((other, _))) if self.captures.get(&other).is_none_or(|capture| capture.invalid) => {
+                Err(codes::CUDA_ERROR_INVALID_VALUE)
+            }
+            (None, _) if external => Err(codes::CUDA_ERROR_ILLEGAL_STATE),
             (Some(_), _) if external => {
                 self.add_node(stream, Action::Wait(id));
                 Ok(())
             }
-            (Some(own), Some((other, _))) if own != other && self.captures.contains_key(&other) => {
-                self.invalidate(own);
+            (Some(_), _) if interprocess => Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED),
+            (Some(own), Some((other, _))) if own != other => {
                 self.invalidate(other);
                 Err(codes::CUDA_ERROR_STREAM_CAPTURE_MERGE)
             }
@@ -137,11 +159,9 @@ impl Engine {
                 Ok(())
             }
             (Some(_), None) if never => Ok(()),
-            (Some(own), _) => {
-                self.invalidate(own);
-                Err(codes::CUDA_ERROR_STREAM_CAPTURE_ISOLATION)
-            }
+            (Some(_), _) => Err(codes::CUDA_ERROR_STREAM_CAPTURE_ISOLATION),
             (None, Some((capture, nodes))) => self.join_capture(stream, capture, nodes),
+            (None, None) if never => Ok(()),
             (None, None) => {
                 self.order_with_legacy(stream);
                 self.count_submission(stream);
@@ -165,11 +185,20 @@ impl Engine {
     /// the end of the capture, the event is an invalid value until it is recorded again.
     fn check_not_captured(&mut self, id: Id) -> Result<(), Code> {
         let Some((capture, _)) = self.event(id)?.captured else { return Ok(()) };
-        if self.captures.get(&capture).is_none_or(|capture| capture.invalid) {
-            return Err(codes::CUDA_ERROR_INVALID_VALUE);
-        }
+        let refused = self.refuse_captured(id);
         self.invalidate(capture);
-        Err(codes::CUDA_ERROR_CAPTURED_EVENT)
+        refused
+    }
+
+    /// As [`check_not_captured`](Self::check_not_captured), but the capture goes on.
+    fn refuse_captured(&self, id: Id) -> Result<(), Code> {
+        match &self.event(id)?.captured {
+            Some((capture, _)) if self.captures.get(capture).is_some_and(|capture| !capture.invalid) => {
+                Err(codes::CUDA_ERROR_CAPTURED_EVENT)
+            }
+            Some(_) => Err(codes::CUDA_ERROR_INVALID_VALUE),
+            None => Ok(()),
+        }
     }
 
     /// Returns an event if the CPU may query it or wait for it now.
@@ -193,7 +222,7 @@ impl Engine {
         let device = self.event(start)?.device;
         let mut instants = [None, None];
         for (instant, id) in instants.iter_mut().zip([start, end]) {
-            self.check_not_captured(id)?;
+            self.refuse_captured(id)?;
             let event = self.event(id)?;
             if !event.is_timed() || event.device != device {
                 return Err(codes::CUDA_ERROR_INVALID_HANDLE);

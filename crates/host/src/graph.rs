@@ -198,12 +198,16 @@ impl Engine {
         })
     }
 
+    /// Refuses to copy a graph with conditions.
+    pub fn check_copyable(&self, id: Id) -> Result<(), Code> {
+        self.graph(id)?;
+        let has_conditions = |graph: &Graph| !graph.conditions.is_empty();
+        if self.any_part(id, &has_conditions) { Err(codes::CUDA_ERROR_NOT_SUPPORTED) } else { Ok(()) }
+    }
+
     /// Copies a graph with its child graphs, and retains its user objects.
     pub fn copy_graph(&mut self, id: Id, parent: Option<Id>) -> Result<Id, Code> {
-        self.graph(id)?;
-        if self.any_part(id, &|graph| graph.nodes.iter().any(|node| matches!(node.action, Action::Conditional(_)))) {
-            return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
-        }
+        self.check_copyable(id)?;
         let copy = self.create_graph(parent);
         let graph = self.graph(id)?;
         let (nodes, objects) = (graph.nodes.clone(), graph.objects.clone());

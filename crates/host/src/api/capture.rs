@@ -127,7 +127,7 @@ pub unsafe extern "C" fn cuThreadExchangeStreamCaptureMode(mode: *mut c_uint) ->
         let out = Out::new(mode)?;
         // SAFETY: the pointer is not null, and the caller passed it for a mode to be read and written.
         let new_mode = unsafe { mode.read() };
-        out.put(capture::exchange_mode(new_mode)?);
+        out.put(capture::exchange_mode(new_mode));
         Ok(())
     })
 }

@@ -66,8 +66,8 @@ pub unsafe extern "C" fn cuCtxSynchronize() -> Code {
         let device = context::current(state)?;
         {
             let mut engine = state.engine.lock();
-            engine.forbid_device(device)?;
-            engine.forbid_unsafe(context::thread_number())?;
+            let forbidden = engine.forbid_device(device);
+            engine.forbid_unsafe(context::thread_number()).and(forbidden)?;
         }
         stream::synchronize_device(state, device)
     })
@@ -82,20 +82,19 @@ pub unsafe extern "C" fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest
     })
 }
 
-/// Returns the current device and the device of the peer context. A device is not its own peer.
+/// Returns the current device and the device of the peer context.
 fn pair(state: &State, peer: CUcontext) -> Result<(usize, usize), Code> {
-    let device = context::current(state)?;
-    let peer = context::device_of(state, peer as Id)?;
-    if device == peer { Err(codes::CUDA_ERROR_INVALID_DEVICE) } else { Ok((device, peer)) }
+    Ok((context::current(state)?, context::device_of(state, peer as Id)?))
 }
 
 pub unsafe extern "C" fn cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint) -> Code {
     enter(Call::cuCtxEnablePeerAccess, 0, |state| {
+        let (device, peer) = pair(state, peer)?;
         if flags != 0 {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
-        let (device, peer) = pair(state, peer)?;
-        if !state.config.peers {
+        // A device is not its own peer.
+        if !state.config.peers || device == peer {
             return Err(codes::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
         }
         let peers = &mut state.memory.write().peers[device];
@@ -110,6 +109,7 @@ pub unsafe extern "C" fn cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint) -
 pub unsafe extern "C" fn cuCtxDisablePeerAccess(peer: CUcontext) -> Code {
     enter(Call::cuCtxDisablePeerAccess, 0, |state| {
         let (device, peer) = pair(state, peer)?;
+        state.engine.lock().forbid_unsafe(context::thread_number())?;
         let peers = &mut state.memory.write().peers[device];
         if *peers & (1 << peer) == 0 {
             return Err(codes::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);

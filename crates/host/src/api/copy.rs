@@ -73,6 +73,9 @@ fn copy(state: &'static State, request: Request, handle: CUstream) -> Result<(),
     let mut engine = state.engine.lock();
     let id = engine.find_stream(handle, context::current(state))?;
     engine.forbid_implicit(id)?;
+    if devices.is_some() {
+        engine.forbid_capturing(id)?;
+    }
     let device = engine.stream_device(id)?;
     if bytes == 0 {
         return engine.capture_of(id).map(drop);

@@ -31,12 +31,14 @@ pub unsafe extern "C" fn cuEventDestroy_v2(event: CUevent) -> Code {
 }
 
 fn record(state: &'static State, event: CUevent, stream: CUstream, flags: c_uint) -> Result<(), Code> {
-    if flags & !CU_EVENT_RECORD_EXTERNAL != 0 {
-        return Err(INVALID);
-    }
     let mut engine = state.engine.lock();
     let id = engine.find_stream(stream, context::current(state))?;
     engine.forbid_implicit(id)?;
+    engine.capture_of(id)?;
+    engine.event(event as Id)?;
+    if flags & !CU_EVENT_RECORD_EXTERNAL != 0 {
+        return Err(INVALID);
+    }
     engine.record(event as Id, id, flags & CU_EVENT_RECORD_EXTERNAL != 0)
 }
 

@@ -12,8 +12,8 @@ use crate::{
 };
 use std::ffi::{c_uint, c_ulonglong};
 
+/// An upload needs the stream that only another call takes.
 const INSTANTIATE_FLAGS: c_ulonglong = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
-    | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD
     | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH
     | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
@@ -61,11 +61,14 @@ pub unsafe extern "C" fn cuGraphInstantiateWithFlags(
         if flags & !INSTANTIATE_FLAGS != 0 {
             return Err(INVALID);
         }
+        context::current(state)?;
+        let mut engine = state.engine.lock();
+        engine.forbid_unsafe(context::thread_number())?;
         if flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH != 0 {
             // Kernels cannot launch graphs on a host device.
             return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
         }
-        out.put(state.engine.lock().instantiate(graph as Id, flags)? as CUgraphExec);
+        out.put(engine.instantiate(graph as Id, flags)? as CUgraphExec);
         Ok(())
     })
 }
@@ -84,19 +87,19 @@ pub unsafe extern "C" fn cuGraphLaunch(exec: CUgraphExec, stream: CUstream) -> C
         let mut engine = state.engine.lock();
         let id = engine.find_stream(stream, context::current(state))?;
         engine.forbid_implicit(id)?;
-        let capture = engine.capture_of(id)?;
-        if let Some(capture) = capture.filter(|_| exec.is_null()) {
-            engine.invalidate(capture);
-            return Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-        }
+        engine.forbid_capturing(id)?;
         engine.launch(exec as Id, id)?;
         drop(engine);
-        finish_launch(state, stream, capture.is_some())
+        finish_launch(state, stream, false)
     })
 }
 
 pub unsafe extern "C" fn cuGraphExecDestroy(exec: CUgraphExec) -> Code {
-    enter(Call::cuGraphExecDestroy, 0, |state| state.engine.lock().destroy_exec(exec as Id))
+    enter(Call::cuGraphExecDestroy, 0, |state| {
+        let mut engine = state.engine.lock();
+        engine.forbid_unsafe(context::thread_number())?;
+        engine.destroy_exec(exec as Id)
+    })
 }
 
 pub unsafe extern "C" fn cuGraphExecUpdate_v2(exec: CUgraphExec, graph: CUgraph, info: *mut ExecUpdateInfo) -> Code {
@@ -145,8 +148,8 @@ pub unsafe extern "C" fn cuGraphNodeGetEnabled(exec: CUgraphExec, node: CUgraphN
 pub unsafe extern "C" fn cuGraphExecGetFlags(exec: CUgraphExec, flags: *mut c_ulonglong) -> Code {
     enter(Call::cuGraphExecGetFlags, 0, |state| {
         let out = Out::new(flags)?;
-        // An upload at instantiation leaves no trace in the executable graph.
-        out.put(state.engine.lock().exec(exec as Id)?.flags & !CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);
+        // The use of the nodes' priorities leaves no trace in the executable graph.
+        out.put(state.engine.lock().exec(exec as Id)?.flags & !CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY);
         Ok(())
     })
 }

@@ -236,6 +236,7 @@ pub unsafe extern "C" fn cuGraphAddChildGraphNode(
     child: CUgraph,
 ) -> Code {
     enter(Call::cuGraphAddChildGraphNode, 0, |state| {
+        state.engine.lock().check_copyable(child as Id)?;
         NewNode { node, graph, dependencies, count }.add(state, |engine| {
             let child = engine.copy_graph(child as Id, Some(graph as Id))?;
             Ok((Action::Child(child), current_or_first_device(state)))
@@ -263,7 +264,7 @@ pub unsafe extern "C" fn cuGraphAddEventRecordNode(
 ) -> Code {
     enter(Call::cuGraphAddEventRecordNode, 0, |state| {
         NewNode { node, graph, dependencies, count }.add(state, |engine| {
-            let device = engine.event(event as Id)?.device;
+            let device = engine.event(event as Id).map_err(|_| INVALID)?.device;
             Ok((Action::Record(event as Id), device))
         })
     })
@@ -278,7 +279,7 @@ pub unsafe extern "C" fn cuGraphAddEventWaitNode(
 ) -> Code {
     enter(Call::cuGraphAddEventWaitNode, 0, |state| {
         NewNode { node, graph, dependencies, count }.add(state, |engine| {
-            let device = engine.event(event as Id)?.device;
+            let device = engine.event(event as Id).map_err(|_| INVALID)?.device;
             Ok((Action::Wait(event as Id), device))
         })
     })

@@ -9,6 +9,7 @@ use crate::{
         types::*,
     },
     ids::Id,
+    memory::ipc,
     stream,
 };
 use std::ffi::{c_char, c_uint};
@@ -34,8 +35,11 @@ pub unsafe extern "C" fn cuIpcOpenMemHandle_v2(
             return Err(INVALID);
         }
         let device = context::current(state)?;
-        state.engine.lock().forbid_unsafe(context::thread_number())?;
         let bytes = handle.reserved.map(|byte| byte as u8);
+        if ipc::is_own(&bytes) {
+            return Err(codes::CUDA_ERROR_INVALID_CONTEXT);
+        }
+        state.engine.lock().forbid_unsafe(context::thread_number())?;
         out.put(state.memory.write().ipc_open(bytes, device, &state.config.visible)?);
         Ok(())
     })
@@ -44,10 +48,10 @@ pub unsafe extern "C" fn cuIpcOpenMemHandle_v2(
 pub unsafe extern "C" fn cuIpcCloseMemHandle(pointer: CUdeviceptr) -> Code {
     enter(Call::cuIpcCloseMemHandle, 0, |state| {
         let device = context::current(state)?;
-        state.engine.lock().forbid_unsafe(context::thread_number())?;
         if !state.memory.read().ipc_has(pointer, device) {
             return Err(INVALID);
         }
+        state.engine.lock().forbid_unsafe(context::thread_number())?;
         // An error here belongs to the work, and its stream still reports it.
         let _ = stream::synchronize_device(state, device);
         state.memory.write().ipc_close(pointer, device)
@@ -58,6 +62,10 @@ pub unsafe extern "C" fn cuIpcGetEventHandle(handle: *mut CUipcEventHandle, even
     enter(Call::cuIpcGetEventHandle, 0, |state| {
         let out = Out::new(handle)?;
         let engine = state.engine.lock();
+        if event.is_null() {
+            return Err(INVALID);
+        }
+        context::current(state)?;
         let shared = engine.event(event as Id)?.shared.as_ref().ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
         out.put(CUipcEventHandle { reserved: shared.handle().map(|byte| byte as c_char) });
         Ok(())

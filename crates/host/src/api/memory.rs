@@ -4,7 +4,6 @@ use super::{INVALID, Out, enter};
 use crate::{
     context,
     driver::{
-        codes,
         table::{Call, Code},
         types::*,
     },
@@ -14,7 +13,9 @@ use crate::{
 };
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 
-const HOST_FLAGS: c_uint = 0xf;
+/// The flags of allocated pinned memory: portable, mapped and write-combined.
+const HOST_ALLOC_FLAGS: c_uint = 0x7;
+const REGISTER_FLAGS: c_uint = 0xf;
 
 /// Returns the current device, unless a capture prohibits the unsafe call.
 fn device_for_unsafe_call(state: &'static State) -> Result<usize, Code> {
@@ -43,8 +44,8 @@ pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) ->
 
 pub unsafe extern "C" fn cuMemAlloc_v2(pointer: *mut CUdeviceptr, bytes: usize) -> Code {
     enter(Call::cuMemAlloc_v2, bytes as u64, |state| {
-        let out = Out::new(pointer)?;
         let device = device_for_unsafe_call(state)?;
+        let out = Out::new(pointer)?;
         let address = state.memory.write().allocate(device, bytes as u64)?;
         out.put(address);
         Ok(())
@@ -55,13 +56,14 @@ pub unsafe extern "C" fn cuMemFree_v2(pointer: CUdeviceptr) -> Code {
     let state = state::get().ok();
     let bytes = state.and_then(|state| state.memory.read().allocations.get(&pointer).map(|one| one.bytes));
     enter(Call::cuMemFree_v2, bytes.unwrap_or(0), |state| {
-        let current = device_for_unsafe_call(state)?;
+        state.engine.lock().forbid_unsafe(context::thread_number())?;
         if pointer == 0 {
             return Ok(());
         }
         let device =
             state.memory.read().allocations.get(&pointer).map(|allocation| allocation.device).ok_or(INVALID)?;
-        for waited in [Some(device), (device != current).then_some(current)].into_iter().flatten() {
+        let current = context::current(state).ok().filter(|current| *current != device);
+        for waited in [Some(device), current].into_iter().flatten() {
             // An error here belongs to the work, and its stream still reports it.
             let _ = stream::synchronize_device(state, waited);
         }
@@ -85,12 +87,12 @@ pub unsafe extern "C" fn cuMemGetAddressRange_v2(
 
 pub unsafe extern "C" fn cuMemHostAlloc(pointer: *mut *mut c_void, bytes: usize, flags: c_uint) -> Code {
     enter(Call::cuMemHostAlloc, bytes as u64, |state| {
+        let device = device_for_unsafe_call(state)?;
         let out = Out::new(pointer)?;
-        if flags & !HOST_FLAGS != 0 {
+        if flags & !HOST_ALLOC_FLAGS != 0 {
             return Err(INVALID);
         }
-        let device = device_for_unsafe_call(state)?;
-        let address = state.memory.write().allocate_pinned(bytes as u64, device)?;
+        let address = if bytes == 0 { 0 } else { state.memory.write().allocate_pinned(bytes as u64, device)? };
         out.put(address as *mut c_void);
         Ok(())
     })
@@ -98,7 +100,7 @@ pub unsafe extern "C" fn cuMemHostAlloc(pointer: *mut *mut c_void, bytes: usize,
 
 pub unsafe extern "C" fn cuMemFreeHost(pointer: *mut c_void) -> Code {
     enter(Call::cuMemFreeHost, 0, |state| {
-        device_for_unsafe_call(state)?;
+        state.engine.lock().forbid_unsafe(context::thread_number())?;
         if pointer.is_null() {
             return Ok(());
         }
@@ -110,7 +112,7 @@ pub unsafe extern "C" fn cuMemFreeHost(pointer: *mut c_void) -> Code {
 pub unsafe extern "C" fn cuMemAllocManaged(pointer: *mut CUdeviceptr, bytes: usize, flags: c_uint) -> Code {
     enter(Call::cuMemAllocManaged, bytes as u64, |state| {
         let out = Out::new(pointer)?;
-        if !matches!(flags, CU_MEM_ATTACH_GLOBAL | CU_MEM_ATTACH_HOST) {
+        if bytes == 0 || !matches!(flags, CU_MEM_ATTACH_GLOBAL | CU_MEM_ATTACH_HOST) {
             return Err(INVALID);
         }
         let device = device_for_unsafe_call(state)?;
@@ -122,17 +124,17 @@ pub unsafe extern "C" fn cuMemAllocManaged(pointer: *mut CUdeviceptr, bytes: usi
 
 pub unsafe extern "C" fn cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize, flags: c_uint) -> Code {
     enter(Call::cuMemHostRegister_v2, bytes as u64, |state| {
-        if flags & !HOST_FLAGS != 0 {
+        let device = device_for_unsafe_call(state)?;
+        if flags & !REGISTER_FLAGS != 0 {
             return Err(INVALID);
         }
-        let device = device_for_unsafe_call(state)?;
         state.memory.write().register(pointer as u64, bytes as u64, device)
     })
 }
 
 pub unsafe extern "C" fn cuMemHostUnregister(pointer: *mut c_void) -> Code {
     enter(Call::cuMemHostUnregister, 0, |state| {
-        device_for_unsafe_call(state)?;
+        state.engine.lock().forbid_unsafe(context::thread_number())?;
         synchronize_all_devices(state);
         state.memory.write().unregister(pointer as u64).map(drop)
     })
@@ -196,7 +198,7 @@ fn attribute(state: &State, attribute: c_uint, address: u64, pointee: Option<Poi
         CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => Value::Pointer(pointee.map_or(0, |one| one.start)),
         CU_POINTER_ATTRIBUTE_RANGE_SIZE => Value::Size(pointee.map_or(0, |one| one.bytes as usize)),
         CU_POINTER_ATTRIBUTE_MAPPED => Value::Unsigned(c_uint::from(pointee.is_some())),
-        _ => return Err(codes::CUDA_ERROR_NOT_SUPPORTED),
+        _ => return Err(INVALID),
     };
     Ok(value)
 }
@@ -212,6 +214,10 @@ pub unsafe extern "C" fn cuPointerGetAttribute(data: *mut c_void, kind: c_uint, 
             return Err(INVALID);
         }
         let value = attribute(state, kind, pointer, Some(pointee))?;
+        // Kernels reach it only after an access was set.
+        if kind == CU_POINTER_ATTRIBUTE_DEVICE_POINTER && matches!(value, Value::Pointer(0)) {
+            return Err(INVALID);
+        }
         // SAFETY: the caller passed room for this attribute.
         unsafe { value.write(data) };
         Ok(())

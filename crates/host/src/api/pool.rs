@@ -33,6 +33,7 @@ pub unsafe extern "C" fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: c_
         if value.is_null() {
             return Err(INVALID);
         }
+        state.engine.lock().forbid_unsafe(context::thread_number())?;
         // SAFETY: the caller passes a value of the type that CUDA documents for the attribute.
         let value = unsafe {
             if is_flag(attribute) { u64::from(value.cast::<c_uint>().read()) } else { value.cast::<u64>().read() }
@@ -48,6 +49,7 @@ pub unsafe extern "C" fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: c_
         if value.is_null() {
             return Err(INVALID);
         }
+        state.engine.lock().forbid_unsafe(context::thread_number())?;
         let memory = state.memory.read();
         let device = memory.pool_device(pool as Id)?;
         let found = memory.pools[device].attribute(attribute).ok_or(INVALID)?;
@@ -65,6 +67,7 @@ pub unsafe extern "C" fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: c_
 
 pub unsafe extern "C" fn cuMemPoolTrimTo(pool: CUmemoryPool, least: usize) -> Code {
     enter(Call::cuMemPoolTrimTo, 0, |state| {
+        state.engine.lock().forbid_unsafe(context::thread_number())?;
         let mut memory = state.memory.write();
         let device = memory.pool_device(pool as Id)?;
         memory.trim_pool(device, least as u64);
@@ -77,15 +80,20 @@ pub unsafe extern "C" fn cuMemPoolSetAccess(pool: CUmemoryPool, access: *const C
         if access.is_null() && count > 0 {
             return Err(INVALID);
         }
+        state.engine.lock().forbid_unsafe(context::thread_number())?;
         let mut memory = state.memory.write();
         let device = memory.pool_device(pool as Id)?;
         let (mut set, mut clear) = (0, 0);
         for index in 0..count {
             // SAFETY: the caller passes `count` access descriptions.
-            let one = unsafe { vmm::read_access(state, access.add(index)) }?;
+            let one = unsafe { vmm::read_access(access.add(index)) };
+            if one.flags == CU_MEM_ACCESS_FLAGS_PROT_READ {
+                return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
+            }
+            let one = one.access(state)?;
             let bit = 1_u64 << one.device;
             if one.device == device && !one.write {
-                return Err(INVALID);
+                return Err(codes::CUDA_ERROR_INVALID_DEVICE);
             }
             if one.write { set |= bit } else { clear |= bit }
         }
@@ -104,6 +112,7 @@ pub unsafe extern "C" fn cuMemAllocAsync(pointer: *mut CUdeviceptr, bytes: usize
             // The host device has no memory nodes in graphs.
             return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
         }
+        engine.forbid_unsafe(context::thread_number())?;
         let device = engine.stream_device(id)?;
         // The engine stays locked, so that blocks that the stream freed are still pending in it.
         out.put(state.memory.write().allocate_from_pool(device, bytes as u64, id)?);
@@ -119,8 +128,12 @@ pub unsafe extern "C" fn cuMemFreeAsync(pointer: CUdeviceptr, stream: CUstream) 
         if engine.capture_of(id)?.is_some() {
             return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
         }
+        engine.forbid_unsafe(context::thread_number())?;
         if let Some(stream) = engine.streams.get(&id) {
             stream.check()?;
+        }
+        if pointer == 0 {
+            return Ok(());
         }
         let (device, ticket) = state.memory.write().free_to_pool(pointer, id)?;
         engine.submit(id, Op::Free(device, ticket));

@@ -25,10 +25,12 @@ pub(super) fn finish_launch(state: &'static State, handle: CUstream, capturing: 
     Ok(())
 }
 
-/// Reads a property of a stream, which may be capturing.
+/// Reads a property of a stream, which may be in a valid capture.
 fn read<T>(state: &'static State, handle: CUstream, get: impl FnOnce(&Stream) -> T) -> Result<T, Code> {
     let mut engine = state.engine.lock();
     let id = engine.find_stream(handle, context::current(state))?;
+    engine.forbid_implicit(id)?;
+    engine.capture_of(id)?;
     engine.streams.get(&id).map(get).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)
 }
 
@@ -37,6 +39,7 @@ fn read<T>(state: &'static State, handle: CUstream, get: impl FnOnce(&Stream) ->
 fn read_outside_capture<T>(state: &'static State, handle: CUstream, get: impl FnOnce(&Stream) -> T) -> Result<T, Code> {
     let mut engine = state.engine.lock();
     let id = engine.find_stream(handle, context::current(state))?;
+    engine.forbid_implicit(id)?;
     engine.forbid_capturing(id)?;
     engine.streams.get(&id).map(get).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)
 }
@@ -53,10 +56,10 @@ fn find_queryable(engine: &mut Engine, state: &'static State, handle: CUstream) 
 pub unsafe extern "C" fn cuStreamCreateWithPriority(stream: *mut CUstream, flags: c_uint, priority: c_int) -> Code {
     enter(Call::cuStreamCreateWithPriority, 0, |state| {
         let out = Out::new(stream)?;
-        let device = context::current(state)?;
         if flags & !CU_STREAM_NON_BLOCKING != 0 {
             return Err(INVALID);
         }
+        let device = context::current(state)?;
         let green = state.green.lock().context(context::current_handle());
         let mut engine = state.engine.lock();
         let id = engine.create_stream(device, Kind::Created, flags, priority);
@@ -100,12 +103,13 @@ pub unsafe extern "C" fn cuStreamSynchronize(stream: CUstream) -> Code {
 
 pub unsafe extern "C" fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint) -> Code {
     enter(Call::cuStreamWaitEvent, 0, |state| {
-        if flags & !CU_EVENT_WAIT_EXTERNAL != 0 {
-            return Err(INVALID);
-        }
         let mut engine = state.engine.lock();
         let id = engine.find_stream(stream, context::current(state))?;
         engine.forbid_implicit(id)?;
+        engine.capture_of(id)?;
+        if flags & !CU_EVENT_WAIT_EXTERNAL != 0 {
+            return Err(INVALID);
+        }
         engine.wait_event(id, event as Id, flags & CU_EVENT_WAIT_EXTERNAL != 0)
     })
 }

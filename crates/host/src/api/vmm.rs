@@ -15,6 +15,8 @@ use crate::{
 };
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 
+const HANDLE_TYPE_FABRIC: c_uint = 8;
+
 /// CUDA's structures with plain integers instead of enumerations, since a program may pass any number.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -35,9 +37,9 @@ struct Properties {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct AccessDescription {
+pub(super) struct AccessDescription {
     location: Location,
-    flags: c_uint,
+    pub(super) flags: c_uint,
 }
 
 const _: () = assert!(size_of::<Properties>() == size_of::<CUmemAllocationProp>());
@@ -71,7 +73,8 @@ fn properties(state: &State, properties: *const CUmemAllocationProp) -> Result<(
     let shareable = match properties.handle_types {
         CU_MEM_HANDLE_TYPE_NONE => false,
         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR => true,
-        _ => return Err(codes::CUDA_ERROR_NOT_SUPPORTED),
+        HANDLE_TYPE_FABRIC => return Err(codes::CUDA_ERROR_NOT_SUPPORTED),
+        _ => return Err(INVALID),
     };
     Ok((properties.location.device(state)?, shareable))
 }
@@ -105,11 +108,11 @@ pub unsafe extern "C" fn cuMemCreate(
 ) -> Code {
     enter(Call::cuMemCreate, bytes as u64, |state| {
         let out = Out::new(handle)?;
-        let (device, shareable) = properties(state, props)?;
         let size = bytes as u64;
         if flags != 0 || size == 0 || !size.is_multiple_of(GRANULE) {
             return Err(INVALID);
         }
+        let (device, shareable) = properties(state, props)?;
         out.put(state.memory.write().create(device, size, shareable)?);
         Ok(())
     })
@@ -159,17 +162,22 @@ pub unsafe extern "C" fn cuMemUnmap(pointer: CUdeviceptr, bytes: usize) -> Code 
 ///
 /// # Safety
 /// `access` points to a structure of CUDA's.
-pub(super) unsafe fn read_access(state: &State, access: *const CUmemAccessDesc) -> Result<Access, Code> {
+pub(super) unsafe fn read_access(access: *const CUmemAccessDesc) -> AccessDescription {
     // SAFETY: the structures have the same layout, and any bits are a valid value of the one read.
-    let one = unsafe { access.cast::<AccessDescription>().read() };
-    let device = one.location.device(state)?;
-    let (read, write) = match one.flags {
-        CU_MEM_ACCESS_FLAGS_PROT_NONE => (false, false),
-        CU_MEM_ACCESS_FLAGS_PROT_READ => (true, false),
-        CU_MEM_ACCESS_FLAGS_PROT_READWRITE => (true, true),
-        _ => return Err(INVALID),
-    };
-    Ok(Access { device, read, write })
+    unsafe { access.cast::<AccessDescription>().read() }
+}
+
+impl AccessDescription {
+    pub(super) fn access(self, state: &State) -> Result<Access, Code> {
+        let device = self.location.device(state)?;
+        let (read, write) = match self.flags {
+            CU_MEM_ACCESS_FLAGS_PROT_NONE => (false, false),
+            CU_MEM_ACCESS_FLAGS_PROT_READ => (true, false),
+            CU_MEM_ACCESS_FLAGS_PROT_READWRITE => (true, true),
+            _ => return Err(INVALID),
+        };
+        Ok(Access { device, read, write })
+    }
 }
 
 pub unsafe extern "C" fn cuMemSetAccess(
@@ -185,7 +193,15 @@ pub unsafe extern "C" fn cuMemSetAccess(
         let mut accesses = Vec::new();
         for index in 0..count {
             // SAFETY: the caller passed `count` structures.
-            accesses.push(unsafe { read_access(state, access.add(index)) }?);
+            let one = unsafe { read_access(access.add(index)) };
+            // Here a wrong device is an invalid value.
+            accesses.push(
+                one.access(state).map_err(
+                    |code| {
+                        if code == codes::CUDA_ERROR_INVALID_DEVICE { INVALID } else { code }
+                    },
+                )?,
+            );
         }
         state.memory.write().set_access(pointer, bytes as u64, &accesses)
     })
@@ -213,10 +229,10 @@ pub unsafe extern "C" fn cuMemGetAllocationGranularity(
     props: *const CUmemAllocationProp,
     option: c_uint,
 ) -> Code {
-    enter(Call::cuMemGetAllocationGranularity, 0, |state| {
+    enter(Call::cuMemGetAllocationGranularity, 0, |_| {
         let out = Out::new(bytes)?;
-        properties(state, props)?;
-        if !matches!(option, CU_MEM_ALLOC_GRANULARITY_MINIMUM | CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) {
+        if props.is_null() || !matches!(option, CU_MEM_ALLOC_GRANULARITY_MINIMUM | CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
+        {
             return Err(INVALID);
         }
         out.put(GRANULE as usize);
@@ -236,7 +252,7 @@ pub unsafe extern "C" fn cuMemExportToShareableHandle(
             return Err(INVALID);
         }
         if kind != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR {
-            return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
+            return Err(INVALID);
         }
         out.put(state.memory.write().export(handle, &state.config.visible)?);
         Ok(())

@@ -5,7 +5,7 @@
 //! selected body are inserted before the rest of that stream's queue. Launches of one executable graph are serialized.
 
 use super::{
-    Action,
+    Action, Node,
     plan::{Layout, PlanIndex, Program, Shape, Step},
 };
 use crate::{
@@ -45,8 +45,10 @@ impl Engine {
     }
 
     pub fn instantiate(&mut self, id: Id, flags: c_ulonglong) -> Result<Id, Code> {
-        if self.graph(id)?.parent.is_some() {
-            return Err(codes::CUDA_ERROR_INVALID_VALUE);
+        if let Some(parent) = self.graph(id)?.parent {
+            let is_body = |node: &Node| matches!(&node.action, Action::Conditional(one) if one.bodies.contains(&id));
+            let is_body = self.graph(parent)?.nodes.iter().any(is_body);
+            return Err(if is_body { codes::CUDA_ERROR_NOT_SUPPORTED } else { codes::CUDA_ERROR_INVALID_VALUE });
         }
         let Layout { program, shape, plan_indices } = self.lay_out(id)?;
         let objects = self.all_objects(id);
@@ -81,17 +83,10 @@ impl Engine {
         self.release_graph_objects(&retired.objects);
     }
 
-    /// Launches an executable graph, or adds its nodes to the capture that the stream is part of.
+    /// Launches an executable graph in a stream that is not in a capture.
     pub fn launch(&mut self, id: Id, stream: Id) -> Result<(), Code> {
         let exec = self.exec(id)?;
         let (program, last) = (exec.program.clone(), exec.last.clone());
-        if let Some(capture) = self.capture_of(stream)? {
-            let added = self.capture_nodes_of(id, stream);
-            if added.is_err() {
-                self.invalidate(capture);
-            }
-            return added;
-        }
         for node in program.plans.iter().flat_map(|plan| &plan.nodes) {
             if let Step::Record(event) | Step::Wait(event) = node.step {
                 self.event(event)?;
@@ -116,11 +111,8 @@ impl Engine {
 
     /// Implements `cuGraphUpload`. A host device has nothing to upload; only the order after the last launch is kept.
     pub fn upload(&mut self, id: Id, stream: Id) -> Result<(), Code> {
+        self.forbid_capturing(stream)?;
         let last = self.exec(id)?.last.clone();
-        if let Some(capture) = self.capture_of(stream)? {
-            self.invalidate(capture);
-            return Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-        }
         if let Some(stream) = self.streams.get(&stream) {
             stream.check()?;
         }
@@ -190,40 +182,6 @@ impl Engine {
             stream.queue.extend(rest);
         }
         result
-    }
-
-    /// Adds the nodes of an executable graph, in its current state, to a capture, after the stream's frontier.
-    fn capture_nodes_of(&mut self, id: Id, stream: Id) -> Result<(), Code> {
-        let exec = self.exec(id)?;
-        let (program, objects) = (exec.program.clone(), exec.objects.clone());
-        let graph = self.captured_graph(stream).ok_or(codes::CUDA_ERROR_ILLEGAL_STATE)?;
-        // The bodies of a conditional node belong to its graph and cannot be copied.
-        let [plan] = program.plans.as_slice() else { return Err(codes::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) };
-        let frontier = self.frontier(stream);
-        let mut added: Vec<usize> = Vec::with_capacity(plan.nodes.len());
-        let mut is_leaf = vec![true; plan.nodes.len()];
-        for node in &plan.nodes {
-            let mut dependencies = frontier.clone();
-            if !node.before.is_empty() {
-                dependencies = node.before.iter().map(|before| added[*before]).collect();
-                node.before.iter().for_each(|before| is_leaf[*before] = false);
-            }
-            let action = match &node.step {
-                Step::Work(work) if node.enabled => Action::Work(work.clone()),
-                Step::Host(call) => Action::Host(*call),
-                Step::Record(event) => Action::Record(*event),
-                Step::Wait(event) => Action::Wait(*event),
-                Step::Work(_) | Step::Empty | Step::Conditional { .. } => Action::Empty,
-            };
-            added.push(self.push_node(graph, action, dependencies, node.device, node.priority)?);
-        }
-        if !added.is_empty() {
-            let leaves = added.into_iter().zip(is_leaf).filter_map(|(node, leaf)| leaf.then_some(node));
-            self.set_frontier(stream, leaves.collect());
-        }
-        self.retain_graph_objects(&objects);
-        self.graph_mut(graph)?.objects.extend(objects);
-        Ok(())
     }
 }
 

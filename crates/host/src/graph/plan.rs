@@ -155,9 +155,6 @@ impl Layout {
         within: Option<usize>,
     ) -> Result<(Shape, Vec<usize>), Code> {
         let graph = engine.graph(graph)?;
-        if graph.capturing {
-            return Err(codes::CUDA_ERROR_ILLEGAL_STATE);
-        }
         // A condition that no node uses is an error.
         if graph.conditions.iter().any(|condition| !condition.is_used()) {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);

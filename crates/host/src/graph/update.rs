@@ -48,8 +48,16 @@ fn pair_nodes(old: &Shape, new: &Graph) -> Result<Vec<usize>, Mismatch> {
     let mut ends = (0..old.nodes.len()).filter(|index| !has_dependent[*index]);
     let mut pairs: Vec<Option<usize>> = vec![None; new.nodes.len()];
     let mut taken = vec![false; old.nodes.len()];
+    let leaves = new.leaves();
+    let mut new_ends = leaves.iter().enumerate().filter(|(_, leaf)| **leaf).skip(ends.clone().count());
+    if let Some((index, _)) = new_ends.next() {
+        return Err(changed(new.nodes[index].id));
+    }
+    if leaves.iter().filter(|leaf| **leaf).count() < ends.clone().count() {
+        return Err(changed(0));
+    }
     let mut next = Vec::new();
-    for (index, _) in new.leaves().iter().enumerate().filter(|(_, leaf)| **leaf) {
+    for (index, _) in leaves.iter().enumerate().filter(|(_, leaf)| **leaf) {
         let end = ends.next().ok_or_else(|| changed(new.nodes[index].id))?;
         (pairs[index], taken[end]) = (Some(end), true);
         next.push((index, end));
@@ -144,9 +152,6 @@ impl Engine {
     pub fn update_exec(&mut self, id: Id, graph: Id) -> Result<Result<(), Mismatch>, Code> {
         let exec = self.exec(id)?;
         self.graph(graph)?;
-        if self.any_part(graph, &|graph| graph.capturing) {
-            return Err(codes::CUDA_ERROR_ILLEGAL_STATE);
-        }
         let mut changes = Changes::new();
         if let Err(mismatch) = self.collect_changes(&exec.program, &exec.shape, graph, &mut changes) {
             return Ok(Err(mismatch));

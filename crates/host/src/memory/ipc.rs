@@ -76,21 +76,24 @@ pub fn this_process() -> Result<(i32, u64), Code> {
     Ok((process, start))
 }
 
+/// Returns whether a handle names this process's own memory.
+pub fn is_own(handle: &[u8; 64]) -> bool {
+    unseal(handle, HANDLE_MAGIC).is_some_and(|[_, place, ..]: [u64; 7]| (place >> 32) as u32 == std::process::id())
+}
+
 impl Memory {
     /// Exports shareable memory as a file descriptor, which keeps the memory in use until it is closed.
     pub fn export(&mut self, id: Id, physical_ordinals: &[usize]) -> Result<RawFd, Code> {
         let physical = self.handle(id)?;
-        if !physical.shareable {
+        if !physical.shareable || physical.imported {
             return Err(INVALID);
         }
         let ordinal = *physical_ordinals.get(physical.device).ok_or(INVALID)? as u64;
         let file = file_description::reopen(None, physical.file.as_raw_fd()).map_err(os_error)?;
         let header = physical.offset - GRANULE;
-        if !physical.imported {
-            let bytes: [u8; 40] = seal(&[FILE_MAGIC, physical.offset, physical.bytes, ordinal]);
-            let writer = std::fs::File::from(file.try_clone().map_err(os_error)?);
-            writer.write_all_at(&bytes, header).map_err(os_error)?;
-        }
+        let bytes: [u8; 40] = seal(&[FILE_MAGIC, physical.offset, physical.bytes, ordinal]);
+        let writer = std::fs::File::from(file.try_clone().map_err(os_error)?);
+        writer.write_all_at(&bytes, header).map_err(os_error)?;
         file_description::lock_shared(&file, physical.offset, physical.bytes).map_err(os_error)?;
         sys::seek(&file, header).map_err(os_error)?;
         physical.exported = true;
@@ -164,9 +167,6 @@ impl Memory {
         let [_, place, start, offset, bytes, within_ordinal, size] = unseal(&handle, HANDLE_MAGIC).ok_or(INVALID)?;
         let (process, fd) = ((place >> 32) as i32, place as u32 as RawFd);
         let (within, ordinal) = (within_ordinal >> 32, within_ordinal & 0xffff_ffff);
-        if process as u32 == std::process::id() {
-            return Err(codes::CUDA_ERROR_INVALID_CONTEXT);
-        }
         let mut known = self.opened.iter_mut();
         if let Some((address, opened)) = known.find(|(_, one)| one.handle == handle && one.by == current) {
             opened.count += 1;

@@ -65,6 +65,7 @@ impl Memory {
                 self.pinned.remove(&address);
                 Ok(bytes)
             }
+            _ if self.is_pinned(address, 1) => Err(codes::CUDA_ERROR_INVALID_VALUE),
             _ => Err(codes::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED),
         }
     }

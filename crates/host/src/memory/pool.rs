@@ -41,6 +41,8 @@ struct Pending {
     bytes: u64,
     stream: Id,
     ticket: u64,
+    /// Whether it is an allocation outside the pool, which nothing may reuse.
+    whole: bool,
 }
 
 /// Returns the index of the smallest block that is large enough and at most twice as large.
@@ -80,7 +82,7 @@ impl Pool {
 
     /// Allocates a block that a stream may reuse, without new memory.
     fn reuse_block(&mut self, bytes: u64, stream: Id) -> Option<u64> {
-        let own = self.pending.iter().enumerate().filter(|(_, block)| block.stream == stream);
+        let own = self.pending.iter().enumerate().filter(|(_, block)| block.stream == stream && !block.whole);
         if let Some(index) = find_best_fit(own.map(|(index, block)| (index, block.bytes)), bytes) {
             let block = self.pending.swap_remove(index);
             return Some(self.mark_used(block.address, block.bytes));
@@ -88,6 +90,16 @@ impl Pool {
         let index = find_best_fit(self.free.iter().enumerate().map(|(index, block)| (index, block.1)), bytes)?;
         let (address, bytes) = self.free.swap_remove(index);
         Some(self.mark_used(address, bytes))
+    }
+
+    /// Returns whether the program has a block.
+    pub fn has(&self, address: u64) -> bool {
+        self.live.contains_key(&address)
+    }
+
+    /// Returns whether the program has freed a block that is not returned to the device yet.
+    fn has_freed(&self, address: u64) -> bool {
+        self.free.iter().any(|block| block.0 == address) || self.pending.iter().any(|block| block.address == address)
     }
 
     /// Returns an attribute, or `None` if there is no such attribute.
@@ -129,8 +141,16 @@ impl Memory {
     /// Allocates a block for later work in a stream.
     pub fn allocate_from_pool(&mut self, device: usize, bytes: u64, stream: Id) -> Result<u64, Code> {
         if bytes == 0 {
-            return Err(codes::CUDA_ERROR_INVALID_VALUE);
+            return Ok(0);
         }
+        let address = self.allocate_block(device, bytes, stream)?;
+        if let Some(allocation) = self.allocations.get_mut(&address) {
+            allocation.requested = bytes;
+        }
+        Ok(address)
+    }
+
+    fn allocate_block(&mut self, device: usize, bytes: u64, stream: Id) -> Result<u64, Code> {
         let bytes = bytes.checked_next_multiple_of(ALIGNMENT).ok_or(codes::CUDA_ERROR_OUT_OF_MEMORY)?;
         if let Some(address) = self.pools[device].reuse_block(bytes, stream) {
             return Ok(address);
@@ -150,17 +170,22 @@ impl Memory {
         Ok(pool.mark_used(address, bytes))
     }
 
-    /// Frees a block after the work that is now in a stream. Returns the arguments of
+    /// Frees a block, or a whole allocation, after the work that is now in a stream. Returns the arguments of
     /// [`complete_free`](Self::complete_free).
     pub fn free_to_pool(&mut self, address: u64, stream: Id) -> Result<(usize, u64), Code> {
-        let found = self.pools.iter().position(|pool| pool.live.contains_key(&address));
-        let device = found.ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
+        let allocation = self.allocations.get(&address).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
+        let (device, bytes) = (allocation.device, allocation.bytes);
         let pool = &mut self.pools[device];
-        let bytes = pool.live.remove(&address).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
-        pool.used -= bytes;
+        if pool.has_freed(address) {
+            return Err(codes::CUDA_ERROR_INVALID_VALUE);
+        }
+        let whole = pool.live.remove(&address).is_none();
+        if !whole {
+            pool.used -= bytes;
+        }
         pool.ticket += 1;
         let ticket = pool.ticket;
-        pool.pending.push(Pending { address, bytes, stream, ticket });
+        pool.pending.push(Pending { address, bytes, stream, ticket, whole });
         Ok((device, ticket))
     }
 
@@ -169,6 +194,11 @@ impl Memory {
         let pool = &mut self.pools[device];
         let Some(index) = pool.pending.iter().position(|block| block.ticket == ticket) else { return };
         let block = pool.pending.swap_remove(index);
+        if block.whole {
+            // It is an allocation until here, so this cannot fail.
+            let _ = self.drop_allocation(block.address);
+            return;
+        }
         pool.free.push((block.address, block.bytes));
         let threshold = pool.threshold;
         if pool.reserved > threshold {
@@ -195,9 +225,7 @@ impl Memory {
                 pool.reserved -= bytes;
                 return Ok(());
             }
-            let freed = pool.free.iter().any(|block| block.0 == address)
-                || pool.pending.iter().any(|block| block.address == address);
-            if freed {
+            if pool.has_freed(address) {
                 return Err(codes::CUDA_ERROR_INVALID_VALUE);
             }
         }
@@ -210,7 +238,7 @@ impl Memory {
         pool.readers = pool.readers & !clear | set;
         let readers = pool.readers;
         let blocks: Vec<u64> = pool.live.keys().copied().chain(pool.free.iter().map(|block| block.0)).collect();
-        let pending: Vec<u64> = pool.pending.iter().map(|block| block.address).collect();
+        let pending: Vec<u64> = pool.pending.iter().filter(|one| !one.whole).map(|one| one.address).collect();
         for address in blocks.into_iter().chain(pending) {
             self.set_mapping_readers(address, readers);
         }

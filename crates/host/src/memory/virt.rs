@@ -56,11 +56,11 @@ impl Memory {
 
     /// Maps a whole handle into a reservation of the program.
     pub fn map(&mut self, address: u64, bytes: u64, offset: u64, id: Id) -> Result<(), Code> {
-        granular(address, bytes)?;
         let physical = self.handle(id)?;
-        if offset != 0 || bytes != physical.bytes {
-            return Err(INVALID);
+        if bytes != 0 && (offset != 0 || bytes != physical.bytes) {
+            return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
         }
+        granular(address, bytes)?;
         let (start, reservation) = containing(&self.reservations, address, |entry| entry.bytes).ok_or(INVALID)?;
         if !reservation.by_program || bytes > reservation.bytes - (address - start) {
             return Err(INVALID);
@@ -101,11 +101,28 @@ impl Memory {
         if next == end { Ok(starts) } else { Err(INVALID) }
     }
 
-    /// Unmaps a range that consists of whole mappings of the program.
+    /// Unmaps the mappings in a range of the program's reservations. None may be cut, but there may be gaps.
     pub fn unmap(&mut self, address: u64, bytes: u64) -> Result<(), Code> {
-        let starts = self.covering_mappings(address, bytes)?;
-        sys::unmap(address, bytes).map_err(os_error)?;
-        for start in starts {
+        let end = address.checked_add(bytes).filter(|end| *end > address).ok_or(INVALID)?;
+        let (start, reservation) = containing(&self.reservations, address, |entry| entry.bytes).ok_or(INVALID)?;
+        if !reservation.by_program || end - start > reservation.bytes {
+            return Err(INVALID);
+        }
+        let mut next = address;
+        let mut whole = Vec::new();
+        while next < end
+            && let Some((start, mapping)) = self.mappings.range(next..end).next()
+        {
+            whole.push((*start, mapping.bytes));
+            next = start + mapping.bytes;
+        }
+        let cut =
+            containing(&self.mappings, address, |mapping| mapping.bytes).is_some_and(|(start, _)| start < address);
+        if cut || next > end {
+            return Err(INVALID);
+        }
+        for (start, bytes) in whole {
+            sys::unmap(start, bytes).map_err(os_error)?;
             if let Some(mapping) = self.mappings.remove(&start) {
                 self.release_mapping(mapping.physical);
             }

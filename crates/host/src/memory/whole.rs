@@ -24,8 +24,10 @@ pub struct Chunk {
 /// One allocation. The map's key is its address.
 pub struct Allocation {
     pub device: usize,
-    /// The requested size.
+    /// The size: the requested one, or that of a pool's block.
     pub bytes: u64,
+    /// The size that the program asked for.
+    pub requested: u64,
     /// The start of the mapping that contains it.
     pub mapping: u64,
     pub buffer: u64,
@@ -81,7 +83,8 @@ impl Memory {
             self.allocate_small(device, bytes.next_multiple_of(ALIGNMENT), pooled)?
         };
         let buffer = self.next_buffer();
-        self.allocations.insert(address, Allocation { device, bytes, mapping, buffer, managed: false });
+        self.allocations
+            .insert(address, Allocation { device, bytes, requested: bytes, mapping, buffer, managed: false });
         Ok(address)
     }
 
@@ -94,7 +97,8 @@ impl Memory {
         let rounded = bytes.checked_next_multiple_of(GRANULE).ok_or(codes::CUDA_ERROR_OUT_OF_MEMORY)?;
         let mapping = self.map_whole(device, rounded, u64::MAX)?;
         let buffer = self.next_buffer();
-        self.allocations.insert(mapping, Allocation { device, bytes, mapping, buffer, managed: true });
+        self.allocations
+            .insert(mapping, Allocation { device, bytes, requested: bytes, mapping, buffer, managed: true });
         Ok(mapping)
     }
 

@@ -101,7 +101,8 @@ fn peers_are_enabled_once() {
         assert_eq!(code!(t.cuCtxDisablePeerAccess(peer)), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
         ok!(t.cuCtxEnablePeerAccess(peer, 0));
         assert_eq!(code!(t.cuCtxEnablePeerAccess(peer, 0)), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
-        assert_eq!(code!(t.cuCtxEnablePeerAccess(own, 0)), CUDA_ERROR_INVALID_DEVICE);
+        assert_eq!(code!(t.cuCtxEnablePeerAccess(own, 0)), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+        assert_eq!(code!(t.cuCtxDisablePeerAccess(own)), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
         ok!(t.cuCtxDisablePeerAccess(peer));
         assert_eq!(code!(t.cuCtxEnablePeerAccess(std::ptr::null_mut(), 0)), CUDA_ERROR_INVALID_CONTEXT);
     });

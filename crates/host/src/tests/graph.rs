@@ -234,8 +234,8 @@ fn wrong_nodes_are_refused() {
     ok!(t.cuMemAddressFree(hole, GRANULE));
     let event = driver.event_create(0).expect("an event can be created");
     driver.event_destroy(event).expect("the event is live");
-    assert_eq!(code(driver.graph_add_event_record(graph, &[], event)), CUDA_ERROR_INVALID_HANDLE);
-    assert_eq!(code(driver.graph_add_event_wait(graph, &[], event)), CUDA_ERROR_INVALID_HANDLE);
+    assert_eq!(code(driver.graph_add_event_record(graph, &[], event)), wrong);
+    assert_eq!(code(driver.graph_add_event_wait(graph, &[], event)), wrong);
     let (mut raw, handle) = (std::ptr::null_mut(), graph.handle() as CUgraph);
     let none = CUDA_HOST_NODE_PARAMS { fn_: None, userData: std::ptr::null_mut() };
     assert_eq!(super::code!(t.cuGraphAddHostNode(&mut raw, handle, std::ptr::null(), 0, &none)), wrong);

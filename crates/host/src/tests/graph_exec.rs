@@ -91,8 +91,10 @@ fn graphs_of_any_shape_keep_their_order() {
 fn flags_are_kept() {
     let fixture = Fixture::new();
     let (driver, graph) = (&fixture.driver, fixture.graph());
-    let kept = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
-    let exec = driver.graph_instantiate(graph, kept | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD).expect("the flags are valid");
+    let kept = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+    let priorities = CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+    let exec = driver.graph_instantiate(graph, kept | priorities).expect("the flags are valid");
+    assert_eq!(code(driver.graph_instantiate(graph, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)), CUDA_ERROR_INVALID_VALUE);
     assert_eq!(driver.graph_exec_flags(exec).expect("the handle is live"), kept);
     assert_eq!(code(driver.graph_instantiate(graph, 1 << 20)), CUDA_ERROR_INVALID_VALUE);
     let by_kernels = CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;

@@ -161,6 +161,7 @@ fn nulls_and_zeros_never_crash() {
             Call::cuCtxSetCurrent,
             Call::cuCtxSynchronize,
             Call::cuInit,
+            Call::cuMemFreeAsync,
             Call::cuMemFreeHost,
             Call::cuMemFree_v2,
             Call::cuMemcpyAsync,

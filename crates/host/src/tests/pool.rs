@@ -79,7 +79,13 @@ fn wrong_arguments_are_refused() {
     let t = setup(0);
     let mut pointer = 0;
     let none = std::ptr::null_mut();
-    assert_eq!(code!(t.cuMemAllocAsync(&mut pointer, 0, none)), CUDA_ERROR_INVALID_VALUE);
+    ok!(t.cuMemAllocAsync(&mut pointer, 0, none));
+    assert_eq!(pointer, 0);
+    // What is not of a pool can be freed in a stream, but only once.
+    ok!(t.cuMemAlloc_v2(&mut pointer, 100));
+    ok!(t.cuMemFreeAsync(pointer, none));
+    assert_eq!(code!(t.cuMemFreeAsync(pointer, none)), CUDA_ERROR_INVALID_VALUE);
+    assert_eq!(code!(t.cuMemFree_v2(pointer)), CUDA_ERROR_INVALID_VALUE);
     assert_eq!(code!(t.cuMemAllocAsync(&mut pointer, usize::MAX, none)), CUDA_ERROR_OUT_OF_MEMORY);
     assert_eq!(code!(t.cuMemPoolTrimTo(std::ptr::null_mut(), 0)), CUDA_ERROR_INVALID_VALUE);
     let mut value = 7_u64;

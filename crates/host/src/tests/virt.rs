@@ -35,8 +35,11 @@ fn sizes_and_ranges_are_checked() {
     assert_eq!(code!(t.cuMemMap(pointer, GRANULE, 0, handle, 0)), CUDA_ERROR_INVALID_VALUE);
     assert_eq!(code!(t.cuMemMap(pointer + 4096, GRANULE, 0, handle, 0)), CUDA_ERROR_INVALID_VALUE);
     assert_eq!(code!(t.cuMemMap(pointer + 2 * GRANULE as u64, GRANULE, 0, handle, 0)), CUDA_ERROR_INVALID_VALUE);
-    assert_eq!(code!(t.cuMemMap(pointer + GRANULE as u64, GRANULE, GRANULE, handle, 0)), CUDA_ERROR_INVALID_VALUE);
-    assert_eq!(code!(t.cuMemUnmap(pointer, 2 * GRANULE)), CUDA_ERROR_INVALID_VALUE);
+    assert_eq!(code!(t.cuMemMap(pointer + GRANULE as u64, GRANULE, GRANULE, handle, 0)), CUDA_ERROR_NOT_SUPPORTED);
+    assert_eq!(code!(t.cuMemMap(pointer + GRANULE as u64, 4096, 0, handle, 0)), CUDA_ERROR_NOT_SUPPORTED);
+    // A range without mappings can be unmapped, but no part of a mapping.
+    assert_eq!(code!(t.cuMemUnmap(pointer, GRANULE / 2)), CUDA_ERROR_INVALID_VALUE);
+    ok!(t.cuMemUnmap(pointer + GRANULE as u64, 4096));
     assert_eq!(code!(t.cuMemSetAccess(pointer, 2 * GRANULE, &access(0, 3), 1)), CUDA_ERROR_INVALID_VALUE);
     assert_eq!(code!(t.cuMemAddressFree(pointer, 2 * GRANULE)), CUDA_ERROR_INVALID_VALUE);
     discard(&t, pointer, handle);
