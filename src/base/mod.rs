@@ -1,11 +1,12 @@
-//! Utilities for every layer: byte units, checked handles, clocks, call stacks, deadlines, embedded texts, and
-//! messages with file descriptors over Unix sockets.
+//! Utilities for every layer: byte units, checked handles, clocks, call stacks, deadlines, embedded texts,
+//! retries, and messages with file descriptors over Unix sockets.
 
 #[allow(unsafe_code)]
 pub mod clock;
 pub mod deadline;
 pub mod embedded;
 pub mod handle;
+pub mod retry;
 #[allow(unsafe_code)]
 pub mod stack;
 pub mod units;

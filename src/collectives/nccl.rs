@@ -8,7 +8,7 @@ use crate::{
         communicator::{self, Communicator, Options, RankBuffers, group, operation::Kind},
         devices::ReduceOp,
     },
-    error::{Error, Result},
+    error::{Error, Result, invalid},
     runtime::{self, tensor::Tensor},
     status::Status,
     stream,
@@ -49,11 +49,6 @@ pub fn is_available(tensors: &[Tensor]) -> bool {
     devices.sort_unstable();
     devices.dedup();
     devices.len() == tensors.len() && tensors.iter().all(is_contiguous)
-}
-
-#[cold]
-fn invalid(message: impl Into<String>) -> Error {
-    Error::new(Status::INVALID_VALUE, message)
 }
 
 /// Checks tensors as torch does. The elements of an output and its input are in the ratio `output_shares` to

@@ -14,7 +14,7 @@ use crate::{
         reduce,
         tuning::{self, Threshold},
     },
-    error::{Error, Result},
+    error::{Error, Result, invalid},
     ffi::{
         Output,
         guard::guard,
@@ -49,11 +49,6 @@ pub const PLINTH_COMM_REDUCE_SPLIT: i32 = 1;
 pub const PLINTH_COMM_EXCHANGE_SPLIT: i32 = 2;
 /// The size in bytes of a contiguous run from which a scatter or a gather uses the copy engines.
 pub const PLINTH_COMM_COPY_ENGINE: i32 = 3;
-
-#[cold]
-fn invalid(message: impl Into<String>) -> Error {
-    Error::new(Status::INVALID_VALUE, message)
-}
 
 /// Returns an element type for copies. Only the width of the elements matters, so a copy also accepts types that the
 /// library does not know.

@@ -13,9 +13,8 @@
 use crate::{
     collectives::communicator::{self, Options, engine::EngineKind, group},
     driver::nccl::ID_BYTES,
-    error::{Error, Result},
+    error::{Result, invalid},
     ffi::{Output, guard::guard, null, plinth_stream_t, status::plinth_status_t, structs},
-    status::Status,
 };
 use std::time::Duration;
 
@@ -74,11 +73,6 @@ pub(super) fn handle(communicator: plinth_communicator_t) -> Result<u64> {
 
 fn to_c(handle: u64) -> plinth_communicator_t {
     handle as plinth_communicator_t
-}
-
-#[cold]
-fn invalid(message: impl Into<String>) -> Error {
-    Error::new(Status::INVALID_VALUE, message)
 }
 
 /// Converts the options that C passes.

@@ -9,7 +9,7 @@ use crate::{
         devices::ReduceOp,
     },
     driver::Span,
-    error::{Error, Result},
+    error::{Result, invalid},
     ffi::{
         communicator::{handle, plinth_communicator_t},
         guard::guard,
@@ -17,7 +17,6 @@ use crate::{
         status::plinth_status_t,
         tensor::DLDataType,
     },
-    status::Status,
 };
 use std::ffi::c_void;
 
@@ -31,11 +30,6 @@ pub const PLINTH_REDUCE_MAX: i32 = 2;
 pub const PLINTH_REDUCE_MIN: i32 = 3;
 /// The sum of the elements divided by the number of ranks; not for bools.
 pub const PLINTH_REDUCE_AVERAGE: i32 = 4;
-
-#[cold]
-fn invalid(message: impl Into<String>) -> Error {
-    Error::new(Status::INVALID_VALUE, message)
-}
 
 /// Returns the reduction with this number.
 pub(super) fn reduction(op: i32) -> Result<ReduceOp> {

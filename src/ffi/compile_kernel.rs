@@ -10,7 +10,7 @@
 
 use crate::{
     driver::Image,
-    error::{Error, Result},
+    error::{Error, Result, invalid},
     ffi::{Output, guard::guard, null, status::plinth_status_t, string, structs::StructOutput},
     ops::jit::kernel::{self, Attributes, Source},
     status::Status,
@@ -85,11 +85,6 @@ impl From<Attributes> for plinth_kernel_attributes_t {
             binary_version: found.binary_version,
         }
     }
-}
-
-#[cold]
-pub(super) fn invalid(message: String) -> Error {
-    Error::new(Status::INVALID_VALUE, message)
 }
 
 /// Returns the strings of a NULL-terminated array.

@@ -8,7 +8,7 @@
 
 use crate::{
     driver::random::MAX_RANK,
-    error::{Error, Result},
+    error::{Result, invalid},
     ffi::{
         Output,
         guard::guard,
@@ -23,7 +23,6 @@ use crate::{
         scalar::{Kind, MAX_SCALARS, NamedScalar, Value},
     },
     runtime::tensor::Tensor,
-    status::Status,
 };
 use std::{
     ffi::{CStr, c_char},
@@ -79,11 +78,6 @@ pub struct plinth_jit_scalar_t {
 }
 
 const _: () = assert!(PLINTH_JIT_MAX_TENSORS == MAX_TENSORS && PLINTH_JIT_MAX_SCALARS == MAX_SCALARS);
-
-#[cold]
-fn invalid(message: String) -> Error {
-    Error::new(Status::INVALID_VALUE, message)
-}
 
 /// PLINTH_JIT_SCALAR_INIT.
 const NO_SCALAR: plinth_jit_scalar_t = plinth_jit_scalar_t {

@@ -4,9 +4,9 @@
 
 use crate::{
     driver::{Arguments, LaunchShape},
-    error::{Error, Result},
+    error::{Error, Result, invalid},
     ffi::{
-        compile_kernel::{invalid, plinth_kernel_t},
+        compile_kernel::plinth_kernel_t,
         guard::guard,
         null, plinth_stream_t,
         sanitizer::{PLINTH_SANITIZER_READ, PLINTH_SANITIZER_WRITE},

@@ -10,7 +10,7 @@
 //! held. It may call the library, but must not wait for a thread that allocates.
 
 use crate::{
-    error::Result,
+    error::{Result, invalid},
     ffi::{
         CUstream_st, Output,
         guard::{self, guard},
@@ -232,11 +232,6 @@ unsafe fn read_options(options: *const plinth_memory_history_options_t) -> Resul
         annotations: known.record_annotations != 0,
         skip_actions: known.skip_actions,
     })
-}
-
-#[cold]
-fn invalid(message: String) -> crate::error::Error {
-    crate::error::Error::new(crate::status::Status::INVALID_VALUE, message)
 }
 
 /// Starts, changes or stops recording a history of the allocator on all devices, as

@@ -9,7 +9,7 @@
 //! threads at once.
 
 use crate::{
-    error::{Error, Result},
+    error::{Result, invalid},
     ffi::{
         CUstream_st, Output, graph::plinth_graph_t, graph_build::plinth_graph_node_t, guard::guard, null, owned_text,
         plinth_stream_t, status::plinth_status_t, string, structs::StructList,
@@ -20,7 +20,6 @@ use crate::{
         self, Conflict, Kind, Mode, Operand, Report,
         report::{AccessInfo, Missing},
     },
-    status::Status,
     stream,
 };
 use std::{
@@ -133,10 +132,6 @@ pub struct plinth_sanitizer_report_t {
 #[allow(non_camel_case_types)]
 pub type plinth_sanitizer_callback_t =
     Option<unsafe extern "C" fn(report: *const plinth_sanitizer_report_t, context: *mut c_void)>;
-
-fn invalid(message: String) -> Error {
-    Error::new(Status::INVALID_VALUE, message)
-}
 
 /// Converts a string for C. The library's own strings contain no NUL, but names may contain anything.
 fn text(text: &str) -> CString {

@@ -5,10 +5,10 @@
 
 use super::{GraphState, Ready, Stage, destroy_native, graph_resources::GraphResources, insert, lock, parts::Parts};
 use crate::{
-    base::units::Bytes,
+    base::{retry::retry, units::Bytes},
     driver::{Context as DriverContext, Driver, FillNode, Graph, GraphNode, KernelNode, NodeFunction, Span},
     error::{Context, Error, Result},
-    memory::{handles::retry, pool},
+    memory::pool,
     ops::copy,
     runtime::{self, Runtime},
     status::Status,

@@ -4,9 +4,10 @@ use super::{
     GraphState, Ready, Stage, destroy_native, graph_resources::GraphResources, lock, parts::Parts, replay, replay_order,
 };
 use crate::{
+    base::retry::retry,
     driver::{self, Failure, codes, types::*},
     error::{Context, Error, Result},
-    memory::{PoolId, handles::retry, pool},
+    memory::{PoolId, pool},
     ops::random::{generator, seed},
     runtime::{self, Runtime, thread},
     status::Status,

@@ -2,9 +2,9 @@
 
 use super::{GraphState, Ready, destroy_exec, lock, replay_order::Overlap};
 use crate::{
+    base::retry::retry,
     driver::{self, GraphExec, types::*},
     error::{Context, Error, Result},
-    memory::handles::retry,
     observe,
     runtime::{self, Runtime, thread},
     status::Status,

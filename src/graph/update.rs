@@ -2,9 +2,9 @@
 
 use super::{GraphState, Ready, Stage, insert, lock};
 use crate::{
+    base::retry::retry,
     driver::{self, UpdateError, UpdateRefusal},
     error::{Context, Error, Result},
-    memory::handles::retry,
     runtime::{self, Runtime},
     status::Status,
 };

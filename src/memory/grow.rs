@@ -20,7 +20,7 @@ use super::{
     stream_events,
 };
 use crate::{
-    base::units::Bytes,
+    base::{retry::retry, units::Bytes},
     driver::{Driver, Stream, codes, plugin::Plugin},
     error::{Error, Result},
     runtime::{Runtime, device::Device},
@@ -150,7 +150,7 @@ impl Grower<'_> {
         };
         // The driver's segments satisfy both rules in practice.
         if let Err(error) = check_address("the driver", segment.address()) {
-            handles::retry(|| self.driver().segment_free(segment));
+            retry(|| self.driver().segment_free(segment));
             memory.cancel_hold(bytes);
             return Err(error);
         }

@@ -2,7 +2,7 @@
 
 use super::ipc::mode;
 use crate::{
-    base::units::Bytes,
+    base::{retry::retry, units::Bytes},
     driver::{Driver, Physical, codes},
     error::{Context, Error, Result},
     runtime::device::Device,
@@ -10,11 +10,6 @@ use crate::{
 
 /// A handle and its size in bytes.
 pub type Handle = (Physical, u64);
-
-/// Makes a call that undoes another one, and retries it on failure. Returns whether it succeeded.
-pub fn retry<E>(mut call: impl FnMut() -> std::result::Result<(), E>) -> bool {
-    (0..3).any(|_| call().is_ok())
-}
 
 /// Creates a handle if at most `max_held` bytes are held with it. Returns `None` if that limit or the driver's memory does
 /// not suffice.

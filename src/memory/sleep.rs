@@ -17,7 +17,7 @@ use super::{
     stream_events,
 };
 use crate::{
-    base::units::Bytes,
+    base::{retry::retry, units::Bytes},
     driver::{Driver, Physical},
     error::{Context, Error, Result},
     runtime::{Runtime, device::Device},
@@ -181,7 +181,7 @@ fn suspend_arena(runtime: &Runtime, device: &Device, arena: &'static Arena, any:
         unmapped.context(|| format!("unmapping {} to put a pool to sleep", Bytes(mapping.bytes)))?;
         *any = true;
         arena.lock().space.set_backing(mapping, Backing::Suspended);
-        if handles::retry(|| runtime.driver.memory_release(physical)) {
+        if retry(|| runtime.driver.memory_release(physical)) {
             device.memory().released.increment();
             device.memory().release_held(mapping.bytes);
         }
@@ -237,7 +237,7 @@ fn resume_device(runtime: &'static Runtime, device: &Device, arenas: &[&'static 
     for (index, (_, mapping)) in mappings.iter().enumerate() {
         if let Err(error) = handles::map(device, driver, mapping.address, &created[index..=index]) {
             for (_, mapped) in &mappings[..index] {
-                handles::retry(|| driver.memory_unmap(mapped.address, mapped.bytes));
+                retry(|| driver.memory_unmap(mapped.address, mapped.bytes));
             }
             handles::undo(device, driver, created);
             return Err(error.context(format_args!("waking pool {id}")));

@@ -11,6 +11,7 @@ use super::{
     unreleasable::HandleSplit,
 };
 use crate::{
+    base::retry::retry,
     driver::Driver,
     runtime::{Runtime, device::Device},
 };
@@ -35,7 +36,7 @@ pub fn split(runtime: &Runtime, device: &Device, arena: &'static Arena, split: H
         arena.lock().space.reattach(detached.block);
         return;
     }
-    if handles::retry(|| driver.memory_release(detached.physical)) {
+    if retry(|| driver.memory_release(detached.physical)) {
         device.memory().released.increment();
         device.memory().release_held(detached.bytes);
     }

@@ -6,10 +6,10 @@
 
 use super::{
     arena::{Arena, DeferredFree, PendingUnmap, StreamEvent, StreamUse},
-    handles,
     ipc::exports,
 };
 use crate::{
+    base::retry::retry,
     driver::{Stream, observer},
     error::{Context, Result},
     runtime::{Runtime, device::Device},
@@ -129,7 +129,7 @@ pub fn unmap_when_idle(
 fn unmap(runtime: &Runtime, device: &Device, arena: &Arena, pending: &PendingUnmap) -> Result<()> {
     runtime.driver.memory_unmap(pending.address, pending.bytes).context(|| "unmapping memory")?;
     if let Some(physical) = pending.physical
-        && handles::retry(|| runtime.driver.memory_release(physical))
+        && retry(|| runtime.driver.memory_release(physical))
     {
         device.memory().released.increment();
         device.memory().release_held(pending.bytes);

@@ -11,7 +11,11 @@ use crate::{
     base::stack::StackId,
     driver::{self, Event, Graph, GraphExec, GraphNode, Span},
     error::Result,
-    runtime::{Runtime, checked_stream::Stream, tensor::Tensor},
+    runtime::{
+        Runtime,
+        checked_stream::{Stream, StreamUse},
+        tensor::Tensor,
+    },
 };
 use once_cell::sync::OnceCell;
 use std::sync::{
@@ -88,17 +92,6 @@ pub struct BlockInfo {
     pub thread: u64,
 }
 
-/// A stream that was recorded for a block.
-#[derive(Debug, Clone, Copy)]
-pub struct StreamUser {
-    /// The driver's stream.
-    pub stream: driver::Stream,
-    /// The ordinal of its device.
-    pub device: u32,
-    /// The thread's number if the stream is a per-thread default stream.
-    pub thread: u64,
-}
-
 /// What a query or a wait covers.
 #[derive(Debug, Clone, Copy)]
 pub enum Awaited {
@@ -147,7 +140,7 @@ pub trait Observer: Sync {
     fn on_existing_block(&self, block: BlockInfo, stack: StackId);
     fn on_free(&self, block: BlockInfo);
     fn on_record_stream(&self, block: BlockInfo, user: driver::Stream, device: u32);
-    fn on_pinned_free(&self, address: u64, bytes: u64, users: &[StreamUser]);
+    fn on_pinned_free(&self, address: u64, bytes: u64, users: &[StreamUse]);
     fn on_pinned_reuse(&self, address: u64, bytes: u64);
     fn forget_accesses(&self, address: u64, bytes: u64);
     fn forget_memory(&self, address: u64, bytes: u64);
@@ -342,7 +335,7 @@ pub fn on_record_stream(block: BlockInfo, user: driver::Stream, device: u32) {
 
 /// Reports the free of a block of pinned memory with its recorded streams.
 #[cold]
-pub fn on_pinned_free(address: u64, bytes: u64, users: &[StreamUser]) {
+pub fn on_pinned_free(address: u64, bytes: u64, users: &[StreamUse]) {
     if let Some(observer) = observer() {
         observer.on_pinned_free(address, bytes, users);
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     driver::{Span, random::MAX_RANK},
-    error::{Error, Result},
+    error::{Error, Result, invalid},
     status::Status,
 };
 use std::fmt;
@@ -200,11 +200,6 @@ impl Tensor {
         part.memory = self.memory.offset_by(elements.wrapping_mul(self.element.bytes() as i64));
         part
     }
-}
-
-#[cold]
-fn invalid(message: impl Into<String>) -> Error {
-    Error::new(Status::INVALID_VALUE, message)
 }
 
 #[cfg(test)]

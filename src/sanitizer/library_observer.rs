@@ -11,8 +11,11 @@ use crate::{
     base::stack::StackId,
     driver::{self, MemoryKind, Span},
     error::Result,
-    observe::{self, Awaited, BlockInfo, Observer, Operand, PendingWait, StreamUser, read, write},
-    runtime::{Runtime, checked_stream},
+    observe::{self, Awaited, BlockInfo, Observer, Operand, PendingWait, read, write},
+    runtime::{
+        Runtime,
+        checked_stream::{self, StreamUse},
+    },
     stream,
 };
 use std::sync::Arc;
@@ -225,7 +228,7 @@ impl Observer for LibraryObserver {
         });
     }
 
-    fn on_pinned_free(&self, address: u64, bytes: u64, users: &[StreamUser]) {
+    fn on_pinned_free(&self, address: u64, bytes: u64, users: &[StreamUse]) {
         let stack = caller();
         let users: Vec<Stream> = users
             .iter()

@@ -15,6 +15,12 @@ struct Parts {
 /// The result of a library call.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// Creates an error about an argument.
+#[cold]
+pub fn invalid(message: impl Into<String>) -> Error {
+    Error::new(Status::INVALID_VALUE, message)
+}
+
 impl Error {
     /// Creates an error that no driver call caused.
     #[cold]

@@ -3,7 +3,7 @@
 use crate::{
     collectives::devices::ReduceOp,
     driver::Span,
-    error::{Error, Result},
+    error::{Error, Result, invalid},
     runtime::tensor::ElementType,
     status::Status,
     stream::Stream,
@@ -135,11 +135,6 @@ impl Operation {
         }
         Ok(span.with_length((self.bytes() * buffer_counts) as usize))
     }
-}
-
-#[cold]
-fn invalid(message: impl Into<String>) -> Error {
-    Error::new(Status::INVALID_VALUE, message)
 }
 
 impl fmt::Display for Operation {

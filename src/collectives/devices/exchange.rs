@@ -7,16 +7,11 @@ use super::{
     strided_copies::{self, StridedCopy, allocate_packed},
 };
 use crate::{
-    error::{Context, Error, Result},
+    error::{Context, Error, Result, invalid},
     runtime::{self, Runtime, tensor::Tensor},
     status::Status,
     stream::{self, Stream},
 };
-
-#[cold]
-fn invalid(message: impl Into<String>) -> Error {
-    Error::new(Status::INVALID_VALUE, message)
-}
 
 /// Resolves a dimension that may be negative.
 fn dimension_of(rank: usize, dimension: i32) -> Result<usize> {

@@ -8,7 +8,7 @@ use crate::{
         group::{Collective, ENTRIES, FailureReport, MAX_TRANSFERS, Mode, Reason, TRANSFER, Transfers},
         types::CU_STREAM_PER_THREAD,
     },
-    error::{Context, Error, Result},
+    error::{Context, Error, Result, invalid},
     observe::{self, Operand},
     runtime::{self, Runtime, device::Device, tensor::ElementType},
     status::Status,
@@ -294,7 +294,7 @@ impl ProcessGroup {
     ) -> Result<()> {
         let checked = || {
             if peer == self.rank() {
-                return Err(invalid("a rank sends to itself only while it receives, in one exchange".into()));
+                return Err(invalid("a rank sends to itself only while it receives, in one exchange"));
             }
             let memory = self.rows_of(memory, 1, count, element)?;
             self.exchange(&[Transfer { peer, sends, memory, element }], stream)
@@ -353,10 +353,10 @@ impl ProcessGroup {
             let (number, reducing) = number_of(element)?;
             match op {
                 Some(ReduceOp::Average) if element == ElementType::Bool => {
-                    return Err(invalid("bools have no average".into()));
+                    return Err(invalid("bools have no average"));
                 }
                 Some(ReduceOp::Minimum | ReduceOp::Maximum) if element.is_complex() => {
-                    return Err(invalid("complex numbers have no order".into()));
+                    return Err(invalid("complex numbers have no order"));
                 }
                 _ => {}
             }
@@ -392,7 +392,7 @@ impl ProcessGroup {
     fn rows_of(&self, memory: Span, rows: u64, count: u64, element: ElementType) -> Result<Span> {
         let bytes =
             count.checked_mul(element.bytes()).and_then(|row| row.checked_mul(u64::from(self.size())).map(|_| row));
-        let bytes = bytes.ok_or_else(|| invalid("there is not as much memory".into()))? * rows;
+        let bytes = bytes.ok_or_else(|| invalid("there is not as much memory"))? * rows;
         if bytes > 0 && memory.address() == 0 {
             return Err(Error::new(Status::NULL_POINTER, "the memory is NULL"));
         }
@@ -471,12 +471,7 @@ fn check_overlap(mode: Mode, own: u64, from: Span, to: Span) -> Result<()> {
     if disjoint || in_place || from.bytes() == 0 || to.bytes() == 0 {
         return Ok(());
     }
-    Err(invalid("what is read and what is written overlap, and not as they may".into()))
-}
-
-#[cold]
-fn invalid(message: String) -> Error {
-    Error::new(Status::INVALID_VALUE, message)
+    Err(invalid("what is read and what is written overlap, and not as they may"))
 }
 
 /// Describes a launch by its header.

@@ -13,7 +13,7 @@ use crate::{
         handle::{Kind, ReferenceTable},
     },
     driver::nccl::ID_BYTES,
-    error::{Context, Error, Result},
+    error::{Context, Error, Result, invalid},
     status::Status,
 };
 use file::Folder;
@@ -64,11 +64,6 @@ pub fn open(address: &str, serves: bool, limit: Duration) -> Result<u64> {
 /// Closes a store.
 pub fn destroy(handle: u64) -> Result<()> {
     STORES.remove(handle).map(drop)
-}
-
-#[cold]
-fn invalid(message: impl Into<String>) -> Error {
-    Error::new(Status::INVALID_VALUE, message)
 }
 
 fn check_name(name: &str) -> Result<()> {

@@ -5,14 +5,13 @@
 
 use super::{BackendRequest, Block, Owner, block_span, finish_free, later, registry};
 use crate::{
-    base::units::Bytes,
+    base::{retry::retry, units::Bytes},
     driver::{
         MemoryPool, Stream, codes,
         memory_pool::{PoolBytes, REUSE},
         types::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED,
     },
     error::{Context, Error, Result},
-    memory::handles::retry,
     runtime::{Runtime, device::Device, per_device::PerDevice},
     status::Status,
     stream::{self, capture_lock, ordering::OutsideCaptures},

@@ -12,7 +12,7 @@
 
 use super::{BackendRequest, Block, Kind, Owner, StreamUse, block_span, later, registry};
 use crate::{
-    base::units::Bytes,
+    base::{retry::retry, units::Bytes},
     driver::{Driver, Failure, Stream},
     error::{Context, Error, Result},
     memory::{
@@ -130,7 +130,7 @@ pub(super) fn alloc(place: &BackendRequest) -> Result<Option<(u64, Owner)>> {
     };
     let mapping = Mapping { base, reserved, mapped, handle };
     let undo = |error: Error| {
-        handles::retry(|| driver.memory_unreserve(base, reserved));
+        retry(|| driver.memory_unreserve(base, reserved));
         handles::undo(device, driver, vec![handle]);
         error
     };
@@ -158,7 +158,7 @@ pub(super) fn alloc(place: &BackendRequest) -> Result<Option<(u64, Owner)>> {
         })
     };
     if let Err(error) = filled {
-        handles::retry(|| driver.memory_unmap(base, mapped));
+        retry(|| driver.memory_unmap(base, mapped));
         return Err(undo(error));
     }
     registry::record_driver_alloc(device, request.size, mapped);
@@ -231,7 +231,7 @@ fn check_and_release(
     if config.debug.unmap {
         quarantine_addresses(driver, &mapping, config.debug_quarantine_mb << 20);
     } else {
-        handles::retry(|| driver.memory_unreserve(mapping.base, mapping.reserved));
+        retry(|| driver.memory_unreserve(mapping.base, mapping.reserved));
     }
     Ok(found)
 }
@@ -239,8 +239,7 @@ fn check_and_release(
 /// Releases the memory of a block. Its addresses stay reserved.
 fn release_memory(device: &Device, driver: &Driver, mapping: &Mapping, size: u64) {
     // If this fails repeatedly, the device and its memory are lost.
-    if handles::retry(|| driver.memory_unmap(mapping.base, mapping.mapped))
-        && handles::retry(|| driver.memory_release(mapping.handle.0))
+    if retry(|| driver.memory_unmap(mapping.base, mapping.mapped)) && retry(|| driver.memory_release(mapping.handle.0))
     {
         registry::record_driver_free(device, size, mapping.mapped);
     }
@@ -260,7 +259,7 @@ fn quarantine_addresses(driver: &Driver, mapping: &Mapping, max_bytes: u64) {
     }
     drop(quarantine);
     for (base, bytes) in expired {
-        handles::retry(|| driver.memory_unreserve(base, bytes));
+        retry(|| driver.memory_unreserve(base, bytes));
     }
 }
 
@@ -288,7 +287,7 @@ fn shrink(runtime: &Runtime, max_bytes: u64) -> Result<Result<()>> {
                 driver.with_relaxed_capture(|| {
                     let overwritten = block.find_overwritten(driver, guard)?;
                     release_memory(device, driver, &block.mapping, block.size);
-                    handles::retry(|| driver.memory_unreserve(block.mapping.base, block.mapping.reserved));
+                    retry(|| driver.memory_unreserve(block.mapping.base, block.mapping.reserved));
                     Ok(overwritten)
                 })?
             })

@@ -3,10 +3,9 @@
 
 use super::{BackendRequest, Block, Owner, finish_free, registry};
 use crate::{
-    base::units::Bytes,
+    base::{retry::retry, units::Bytes},
     driver::codes,
     error::{Error, Result},
-    memory::handles::retry,
     runtime::{Runtime, device::Device},
 };
 

@@ -11,7 +11,7 @@ use super::{
     system::{self, system_error},
 };
 use crate::{
-    base::units::Bytes,
+    base::{retry::retry, units::Bytes},
     driver::{Driver, Physical, file_description, observer},
     error::{Context, Error, Result},
     memory::{
@@ -210,7 +210,7 @@ impl MessageReceiver {
         if let Some(runtime) = runtime::usable() {
             for (_, memory) in self.chunks {
                 if let ChunkMemory::Imported(physical) = memory {
-                    handles::retry(|| runtime.driver.memory_release(physical));
+                    retry(|| runtime.driver.memory_release(physical));
                 }
             }
         }
@@ -286,7 +286,7 @@ impl MessageReceiver {
             match handles::map(device, driver, address, &handles) {
                 Ok(()) => Ok(Span { address, bytes, device: device.ordinal, opened: None, users: 0 }),
                 Err(error) => {
-                    handles::retry(|| driver.memory_unreserve(address, bytes));
+                    retry(|| driver.memory_unreserve(address, bytes));
                     Err(error)
                 }
             }
@@ -467,7 +467,7 @@ fn unmap(driver: &Driver, address: u64, bytes: u64, opened: bool) -> Result<()> 
     }
     driver.memory_unmap(address, bytes)?;
     // Addresses that cannot be unreserved cost nothing.
-    handles::retry(|| driver.memory_unreserve(address, bytes));
+    retry(|| driver.memory_unreserve(address, bytes));
     Ok(())
 }
 

@@ -1,8 +1,8 @@
 //! The event in a message, after which the sender has written the block.
 
 use crate::{
+    base::retry::retry,
     error::{Context, Result},
-    memory::handles,
     runtime::{Runtime, device::Device},
     stream::{self, ordering::OutsideCaptures},
 };
@@ -18,7 +18,7 @@ pub fn wait_for(runtime: &Runtime, device: &Device, handle: [u8; 64]) -> Result<
                 let waits = outside.check(current).and_then(|()| outside.wait_for_event(current, event));
                 drop(outside);
                 // The wait stays in effect. If the event cannot be destroyed, the memory is usable all the same.
-                handles::retry(|| driver.event_destroy(event));
+                retry(|| driver.event_destroy(event));
                 waits
             })?
         })

@@ -7,14 +7,13 @@
 
 use super::{class, map, with_slab_cache};
 use crate::{
-    driver::types::*,
     error::{Context, Error, Result},
     memory::{
         arena::{StreamEvent, StreamUse},
-        route, stream_events,
+        stream_events,
     },
-    observe::{self, StreamUser},
-    runtime::{Runtime, thread},
+    observe,
+    runtime::Runtime,
     status::Status,
     stream::{
         self, Stream,
@@ -90,16 +89,10 @@ fn with_marked_block<T>(address: u64, body: impl FnOnce(&mut UseTable, u64) -> T
 
 /// Records that work in a stream uses the block that contains an address.
 pub fn record(runtime: &Runtime, address: u64, stream: Stream) -> Result<()> {
-    let handle = route::canonical(stream.raw.handle());
-    // The legacy default stream cannot be captured, and querying it would invalidate the captures of other streams.
-    if handle != 0 {
-        let status = runtime.in_stream(stream, |driver, raw| Ok(driver.stream_capture_status(raw)?))?;
-        if status == CU_STREAM_CAPTURE_STATUS_ACTIVE {
-            return record_capture(runtime, address, stream).context(|| "keeping pinned memory alive for a graph");
-        }
+    if let Some(capture) = stream::capture_id(runtime, stream)? {
+        return record_capture(runtime, address, stream, capture).context(|| "keeping pinned memory alive for a graph");
     }
-    let thread = if handle == CU_STREAM_PER_THREAD { thread::number() } else { 0 };
-    let user = StreamUse { stream: stream.raw, device: stream.device, thread };
+    let user = StreamUse::new(stream.raw, stream.device);
     with_marked_block(address, |table, start| {
         let streams = &mut table.uses.entry(start).or_default().streams;
         if !streams.contains(&user) {
@@ -118,8 +111,7 @@ impl CaptureResource for GraphUse {
     }
 }
 
-fn record_capture(runtime: &Runtime, address: u64, stream: Stream) -> Result<()> {
-    let Some(capture) = stream::capture_id(runtime, stream)? else { return Ok(()) };
+fn record_capture(runtime: &Runtime, address: u64, stream: Stream, capture: u64) -> Result<()> {
     let new = with_marked_block(address, |table, start| {
         let graphs = &mut table.uses.entry(start).or_default().graphs;
         let new = !graphs.contains(&capture);
@@ -182,11 +174,7 @@ pub fn defer_free(runtime: &Runtime, address: u64) {
         && unused_by_graphs
         && let Some(id) = map::find(address)
     {
-        let users: Vec<StreamUser> = streams
-            .iter()
-            .map(|user| StreamUser { stream: user.stream, device: user.device, thread: user.thread })
-            .collect();
-        observe::on_pinned_free(address, class::size(id.class), &users);
+        observe::on_pinned_free(address, class::size(id.class), &streams);
     }
     let mut events: Vec<(StreamUse, StreamEvent)> =
         streams.into_iter().map(|user| (user, stream_events::record_event(runtime, user))).collect();

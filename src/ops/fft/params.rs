@@ -5,9 +5,8 @@ use crate::{
         Span,
         cufft::{Layout, Shape, data_type},
     },
-    error::{Error, Result},
+    error::{Result, invalid},
     runtime::tensor::{ElementType, Tensor},
-    status::Status,
 };
 use std::ffi::c_int;
 
@@ -31,11 +30,6 @@ pub struct Params {
     output: [i64; 4],
     transform: Transform,
     number: ElementType,
-}
-
-#[cold]
-fn invalid(message: impl Into<String>) -> Error {
-    Error::new(Status::INVALID_VALUE, message)
 }
 
 impl Params {
