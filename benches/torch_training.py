@@ -3,15 +3,19 @@ held, the time of a step.
 
     python3 benches/torch_training.py [--library LIBPLINTH] [--runs NAME,...] [--allocators NAME,...] [--json FILE]
 
-Four runs: gpt2 and resnet50 in eager mode, with sequence lengths, image sizes and batch sizes that change at every step;
-gpt2-graph and resnet50-graph with the whole step as a CUDA graph, one graph for each of two shapes in one pool, and eager
-evaluations between the replays. All batches are made ready by a side stream while the step before them computes, so
+Each model trains in four ways. gpt2 and resnet50 run in eager mode, with sequence lengths, image sizes and batch sizes that
+change at every step. The runs named -graph capture the whole step in a CUDA graph, one graph for each of two shapes in one
+pool, with eager evaluations between the replays. Those named -compile train through torch.compile in its default mode, on
+two shapes. Those named -limit are the eager runs again with a limit on the memory that the process may hold: 1.05 times
+what native had in use at its peak without a limit. Their numbers have to be those of native without a limit; native itself
+may run out of memory under it, which the table says. All batches are made ready by a side stream while the step before them computes, so
 record_stream has to work. Four allocators: native and expandable are PyTorch's own, without and with
 expandable_segments; plinth is plinth in place of PyTorch's (CUDAPluggableAllocator); mempool is plinth under PyTorch's
 allocator (torch.cuda.MemPool).
 
 Each run is a process of its own. Exit status 1 if a process failed, if any loss, evaluation or parameter differs from
-native's by a bit, or if plinth's peak of memory held is above native's. Needs PyTorch and a GPU; no data, no network.
+native's by a bit, or if plinth's peak of memory held is above native's. Needs PyTorch and a GPU, and for torch.compile a
+C compiler; no data, no network.
 """
 import argparse
 import contextlib
@@ -28,7 +32,8 @@ import tempfile
 import time
 
 STEPS, WARM = 30, 8  # steps of a run; how many of them the times leave out
-RUNS = ("gpt2", "resnet50", "gpt2-graph", "resnet50-graph")
+RUNS = tuple(model + way for way in ("", "-graph", "-compile", "-limit") for model in ("gpt2", "resnet50"))
+LIMIT = 1.05  # of native's peak of memory in use, in the runs with a limit
 ALLOCATORS = ("native", "expandable", "plinth", "mempool")
 MIB = 1 << 20
 
@@ -267,7 +272,7 @@ def autocast(work, cached=True):
 
 def compute(work, optimizer, batch, cached=True):
     with autocast(work, cached):
-        loss = work.model.loss(*batch)
+        loss = work.loss(*batch)
     loss.backward()
     optimizer.step()
     return loss.detach()
@@ -282,10 +287,10 @@ def evaluate(work, feed_chance):
         return work.model.loss(*batch)
 
 
-def train(work, sampler, routed):
+def train(work, sampler, routed, shape):
     optimizer = work.optimizer(False)
     with routed():
-        feed = Feed(work, 3, work.shape)
+        feed = Feed(work, 3, shape)
         losses = []
         sampler.mark()
         for _ in range(STEPS):
@@ -345,14 +350,16 @@ def train_graphed(work, sampler, routed, pool):
 
 
 def child(run, allocator, path, report):
-    """Prepares what needs no GPU, waits for the parent's word, runs, and writes the report."""
+    """Prepares what needs no GPU, waits for the parent to send the limit of memory in bytes or 0, runs, writes the report."""
     import torch
 
     work = (Text if run.startswith("gpt2") else Images)()
     allocators = example()
     torch.use_deterministic_algorithms(True)
-    if not sys.stdin.readline():
+    word = sys.stdin.readline()
+    if not word:
         return  # the parent has gone
+    limit = int(word)
 
     plinth = pool = None
     if allocator == "plinth":
@@ -366,15 +373,23 @@ def child(run, allocator, path, report):
         pool, plinth = allocators.plinth_pool(path), allocators.Plinth(path)
     routed = (lambda: torch.cuda.use_mem_pool(pool)) if pool else contextlib.nullcontext
 
+    if limit:
+        # plinth_pluggable_memory_fraction where plinth was swapped in.
+        torch.cuda.set_per_process_memory_fraction(limit / total)
+
     work.data = work.data.pin_memory()
     getattr(work, "pin", lambda: None)()
     with routed():
         work.model.cuda()
+    work.loss = work.model.loss
     sampler = Sampler(baseline)
     if run.endswith("-graph"):
         losses, evaluations = train_graphed(work, sampler, routed, pool.id if pool else None)
+    elif run.endswith("-compile"):
+        work.loss = torch.compile(work.model.loss, dynamic=False)
+        losses, evaluations = train(work, sampler, routed, lambda chance: chance.choice(work.graph_shapes))
     else:
-        losses, evaluations = train(work, sampler, routed)
+        losses, evaluations = train(work, sampler, routed, work.shape)
     median, wall = sampler.times()
 
     swapped = allocator == "plinth"
@@ -417,8 +432,11 @@ class Process:
 
     def __init__(self, run, allocator, path, folder):
         self.run, self.allocator = run, allocator
+        # Only the first process of a model compiles, so that all of them run the same kernels.
+        cache = os.path.join(folder, "compiled")
         self.report, self.log = (os.path.join(folder, f"{run}-{allocator}.{end}") for end in ("json", "log"))
-        environment = dict(os.environ, CUBLAS_WORKSPACE_CONFIG=":4096:8", PYTHONUNBUFFERED="1")
+        environment = dict(os.environ, CUBLAS_WORKSPACE_CONFIG=":4096:8", PYTHONUNBUFFERED="1",
+                           TORCHINDUCTOR_CACHE_DIR=cache, TRITON_CACHE_DIR=os.path.join(cache, "triton"))
         for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING"):
             environment.pop(name, None)
         if allocator == "expandable":
@@ -427,10 +445,10 @@ class Process:
         with open(self.log, "w") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment)
 
-    def finish(self, limit):
-        """Its report, or None and a word on what went wrong."""
+    def finish(self, limit, memory_limit):
+        """Its report, or None and a word on what went wrong. The limits are in seconds and in bytes, 0 for none."""
         try:
-            self.process.communicate(b"go\n", timeout=limit)
+            self.process.communicate(f"{memory_limit}\n".encode(), timeout=limit)
             wrong = f"exit status {self.process.returncode}" if self.process.returncode else None
         except subprocess.TimeoutExpired:
             self.process.kill()
@@ -449,6 +467,11 @@ class Process:
             return "".join(file.readlines()[-25:])
 
 
+def base_of(run):
+    """The run whose numbers on the native allocator are the reference."""
+    return run.removesuffix("-limit")
+
+
 def compare(native, other):
     """What differs from native's numbers, in words; None if nothing does."""
     for key in ("losses", "evaluations", "parameters"):
@@ -465,7 +488,7 @@ def main():
     parser.add_argument("--runs", default=",".join(RUNS))
     parser.add_argument("--allocators", default=",".join(ALLOCATORS), help="native always goes first")
     parser.add_argument("--json", help="write all reports to this file")
-    parser.add_argument("--limit", type=int, default=60, help="seconds for one process on the GPU")
+    parser.add_argument("--limit", type=int, default=240, help="seconds for one process on the GPU")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
@@ -482,8 +505,8 @@ def main():
         sys.exit("there is no libplinth.so; name it by --library")
 
     chosen = arguments.allocators.split(",")
-    plan = [(run, allocator) for run in arguments.runs.split(",")
-            for allocator in ("native", *(a for a in chosen if a != "native"))]
+    plan = [(run, allocator) for run in arguments.runs.split(",") for allocator in ("native", *(a for a in chosen if a != "native"))
+            if allocator in ("native", "plinth") or not run.endswith(("-compile", "-limit"))]
     unknown = {name for pair in plan for name in pair} - {*RUNS, *ALLOCATORS}
     if unknown:
         sys.exit(f"there is no {', '.join(sorted(unknown))}; runs: {', '.join(RUNS)}; allocators: {', '.join(ALLOCATORS)}")
@@ -495,8 +518,12 @@ def main():
         for number, (run, allocator) in enumerate(plan):
             process = coming
             coming = Process(*plan[number + 1], path, folder) if number + 1 < len(plan) else None
-            result, wrong = process.finish(arguments.limit)
-            if wrong:
+            without = results.get((base_of(run), "native"))
+            memory_limit = int(LIMIT * without["used_peak"]) if run.endswith("-limit") and without else 0
+            result, wrong = process.finish(arguments.limit, memory_limit)
+            if wrong and run.endswith("-limit") and allocator == "native" and "OutOfMemoryError" in process.log_tail():
+                print(f"-- {run}: native runs out of memory with {memory_limit / MIB:.0f} MiB", flush=True)
+            elif wrong:
                 problems.append(f"{run} on {allocator}: {wrong}")
                 print(f"-- {problems[-1]}; the end of what it wrote:\n{process.log_tail()}", flush=True)
             if result:
@@ -509,19 +536,19 @@ def main():
     print("| run | allocator | losses | step, ms | wall, ms | in use, peak | held, peak | driver, peak | after |")
     print("|---|---|---|---|---|---|---|---|---|")
     for run, allocator in plan:
-        result, native = results.get((run, allocator)), results.get((run, "native"))
+        result, native = results.get((run, allocator)), results.get((base_of(run), "native"))
         if result is None:
-            print(f"| {run} | {allocator} | FAILED | | | | | | |")
+            print(f"| {run} | {allocator} | did not finish | | | | | | |")
             continue
         difference = compare(native, result) if native else "native's are missing"
         if difference:
             problems.append(f"{run} on {allocator}: {difference}")
-        if allocator == "plinth" and native:
+        if allocator == "plinth" and native and not run.endswith("-limit"):
             ratios.append(result["held_peak"] / native["held_peak"])
             if ratios[-1] > 1:
                 problems.append(f"{run}: plinth holds {result['held_peak']} bytes at most, native {native['held_peak']}")
         sizes = " | ".join(f"{result[key] / MIB:.0f}" for key in ("used_peak", "held_peak", "driver_peak", "held_after"))
-        verdict = "DIFFER" if difference else "equal" if allocator != "native" else f"{len(result['losses'])}, last " \
+        verdict = "DIFFER" if difference else "equal" if result is not native else f"{len(result['losses'])}, last " \
             f"{float.fromhex(result['losses'][-1]):.4f}"
         print(f"| {run} | {allocator} | {verdict} | {result['step_ms']:.2f} | {result['wall_ms']:.2f} | {sizes} |")
     if arguments.json:

@@ -7,6 +7,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
 
+# One at a time: steps of the tests run side by side, and the package manager refuses a second call.
+mkdir -p "$target"
+exec {lock}>"$target/bootstrap.lock"
+flock "$lock"
+
 # Runs a Debian package manager's command as root, or tells what to install by hand.
 as_root() {
     if [ "$(id -u)" = 0 ]; then

