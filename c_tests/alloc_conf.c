@@ -1,5 +1,5 @@
-/* What the environment says of the allocator. SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* alone: all; expects what only a fresh process has */
+/* The allocator's settings: PLINTH_ALLOC_CONF and plinth_set_allocator_settings. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* alone: all; expects a new process */
 #include "allocating.h"
 
 static void configure(const char *text) { CHECK(setenv("PLINTH_ALLOC_CONF", text, 1) == 0); }
@@ -16,46 +16,46 @@ static void use_memory(void) {
   release(memory);
 }
 
-static void expect_pages(bool pages) {
+static void expect_mapped_memory(bool pages) {
   CHECK_OK(plinth_enable_fault_injection());
   use_memory();
-  /* Every CUDA device that is tested on can map memory. */
+  /* Every CUDA device in the test machines can map memory. */
   CHECK_EQ(calls_of("cuMemCreate") > 0, pages);
   CHECK_EQ(calls_of("cuMemAlloc") > 0, !pages);
   expect_nothing_left();
 }
 
-TEST(nothing_said) {
+TEST(without_a_setting_segments_are_expandable) {
   CHECK(unsetenv("PLINTH_ALLOC_CONF") == 0);
-  expect_pages(true);
+  expect_mapped_memory(true);
 }
 
-TEST(an_empty_text) {
+TEST(with_an_empty_setting_segments_are_expandable) {
   configure("");
-  expect_pages(true);
+  expect_mapped_memory(true);
 }
 
 TEST(expandable_segments) {
   configure("expandable_segments:True");
-  expect_pages(true);
+  expect_mapped_memory(true);
 }
 
 TEST(plain_segments) {
   configure("expandable_segments:False");
-  expect_pages(false);
+  expect_mapped_memory(false);
 }
 
-TEST(blanks_do_not_matter) {
+TEST(blanks_are_ignored) {
   configure(" expandable_segments : False , ");
-  expect_pages(false);
+  expect_mapped_memory(false);
 }
 
-TEST(the_last_word_counts) {
+TEST(the_last_value_of_a_key_counts) {
   configure("expandable_segments:True,expandable_segments:False");
-  expect_pages(false);
+  expect_mapped_memory(false);
 }
 
-/* The call that meets it says so, gives nothing, and works once the text is right. */
+/* The first allocation reports the invalid setting. It can be repeated with a valid one. */
 static void expect_refused(const char *text, const char *part) {
   void *pointer = UNTOUCHED_POINTER;
   configure(text);
@@ -70,7 +70,7 @@ static void expect_refused(const char *text, const char *part) {
   expect_sound();
 }
 
-TEST(a_text_that_makes_no_sense) {
+TEST(an_invalid_setting_is_refused_at_the_first_allocation) {
   static const char *const texts[][2] = {
       {"expandable_segments", "expandable_segments"}, {"expandable_segments:", "True"},
       {"expandable_segments:yes", "yes"},             {"expandable_segments:true", "true"},
@@ -85,7 +85,7 @@ TEST(a_text_that_makes_no_sense) {
   expect_nothing_left();
 }
 
-TEST(it_is_read_once) {
+TEST(the_environment_is_read_once) {
   configure("expandable_segments:True");
   use_memory();
   configure("nonsense");
@@ -96,7 +96,7 @@ TEST(it_is_read_once) {
   expect_nothing_left();
 }
 
-/* ---- Settings while a program runs. */
+/* ---- Settings changed at run time. */
 
 static bool has_setting(const char *pair) {
   char *text = NULL;
@@ -109,7 +109,7 @@ static bool has_setting(const char *pair) {
   return has;
 }
 
-TEST(settings_are_told_and_changed) {
+TEST(settings_can_be_queried_and_changed) {
   configure("max_split_size_mb:123");
   CHECK_STATUS(plinth_set_allocator_settings(NULL), PLINTH_ERROR_NULL_POINTER);
   CHECK_STATUS(plinth_get_allocator_settings(NULL), PLINTH_ERROR_NULL_POINTER);
@@ -124,7 +124,7 @@ TEST(settings_are_told_and_changed) {
   CHECK(!plinth_is_initialized());
 }
 
-TEST(a_setting_that_makes_no_sense_changes_nothing) {
+TEST(an_invalid_setting_changes_nothing) {
   static const char *const texts[][2] = {
       {"expandable_segments:False,nonsense:1", "nonsense"}, {"max_split_size_mb:19", "max_split_size_mb"},
       {"garbage_collection_threshold:1", "garbage_collection_threshold"}, {"backend:torch", "backend"},
@@ -139,7 +139,7 @@ TEST(a_setting_that_makes_no_sense_changes_nothing) {
   CHECK(has_setting("expandable_segments:True"));
 }
 
-TEST(some_settings_come_too_late) {
+TEST(some_settings_cannot_change_after_initialization) {
   use_memory();
   CHECK_STATUS(plinth_set_allocator_settings("expandable_segments:False"), PLINTH_ERROR_ALREADY_INITIALIZED);
   CHECK_MESSAGE("expandable_segments");
@@ -150,7 +150,7 @@ TEST(some_settings_come_too_late) {
   expect_nothing_left();
 }
 
-TEST(torchs_variables_count_when_that_is_wanted) {
+TEST(pytorch_variables_are_read_on_request) {
   CHECK(unsetenv("PLINTH_ALLOC_CONF") == 0);
   CHECK(setenv("PYTORCH_ALLOC_CONF", "max_split_size_mb:100", 1) == 0);
   CHECK(setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:200", 1) == 0);
@@ -158,15 +158,15 @@ TEST(torchs_variables_count_when_that_is_wanted) {
   CHECK(has_setting("max_split_size_mb:200"));
 }
 
-TEST(torchs_variables_do_not_count_otherwise) {
+TEST(pytorch_variables_are_ignored_by_default) {
   CHECK(unsetenv("PLINTH_ALLOC_CONF") == 0);
   CHECK(setenv("PYTORCH_ALLOC_CONF", "nonsense", 1) == 0);
   CHECK(has_setting("expandable_segments:True"));
 }
 
-/* ---- What the keys do. */
+/* ---- The effect of each key. */
 
-TEST(sizes_are_rounded_to_parts_of_an_octave) {
+TEST(sizes_are_rounded_to_divisions_of_a_power_of_two) {
   plinth_stream_t stream = stream_on(0);
   configure("roundup_power2_divisions:4");
   void *memory = alloc_on(1200 * KIB, 0, stream);
@@ -185,12 +185,12 @@ TEST(sizes_are_rounded_to_parts_of_an_octave) {
   expect_nothing_left();
 }
 
-TEST(large_blocks_stay_whole) {
+TEST(blocks_above_max_split_size_are_not_split) {
   configure("expandable_segments:False,max_split_size_mb:40,max_non_split_rounding_mb:20");
   unsigned char *large = alloc_on(100 * MIB, 0, NULL);
   release(large);
   CHECK_EQ(reserved(0), 100 * MIB);
-  /* Too small a request for it, one that would waste too much of it, and one that fits. */
+  /* A request below the split limit, one that would waste too much of the block, and one that fits. */
   unsigned char *small = alloc_on(30 * MIB, 0, NULL);
   CHECK(!overlap(small, 30 * MIB, large, 100 * MIB));
   unsigned char *middle = alloc_on(80 * MIB, 0, NULL);
@@ -204,13 +204,13 @@ TEST(large_blocks_stay_whole) {
   expect_nothing_left();
 }
 
-TEST(blocks_are_split_without_that_limit) {
+TEST(blocks_are_split_without_max_split_size) {
   configure("expandable_segments:False");
   unsigned char *large = alloc_on(100 * MIB, 0, NULL);
   release(large);
   CHECK_SAME(alloc_on(30 * MIB, 0, NULL), large);
   CHECK_EQ(reserved(0), 100 * MIB);
-  /* From now on what is large stays whole. */
+  /* From now on large blocks are not split. */
   release(large);
   CHECK_OK(plinth_set_allocator_settings("max_split_size_mb:40"));
   unsigned char *small = alloc_on(31 * MIB, 0, NULL);
@@ -219,7 +219,7 @@ TEST(blocks_are_split_without_that_limit) {
   expect_nothing_left();
 }
 
-TEST(segments_have_the_size_that_is_said) {
+TEST(large_segments_have_the_configured_size) {
   configure("expandable_segments:False,large_segment_size_mb:40");
   void *memory = alloc_on(3 * MIB, 0, NULL);
   CHECK_EQ(reserved(0), 40 * MIB);
@@ -233,7 +233,7 @@ TEST(segments_have_the_size_that_is_said) {
   expect_nothing_left();
 }
 
-static size_t held_after_garbage(const char *text) {
+static size_t reserved_after_garbage_collection(const char *text) {
   configure(text);
   limit_memory(256 * MIB, 0);
   release(alloc_on(100 * MIB, 0, stream_on(0)));
@@ -244,19 +244,19 @@ static size_t held_after_garbage(const char *text) {
   return held;
 }
 
-TEST(idle_memory_goes_above_the_threshold) {
-  CHECK_EQ(held_after_garbage("expandable_segments:False,garbage_collection_threshold:0.5"), 40 * MIB);
+TEST(cached_memory_is_released_above_the_threshold) {
+  CHECK_EQ(reserved_after_garbage_collection("expandable_segments:False,garbage_collection_threshold:0.5"), 40 * MIB);
 }
 
-TEST(idle_memory_stays_below_the_threshold) {
-  CHECK_EQ(held_after_garbage("expandable_segments:False,garbage_collection_threshold:0.9"), 140 * MIB);
+TEST(cached_memory_is_kept_below_the_threshold) {
+  CHECK_EQ(reserved_after_garbage_collection("expandable_segments:False,garbage_collection_threshold:0.9"), 140 * MIB);
 }
 
-TEST(idle_pages_go_above_the_threshold) {
-  CHECK(held_after_garbage("garbage_collection_threshold:0.3") <= 80 * MIB);
+TEST(cached_pages_are_released_above_the_threshold) {
+  CHECK(reserved_after_garbage_collection("garbage_collection_threshold:0.3") <= 80 * MIB);
 }
 
-TEST(the_fraction_can_be_said) {
+TEST(the_memory_fraction_can_be_configured) {
   double fraction = 0;
   void *memory = UNTOUCHED_POINTER;
   configure("per_process_memory_fraction:0.25");
@@ -290,7 +290,7 @@ TEST(a_fraction_of_0_allows_no_memory) {
   expect_nothing_left();
 }
 
-TEST(needless_keys_are_kept) {
+TEST(keys_without_effect_are_accepted) {
   configure("release_lock_on_cudamalloc:True,graph_capture_record_stream_reuse:True,throw_on_cudamalloc_oom:True,"
             "pinned_use_cuda_host_register:True,pinned_num_register_threads:8,pinned_use_background_threads:True,"
             "pinned_reserve_segment_size_mb:64,pinned_max_round_threshold_mb:1,pinned_max_cached_size_mb:2");

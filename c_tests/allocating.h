@@ -1,5 +1,5 @@
 /*
- * What the tests of the caching allocator share.
+ * Helpers for tests of the caching allocator.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -9,12 +9,12 @@
 
 #include "support.h"
 
-/* The unit in which memory is handed out. */
+/* Block sizes are multiples of this. */
 #define UNIT ((size_t)512)
 
 static inline size_t rounded(size_t bytes) { return (bytes + UNIT - 1) / UNIT * UNIT; }
 
-/* Memory of the caching allocator. Give it back with `release`. */
+/* Allocates from the caching allocator. Free with `release`. */
 static inline unsigned char *alloc_on(size_t bytes, int32_t device, plinth_stream_t stream) {
   void *pointer = UNTOUCHED_POINTER;
   CHECK_OK(plinth_caching_allocator_alloc(bytes, device, stream, &pointer));
@@ -49,7 +49,7 @@ static inline size_t max_reserved(int32_t device) {
   return bytes;
 }
 
-/* What the driver has left. Only the host device is a process's own; elsewhere others may take and give meanwhile. */
+/* The driver's free memory. On a GPU other processes can change it at any time; the host device is private to a process. */
 static inline size_t free_memory(int32_t device) {
   size_t available = 0;
   size_t total = 0;
@@ -64,10 +64,10 @@ static inline size_t total_memory(int32_t device) {
   return total;
 }
 
-/* The allocator's own opinion of itself. */
+/* Runs the allocator's internal consistency check. */
 static inline void expect_sound(void) { CHECK_OK(plinth_testing_check_allocator()); }
 
-/* Everything was given back: nothing is in anyone's hands, and nothing stays in the cache. */
+/* No block is allocated, and an emptied cache reserves nothing. */
 static inline void expect_nothing_left(void) {
   int32_t device;
   expect_sound();
@@ -83,8 +83,8 @@ static inline void expect_nothing_left(void) {
   }
 }
 
-/* A stream that captures gets no memory where memory has no place in a graph; what is freed meanwhile goes when the
- * capture is over. The message has this text. */
+/* The backend cannot allocate in a capture: it refuses, with `text` in the message. Memory that is freed during the capture
+ * is released when the capture ends. */
 static inline void expect_no_memory_for_captures(const char *text) {
   plinth_graph_t graph = NULL;
   void *memory = UNTOUCHED_POINTER;
@@ -106,7 +106,7 @@ static inline void expect_no_memory_for_captures(const char *text) {
   expect_nothing_left();
 }
 
-/* Lets a device's allocator hold so many bytes, and a little: a fraction does not hit a byte. */
+/* Limits a device's allocator to `bytes` and half a MiB, since a fraction cannot express an exact number of bytes. */
 static inline void limit_memory(size_t bytes, int32_t device) {
   const double fraction = ((double)bytes + (double)(MIB / 2)) / (double)total_memory(device);
   CHECK_OK(plinth_set_per_process_memory_fraction(fraction, device));
@@ -120,30 +120,30 @@ static inline bool overlap(const void *one, size_t one_bytes, const void *other,
   return first < second + other_bytes && second < first + one_bytes;
 }
 
-/* Allocates until the cache has no more of a size, and tells whether `old` was handed out again on the way. */
+/* Whether the cache reuses `old`: allocates blocks of a size until the allocator reserves more memory. */
 static inline bool comes_back(const void *old, size_t bytes, int32_t device, plinth_stream_t stream) {
-  enum { MOST = 5000 };
-  void **taken = (void **)pageable_memory(MOST * sizeof *taken);
+  enum { MAX_BLOCKS = 5000 };
+  void **blocks = (void **)pageable_memory(MAX_BLOCKS * sizeof *blocks);
   int count = 0;
   bool found = false;
   const size_t held = reserved(device);
-  while (!found && count < MOST && reserved(device) == held) {
-    taken[count] = alloc_on(bytes, device, stream);
-    found = overlap(taken[count++], bytes, old, bytes);
+  while (!found && count < MAX_BLOCKS && reserved(device) == held) {
+    blocks[count] = alloc_on(bytes, device, stream);
+    found = overlap(blocks[count++], bytes, old, bytes);
   }
   while (count > 0) {
-    release(taken[--count]);
+    release(blocks[--count]);
   }
-  free(taken);
+  free(blocks);
   return found;
 }
 
-/* Writes a word over a whole block, in stream order; its size must be a multiple of 4. */
+/* Fills a block with a word, in stream order. The size must be a multiple of 4. */
 static inline void fill_words(void *memory, uint32_t word, size_t bytes, plinth_stream_t stream) {
   CHECK_OK(plinth_memset_pattern(memory, &word, sizeof word, bytes, stream));
 }
 
-/* The bytes before the first word that is another; `bytes` if none is. */
+/* The offset in bytes of the first word that differs; `bytes` if none does. */
 static inline size_t words_mismatch(const void *host, uint32_t word, size_t bytes) {
   const uint32_t *in = (const uint32_t *)host;
   size_t index;
@@ -152,14 +152,14 @@ static inline size_t words_mismatch(const void *host, uint32_t word, size_t byte
   return index * 4;
 }
 
-/* Whether a block has one word all over it, once everything before in the stream is done. Waits for the stream. */
+/* Whether a block is filled with `word` when the stream's queued work is done. Waits for the stream. */
 static inline bool has_words(const void *memory, uint32_t word, size_t bytes, plinth_stream_t stream, void *pinned) {
   CHECK_OK(plinth_memcpy(pinned, memory, bytes, stream));
   CHECK_OK(plinth_stream_synchronize(stream));
   return words_mismatch(pinned, word, bytes) == bytes;
 }
 
-static inline void *open_in_the_end(void *context) {
+static inline void *open_gate_after_timeout(void *context) {
   const double end = seconds_now() + 10;
   while (!gate_is_open((gate *)context) && seconds_now() < end) {
     sleep_milliseconds(5);
@@ -168,7 +168,7 @@ static inline void *open_in_the_end(void *context) {
   return NULL;
 }
 
-/* A GPU's driver loads what a fill or a copy needs when it is first made, and may wait for everything meanwhile. */
+/* A GPU's driver loads code at the first fill or copy, and may then wait for all work on the device. */
 static inline void warm_up(void) {
   static bool warm;
   void *memory;
@@ -189,15 +189,15 @@ static inline void warm_up(void) {
 }
 
 /*
- * A gate for calls that must not wait: while they are made it is shut, so that one which waits for the stream is stuck,
- * until somebody opens the gate after ten seconds; and then `expect_held` tells.
+ * Shuts a gate around calls that must not wait for the stream. If a call waits, the gate opens by itself after ten seconds,
+ * and `expect_held` fails.
  */
 static inline gate *hold(plinth_stream_t stream) {
   pthread_t thread;
   gate *shut;
   warm_up();
   shut = gate_shut(stream);
-  CHECK(pthread_create(&thread, NULL, open_in_the_end, shut) == 0);
+  CHECK(pthread_create(&thread, NULL, open_gate_after_timeout, shut) == 0);
   CHECK(pthread_detach(thread) == 0);
   return shut;
 }

@@ -1,4 +1,4 @@
-/* The caching allocator: what it gives, takes back and refuses. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The caching allocator: allocation, deletion and refused calls. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 #include "allocating.h"
 #include "driver.h"
@@ -24,7 +24,7 @@ static void expect_refused(void *pointer) {
   CHECK_EQ(allocated(0), before);
 }
 
-TEST(zero_bytes_are_null) {
+TEST(an_allocation_of_zero_bytes_is_null) {
   void *pointer = UNTOUCHED_POINTER;
   CHECK_OK(plinth_caching_allocator_alloc(0, 0, NULL, &pointer));
   CHECK(pointer == NULL);
@@ -43,7 +43,7 @@ TEST(deleting_null_does_nothing) {
   release(memory);
 }
 
-TEST(emptying_a_cache_that_never_was_does_nothing) {
+TEST(emptying_the_cache_before_the_first_allocation_does_nothing) {
   CHECK_OK(plinth_empty_cache());
   expect_sound();
   CHECK_OK(plinth_empty_cache());
@@ -62,7 +62,7 @@ TEST(outputs_must_not_be_null) {
   CHECK_EQ(allocated(0), 0);
 }
 
-TEST(a_device_that_is_not_there_is_refused) {
+TEST(an_invalid_device_is_refused) {
   const int32_t devices[] = {-2, INT32_MIN, INT32_MAX, device_count()};
   for (int index = 0; index < 4; index++) {
     const int32_t device = devices[index];
@@ -86,7 +86,7 @@ TEST(a_device_that_is_not_there_is_refused) {
   }
 }
 
-TEST(a_stream_that_is_none_is_refused) {
+TEST(an_invalid_stream_is_refused) {
   int on_stack = 0;
   void *pointer = UNTOUCHED_POINTER;
   plinth_stream_t wrong[] = {(plinth_stream_t)(void *)&on_stack, (plinth_stream_t)(uintptr_t)3,
@@ -107,7 +107,7 @@ TEST(a_stream_of_another_device_is_refused) {
   CHECK_EQ(allocated(0) + allocated(1), 0);
 }
 
-TEST(memory_is_on_its_device_and_whole) {
+TEST(memory_is_on_its_device_and_keeps_all_bytes) {
   unsigned char *host = (unsigned char *)pinned_memory(34 * MIB);
   unsigned char *back = (unsigned char *)pinned_memory(34 * MIB);
   for (int32_t device = 0; device < device_count(); device++) {
@@ -133,7 +133,7 @@ TEST(memory_is_on_its_device_and_whole) {
   expect_nothing_left();
 }
 
-TEST(the_current_device_is_meant_by_minus_one) {
+TEST(minus_one_is_the_current_device) {
   need_devices(2);
   CHECK_OK(plinth_set_device(1));
   void *memory = alloc_on(MIB, -1, NULL);
@@ -158,7 +158,7 @@ TEST(a_request_that_is_too_large_is_refused) {
       expect_sound();
     }
   }
-  /* What was in hands stays there, and the allocator works. */
+  /* Live memory stays valid, and the allocator works. */
   put(memory, memory, 0);
   void *another = alloc_on(MIB, 0, NULL);
   release(another);
@@ -166,7 +166,7 @@ TEST(a_request_that_is_too_large_is_refused) {
   expect_nothing_left();
 }
 
-TEST(only_memory_that_was_given_is_deleted) {
+TEST(only_memory_of_the_allocator_can_be_deleted) {
   int on_stack = 0;
   void *heap = pageable_memory(KIB);
   void *direct = device_memory(MIB, 0);
@@ -186,7 +186,7 @@ TEST(only_memory_that_was_given_is_deleted) {
   free(heap);
 }
 
-TEST(memory_is_deleted_by_its_beginning) {
+TEST(memory_is_deleted_by_its_first_address) {
   enum { BYTES = 5 * MIB };
   const size_t offsets[] = {1, 8, 256, 512, 513, 4096, MIB, 2 * MIB, BYTES - 512, BYTES - 1, BYTES};
   unsigned char *host = (unsigned char *)pinned_memory(BYTES);
@@ -208,18 +208,18 @@ TEST(memory_is_deleted_by_its_beginning) {
 }
 
 TEST(memory_is_deleted_once) {
-  const size_t tried[] = {1, 4096, 3 * MIB, 40 * MIB};
+  const size_t sizes_to_try[] = {1, 4096, 3 * MIB, 40 * MIB};
   for (int index = 0; index < 4; index++) {
-    void *kept = alloc_on(tried[index], 0, NULL);
-    void *memory = alloc_on(tried[index], 0, NULL);
+    void *live = alloc_on(sizes_to_try[index], 0, NULL);
+    void *memory = alloc_on(sizes_to_try[index], 0, NULL);
     release(memory);
     expect_refused(memory);
     expect_refused(memory);
     CHECK_OK(plinth_empty_cache());
     expect_refused(memory);
-    release(kept);
+    release(live);
     CHECK_OK(plinth_empty_cache());
-    expect_refused(kept);
+    expect_refused(live);
     expect_refused(memory);
   }
   expect_nothing_left();
@@ -235,12 +235,12 @@ TEST(each_kind_of_memory_has_its_own_free) {
   expect_nothing_left();
 }
 
-static void *handed_over[8];
+static void *blocks_to_delete[8];
 
-static void *delete_what_was_handed_over(void *context) {
+static void *delete_in_thread(void *context) {
   int32_t device = UNTOUCHED;
-  release(handed_over[*(int *)context]);
-  CHECK_STATUS(plinth_caching_allocator_delete(handed_over[*(int *)context]), PLINTH_ERROR_INVALID_POINTER);
+  release(blocks_to_delete[*(int *)context]);
+  CHECK_STATUS(plinth_caching_allocator_delete(blocks_to_delete[*(int *)context]), PLINTH_ERROR_INVALID_POINTER);
   CHECK_OK(plinth_current_device(&device));
   CHECK_EQ(device, 0);
   return NULL;
@@ -249,32 +249,32 @@ static void *delete_what_was_handed_over(void *context) {
 TEST(any_thread_may_delete) {
   for (int round = 0; round < 20; round++) {
     for (int index = 0; index < 8; index++) {
-      handed_over[index] = alloc_on(MIB + (size_t)index, index % device_count(), NULL);
+      blocks_to_delete[index] = alloc_on(MIB + (size_t)index, index % device_count(), NULL);
     }
-    run_threads(8, delete_what_was_handed_over);
+    run_threads(8, delete_in_thread);
   }
   expect_nothing_left();
 }
 
-static void *contested;
-static int winners;
+static void *shared_block;
+static int deletions;
 
-static void *delete_contested(void *context) {
+static void *delete_shared_block(void *context) {
   (void)context;
-  const plinth_status_t status = plinth_caching_allocator_delete(contested);
+  const plinth_status_t status = plinth_caching_allocator_delete(shared_block);
   if (status == PLINTH_OK) {
-    __atomic_add_fetch(&winners, 1, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&deletions, 1, __ATOMIC_SEQ_CST);
   } else {
     CHECK_STATUS(status, PLINTH_ERROR_INVALID_POINTER);
   }
   return NULL;
 }
 
-TEST(of_many_threads_that_delete_the_same_one_does) {
+TEST(if_many_threads_delete_a_block_one_succeeds) {
   for (int round = 1; round <= 50; round++) {
-    contested = alloc_on(KIB, 0, NULL);
-    run_threads(8, delete_contested);
-    CHECK_EQ(winners, round);
+    shared_block = alloc_on(KIB, 0, NULL);
+    run_threads(8, delete_shared_block);
+    CHECK_EQ(deletions, round);
     CHECK_EQ(allocated(0), 0);
   }
   expect_nothing_left();
@@ -312,7 +312,7 @@ static int by_address(const void *one, const void *other) {
   return first < second ? -1 : first > second;
 }
 
-static void expect_apart(const block *blocks) {
+static void expect_disjoint(const block *blocks) {
   block sorted[MANY];
   memcpy(sorted, blocks, sizeof sorted);
   qsort(sorted, MANY, sizeof sorted[0], by_address);
@@ -345,8 +345,8 @@ TEST(live_blocks_do_not_overlap) {
     sum += rounded(blocks[index].bytes);
   }
   CHECK_EQ(allocated(0), sum);
-  expect_apart(blocks);
-  /* Some go, others of other sizes come, and none of those that stay is touched. */
+  expect_disjoint(blocks);
+  /* Half of the blocks are replaced by others of other sizes. The rest keep their contents. */
   for (int round = 0; round < 3; round++) {
     for (int index = 0; index < MANY; index++) {
       if (random_next(&state) % 2 == 0) {
@@ -358,7 +358,7 @@ TEST(live_blocks_do_not_overlap) {
       }
     }
     CHECK_EQ(allocated(0), sum);
-    expect_apart(blocks);
+    expect_disjoint(blocks);
     expect_sound();
   }
   for (int index = 0; index < MANY; index++) {
@@ -369,14 +369,14 @@ TEST(live_blocks_do_not_overlap) {
   expect_nothing_left();
 }
 
-TEST(a_deleted_block_is_given_again_at_once) {
+TEST(a_deleted_block_is_reused_at_once_in_its_stream) {
   for (int index = 0; index < SIZES; index++) {
     plinth_stream_t stream = stream_on(0);
     unsigned char *memory = alloc_on(sizes[index], 0, stream);
     const size_t held = reserved(0);
     gate *shut = hold(stream);
     CHECK_OK(plinth_memset(memory, 1, sizes[index], stream));
-    /* Its own stream is busy with it; what comes next in the stream comes after that. */
+    /* The stream still uses the block, but later work in the same stream runs after that. */
     release(memory);
     CHECK_SAME(alloc_on(sizes[index], 0, stream), memory);
     CHECK_EQ(reserved(0), held);
@@ -389,7 +389,7 @@ TEST(a_deleted_block_is_given_again_at_once) {
   expect_nothing_left();
 }
 
-TEST(a_cycle_makes_no_driver_calls) {
+TEST(reuse_of_cached_blocks_makes_no_driver_calls) {
   need_host_device();
   static const char *const calls[] = {"cuMemAlloc",     "cuMemFree",    "cuMemCreate",   "cuMemMap",
                                       "cuMemUnmap",     "cuMemRelease", "cuMemSetAccess", "cuMemGetInfo",
@@ -418,12 +418,12 @@ TEST(a_cycle_makes_no_driver_calls) {
   }
 }
 
-/* A stream has work to do with a block that it gave back; another stream does not get it meanwhile. */
+/* While a stream has pending work on a deleted block, no other stream gets the block. */
 TEST(a_deleted_block_stays_with_its_stream) {
-  const size_t tried[] = {4 * KIB, MIB, 8 * MIB, 48 * MIB};
+  const size_t sizes_to_try[] = {4 * KIB, MIB, 8 * MIB, 48 * MIB};
   void *pinned = pinned_memory(48 * MIB);
   for (int index = 0; index < 4; index++) {
-    const size_t bytes = tried[index];
+    const size_t bytes = sizes_to_try[index];
     plinth_stream_t first = stream_on(0);
     plinth_stream_t second = stream_on(0);
     unsigned char *memory = alloc_on(bytes, 0, first);
@@ -469,8 +469,8 @@ TEST(memory_stays_valid_while_the_cache_is_emptied) {
   expect_nothing_left();
 }
 
-/* Work that was queued before the block was given back must still find it when the cache is emptied. */
-TEST(emptying_the_cache_leaves_queued_work_its_memory) {
+/* Work that was queued before the block was deleted must still be able to use it when the cache is emptied. */
+TEST(emptying_the_cache_waits_for_queued_work) {
   plinth_stream_t stream = stream_on(0);
   void *memory = alloc_on(24 * MIB, 0, stream);
   gate *shut = gate_shut(stream);
@@ -483,7 +483,7 @@ TEST(emptying_the_cache_leaves_queued_work_its_memory) {
   expect_nothing_left();
 }
 
-TEST(every_kind_of_stream_has_memory) {
+TEST(every_kind_of_stream_can_allocate) {
   plinth_stream_t streams[] = {NULL, (plinth_stream_t)(uintptr_t)1, (plinth_stream_t)(uintptr_t)2, stream_on(0),
                                known_foreign_stream(0, CU_STREAM_NON_BLOCKING)};
   void *memory[5];
@@ -498,7 +498,7 @@ TEST(every_kind_of_stream_has_memory) {
   expect_nothing_left();
 }
 
-TEST(the_default_stream_is_that_of_the_memorys_device) {
+TEST(the_default_stream_is_the_one_of_the_memorys_device) {
   need_devices(2);
   gate *shut = hold(NULL);
   unsigned char *memory = alloc_on(MIB, 1, NULL);
@@ -512,7 +512,7 @@ TEST(the_default_stream_is_that_of_the_memorys_device) {
   expect_nothing_left();
 }
 
-TEST(the_default_stream_has_two_names) {
+TEST(the_default_stream_has_two_handles) {
   plinth_stream_t legacy = (plinth_stream_t)(uintptr_t)1;
   void *memory = alloc_on(3 * MIB, 0, NULL);
   CHECK_OK(plinth_record_stream(memory, legacy));
@@ -522,33 +522,33 @@ TEST(the_default_stream_has_two_names) {
   expect_nothing_left();
 }
 
-static unsigned char *of_the_main_thread;
+static unsigned char *main_thread_memory;
 
-static void *allocate_on_the_threads_own_stream(void *context) {
+static void *allocate_on_per_thread_stream(void *context) {
   (void)context;
   unsigned char *memory = alloc_on(3 * MIB, 0, (plinth_stream_t)(uintptr_t)2);
-  CHECK(!overlap(memory, 3 * MIB, of_the_main_thread, 3 * MIB));
+  CHECK(!overlap(memory, 3 * MIB, main_thread_memory, 3 * MIB));
   release(memory);
   return NULL;
 }
 
-/* The same handle, and another stream in every thread. */
-TEST(each_thread_has_a_default_stream_of_its_own) {
+/* The per-thread handle is a different stream in every thread. */
+TEST(each_thread_has_its_own_default_stream) {
   plinth_stream_t own = (plinth_stream_t)(uintptr_t)2;
-  of_the_main_thread = alloc_on(3 * MIB, 0, own);
+  main_thread_memory = alloc_on(3 * MIB, 0, own);
   gate *shut = hold(own);
-  CHECK_OK(plinth_memset(of_the_main_thread, 1, 3 * MIB, own));
-  release(of_the_main_thread);
-  run_threads(1, allocate_on_the_threads_own_stream);
-  CHECK_SAME(alloc_on(3 * MIB, 0, own), of_the_main_thread);
-  release(of_the_main_thread);
+  CHECK_OK(plinth_memset(main_thread_memory, 1, 3 * MIB, own));
+  release(main_thread_memory);
+  run_threads(1, allocate_on_per_thread_stream);
+  CHECK_SAME(alloc_on(3 * MIB, 0, own), main_thread_memory);
+  release(main_thread_memory);
   expect_held(shut);
   gate_open(shut);
   CHECK_OK(plinth_stream_synchronize(own));
   expect_nothing_left();
 }
 
-TEST(streams_come_and_go) {
+TEST(memory_of_destroyed_streams_is_released) {
   DRIVER(driver_stream_destroy, destroy, "cuStreamDestroy");
   const int rounds = some_rounds(300);
   for (int round = 0; round < rounds; round++) {

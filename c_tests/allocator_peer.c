@@ -5,14 +5,14 @@
 enum { BYTES = 3 << 20 };
 
 static bool peers_possible(void) {
-  bool there = false, back = false;
-  CHECK_OK(plinth_can_device_access_peer(1, 0, &there));
-  CHECK_OK(plinth_can_device_access_peer(0, 1, &back));
-  return there && back;
+  bool one = false, other = false;
+  CHECK_OK(plinth_can_device_access_peer(1, 0, &one));
+  CHECK_OK(plinth_can_device_access_peer(0, 1, &other));
+  return one && other;
 }
 
-/* Fills memory of device 0 in a stream of device 1, and looks at it. */
-static void expect_reachable(void *memory, plinth_stream_t stream, unsigned char value) {
+/* Fills memory of device 0 in a stream of device 1, and checks it. */
+static void expect_accessible(void *memory, plinth_stream_t stream, unsigned char value) {
   static unsigned char seen[BYTES];
   CHECK_OK(plinth_memset(memory, value, BYTES, stream));
   CHECK_OK(plinth_memcpy(seen, memory, BYTES, stream));
@@ -22,7 +22,7 @@ static void expect_reachable(void *memory, plinth_stream_t stream, unsigned char
   }
 }
 
-TEST(enabled_peers_reach_memory_from_before_and_after) {
+TEST(enabled_peers_can_access_earlier_and_later_memory) {
   need_devices(2);
   if (!peers_possible()) {
     SKIP("the devices cannot access each other");
@@ -33,8 +33,8 @@ TEST(enabled_peers_reach_memory_from_before_and_after) {
   CHECK_OK(plinth_caching_allocator_alloc(BYTES, 0, NULL, &before));
   CHECK_OK(plinth_enable_peer_access(1, 0));
   CHECK_OK(plinth_caching_allocator_alloc(40 << 20, 0, NULL, &after));
-  expect_reachable(before, stream, 0x5A);
-  expect_reachable(after, stream, 0xA5);
+  expect_accessible(before, stream, 0x5A);
+  expect_accessible(after, stream, 0xA5);
   CHECK_OK(plinth_enable_peer_access(1, 0));
   CHECK_OK(plinth_testing_check_allocator());
   CHECK_OK(plinth_disable_peer_access(1, 0));
@@ -42,7 +42,7 @@ TEST(enabled_peers_reach_memory_from_before_and_after) {
   CHECK_OK(plinth_caching_allocator_delete(after));
 }
 
-/* CUmemLocation and cuMemGetAccess, as cuda.h has them. */
+/* CUmemLocation and cuMemGetAccess of cuda.h. */
 typedef struct {
   int type, id;
 } location_t;
@@ -57,7 +57,7 @@ static unsigned long long access_of(int32_t device, void *memory) {
   return flags;
 }
 
-TEST(access_comes_and_goes) {
+TEST(access_follows_enable_and_disable) {
   need_devices(2);
   if (!peers_possible()) {
     SKIP("the devices cannot access each other");

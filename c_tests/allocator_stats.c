@@ -1,4 +1,5 @@
-/* What the allocator counts, limits, gives back and tells. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The allocator's statistics, limits and summary, and the release of cached memory.
+ * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 #include "allocating.h"
 
@@ -10,7 +11,7 @@ static double fraction_of(int32_t device) {
   return fraction;
 }
 
-TEST(at_first_there_is_nothing) {
+TEST(initial_statistics_are_zero) {
   for (int32_t device = -1; device < device_count(); device++) {
     CHECK_EQ(allocated(device), 0);
     CHECK_EQ(max_allocated(device), 0);
@@ -22,7 +23,7 @@ TEST(at_first_there_is_nothing) {
   expect_sound();
 }
 
-TEST(requests_count_in_units_of_512_bytes) {
+TEST(requests_are_counted_in_units_of_512_bytes) {
   const size_t requests[] = {1, 511, 512, 513, 1024, MIB - 1, MIB, MIB + 1, 5 * MIB + 100, 10 * MIB + 1};
   const size_t counted[] = {512, 512, 512, 1024, 1024, MIB, MIB, MIB + 512, 5 * MIB + 512, 10 * MIB + 512};
   void *memory[10];
@@ -45,7 +46,7 @@ TEST(requests_count_in_units_of_512_bytes) {
   expect_nothing_left();
 }
 
-TEST(streams_count_together_and_devices_apart) {
+TEST(statistics_are_per_device) {
   plinth_stream_t first = stream_on(0);
   plinth_stream_t second = stream_on(0);
   const int32_t last = device_count() - 1;
@@ -76,7 +77,7 @@ TEST(streams_count_together_and_devices_apart) {
   expect_nothing_left();
 }
 
-TEST(peaks_stay_until_they_are_reset) {
+TEST(peaks_last_until_they_are_reset) {
   void *large = alloc_on(30 * MIB, 0, NULL);
   void *small = alloc_on(MIB, 0, NULL);
   release(large);
@@ -101,7 +102,7 @@ TEST(peaks_stay_until_they_are_reset) {
   CHECK_EQ(max_reserved(0), 0);
 }
 
-TEST(a_cache_is_held_until_it_is_emptied) {
+TEST(cached_memory_is_reserved_until_the_cache_is_emptied) {
   const bool counted = on_host_device();
   release(alloc_on(MIB, 0, NULL));
   CHECK_OK(plinth_empty_cache());
@@ -121,7 +122,7 @@ TEST(a_cache_is_held_until_it_is_emptied) {
   CHECK(!counted || free_memory(0) == baseline);
 }
 
-TEST(the_cache_of_every_device_and_stream_is_emptied) {
+TEST(emptying_the_cache_covers_every_device_and_stream) {
   for (int32_t device = 0; device < device_count(); device++) {
     for (int index = 0; index < 4; index++) {
       plinth_stream_t stream = index == 0 ? NULL : stream_on(device);
@@ -142,7 +143,7 @@ TEST(the_cache_of_every_device_and_stream_is_emptied) {
   }
 }
 
-TEST(one_live_block_keeps_little) {
+TEST(one_live_block_keeps_few_bytes_reserved) {
   void *memory[40];
   for (int index = 0; index < 40; index++) {
     memory[index] = alloc_on(4 * MIB, 0, NULL);
@@ -158,8 +159,8 @@ TEST(one_live_block_keeps_little) {
   expect_nothing_left();
 }
 
-/* Requests that grow, as a text that gets longer makes them: each is larger than everything that lies in the cache. */
-TEST(growing_requests_do_not_pile_up) {
+/* Growing requests, as for a sequence that gets longer: each is larger than any cached block. */
+TEST(growing_requests_do_not_accumulate_cached_blocks) {
   for (size_t megabytes = 10; megabytes <= 200; megabytes += 10) {
     release(alloc_on(megabytes * MIB, 0, NULL));
     if (getenv("PLINTH_ALLOC_CONF") == NULL) {
@@ -170,7 +171,7 @@ TEST(growing_requests_do_not_pile_up) {
   expect_nothing_left();
 }
 
-TEST(a_fraction_is_what_was_set) {
+TEST(a_valid_fraction_is_set_and_others_are_refused) {
   const double good[] = {0.0, 1e-9, 0.25, 0.5, 0.999, 1.0};
   const double bad[] = {-0.1, -1e-300, 1.0000001, 2.0, -1.0, INFINITY, -INFINITY, NAN};
   const int32_t last = device_count() - 1;
@@ -189,7 +190,7 @@ TEST(a_fraction_is_what_was_set) {
   }
 }
 
-TEST(a_fraction_of_nothing_forbids_everything) {
+TEST(a_fraction_of_zero_allows_no_memory) {
   void *pointer = UNTOUCHED_POINTER;
   CHECK_OK(plinth_set_per_process_memory_fraction(0.0, 0));
   CHECK_STATUS(plinth_caching_allocator_alloc(1, 0, NULL, &pointer), PLINTH_ERROR_OUT_OF_MEMORY);
@@ -204,8 +205,8 @@ TEST(a_fraction_of_nothing_forbids_everything) {
   expect_nothing_left();
 }
 
-/* Takes blocks until there is no more; returns how many came. */
-static int take_all(void **memory, int most, size_t bytes) {
+/* Allocates blocks until out of memory. Returns their number. */
+static int allocate_all(void **memory, int most, size_t bytes) {
   int count = 0;
   for (; count < most; count++) {
     const plinth_status_t status = plinth_caching_allocator_alloc(bytes, 0, NULL, &memory[count]);
@@ -217,12 +218,12 @@ static int take_all(void **memory, int most, size_t bytes) {
   return count;
 }
 
-TEST(a_limit_is_kept) {
+TEST(a_limit_is_not_exceeded) {
   void *memory[64];
   limit_memory(128 * MIB, 0);
   for (int round = 0; round < 3; round++) {
-    const int count = take_all(memory, 64, 8 * MIB);
-    /* Something may be lost to the size of the pieces in which the allocator holds memory, but not much. */
+    const int count = allocate_all(memory, 64, 8 * MIB);
+    /* The granularity of segments may cost some memory. */
     CHECK(count >= 12 && count <= 16);
     CHECK(reserved(0) <= 128 * MIB + MIB);
     CHECK(max_reserved(0) <= 128 * MIB + MIB);
@@ -230,7 +231,7 @@ TEST(a_limit_is_kept) {
       release(memory[index]);
     }
   }
-  /* What one size left in the cache is there for another. */
+  /* Cached blocks of one size do not count against requests of another. */
   release(alloc_on(100 * MIB, 0, NULL));
   release(alloc_on(100 * MIB, 0, stream_on(0)));
   CHECK(max_reserved(0) <= 128 * MIB + MIB);
@@ -239,7 +240,7 @@ TEST(a_limit_is_kept) {
   expect_nothing_left();
 }
 
-TEST(a_limit_below_what_is_held_leaves_it) {
+TEST(a_limit_below_the_allocated_memory_keeps_it_valid) {
   void *pinned = pinned_memory(8 * MIB);
   void *memory[8];
   void *pointer = UNTOUCHED_POINTER;
@@ -261,7 +262,7 @@ TEST(a_limit_below_what_is_held_leaves_it) {
   expect_nothing_left();
 }
 
-TEST(devices_have_limits_of_their_own) {
+TEST(limits_are_per_device) {
   need_devices(2);
   void *pointer = NULL;
   limit_memory(40 * MIB, 1);
@@ -271,7 +272,7 @@ TEST(devices_have_limits_of_their_own) {
   expect_nothing_left();
 }
 
-/* Torch's table: lines of 77 characters between bars. */
+/* Checks the format of PyTorch's table: lines of 77 characters between bars. */
 static char *summary_of(int32_t device, bool abbreviated) {
   char *text = NULL;
   CHECK_OK(plinth_memory_summary(device, abbreviated, &text));
@@ -285,7 +286,7 @@ static char *summary_of(int32_t device, bool abbreviated) {
   return text;
 }
 
-/* The line of a summary that begins with a row's name. */
+/* The row of a summary with this name contains `part`. */
 static void expect_row(const char *text, const char *name, const char *part) {
   char begin[64];
   char line[128];
@@ -302,7 +303,7 @@ static void expect_row(const char *text, const char *name, const char *part) {
   CHECK(strstr(line, part) != NULL);
 }
 
-TEST(the_summary_is_torchs_table) {
+TEST(the_summary_has_the_format_of_pytorch) {
   static const char *const rows[] = {"Allocated memory",
                                      "Active memory",
                                      "Requested memory",
@@ -326,12 +327,12 @@ TEST(the_summary_is_torchs_table) {
   }
 }
 
-TEST(the_summary_tells_the_numbers) {
+TEST(the_summary_shows_the_statistics) {
   const int32_t last = device_count() - 1;
   char heading[32];
-  void *kept = alloc_on(3 * MIB, last, NULL);
-  void *given_back = alloc_on(2 * MIB - 100, last, NULL);
-  release(given_back);
+  void *live = alloc_on(3 * MIB, last, NULL);
+  void *freed = alloc_on(2 * MIB - 100, last, NULL);
+  release(freed);
   char *text = summary_of(last, true);
   expect_row(text, "Allocated memory", "  3072 KiB |   5120 KiB |   5120 KiB |   2048 KiB |");
   expect_row(text, "Active memory", "  3072 KiB |   5120 KiB |   5120 KiB |   2048 KiB |");
@@ -341,15 +342,15 @@ TEST(the_summary_tells_the_numbers) {
   CHECK(strstr(text, heading) != NULL);
   CHECK(strstr(text, "OOMs: 0") != NULL);
   plinth_string_free(text);
-  CHECK_STATUS(plinth_caching_allocator_alloc((size_t)1 << 50, last, NULL, &given_back), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK_STATUS(plinth_caching_allocator_alloc((size_t)1 << 50, last, NULL, &freed), PLINTH_ERROR_OUT_OF_MEMORY);
   text = summary_of(last, false);
   CHECK(strstr(text, "OOMs: 1") != NULL);
   plinth_string_free(text);
-  release(kept);
+  release(live);
   expect_nothing_left();
 }
 
-TEST(memory_that_a_stream_still_uses_is_active_but_not_allocated) {
+TEST(freed_memory_in_use_by_a_stream_is_active_but_not_allocated) {
   plinth_stream_t stream = stream_on(0);
   plinth_stream_t other = stream_on(0);
   void *memory = alloc_on(4 * MIB, 0, stream);
@@ -368,7 +369,7 @@ TEST(memory_that_a_stream_still_uses_is_active_but_not_allocated) {
   expect_nothing_left();
 }
 
-TEST(questions_need_no_allocation) {
+TEST(queries_need_no_allocation) {
   char *text = summary_of(0, false);
   CHECK_OK(plinth_reset_peak_memory_stats(0));
   CHECK_EQ(max_reserved(0), 0);
@@ -376,11 +377,11 @@ TEST(questions_need_no_allocation) {
   plinth_string_free(NULL);
 }
 
-static int stop_asking;
+static int stop_queries;
 
-static void *ask_without_end(void *context) {
+static void *query_until_stopped(void *context) {
   (void)context;
-  while (!__atomic_load_n(&stop_asking, __ATOMIC_SEQ_CST)) {
+  while (!__atomic_load_n(&stop_queries, __ATOMIC_SEQ_CST)) {
     const size_t now = allocated(0);
     CHECK(now % UNIT == 0 && now <= 4 * MIB);
     CHECK(max_allocated(0) <= 4 * MIB);
@@ -389,10 +390,10 @@ static void *ask_without_end(void *context) {
   return NULL;
 }
 
-TEST(questions_may_be_asked_while_others_allocate) {
+TEST(queries_can_run_concurrently_with_allocations) {
   pthread_t thread;
   plinth_stream_t stream = stream_on(0);
-  CHECK(pthread_create(&thread, NULL, ask_without_end, NULL) == 0);
+  CHECK(pthread_create(&thread, NULL, query_until_stopped, NULL) == 0);
   for (int round = 0; round < 300; round++) {
     void *one = alloc_on(MIB, 0, stream);
     void *other = alloc_on(3 * MIB, 0, stream);
@@ -400,7 +401,7 @@ TEST(questions_may_be_asked_while_others_allocate) {
     release(one);
     release(other);
   }
-  __atomic_store_n(&stop_asking, 1, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&stop_queries, 1, __ATOMIC_SEQ_CST);
   pthread_join(thread, NULL);
   expect_nothing_left();
 }

@@ -1,6 +1,6 @@
 /*
- * Threads, streams and devices that allocate, write, hand over, read and free at once. PLINTH_TEST_SOAK=100 makes it a
- * hundred times as long.
+ * Threads concurrently allocate, write, exchange, read and free blocks of several streams and devices. PLINTH_TEST_SOAK=100
+ * makes the tests a hundred times as long.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -8,7 +8,7 @@
 /* timeout: 120 */
 #include "allocating.h"
 
-enum { THREADS = 8, STREAMS = 4, DEVICES = 8, KEPT = 24, QUEUE = 64, SLOT = 256 * 1024 };
+enum { THREADS = 8, STREAMS = 4, DEVICES = 8, MAX_OWN_BLOCKS = 24, QUEUE = 64, SLOT = 256 * 1024 };
 
 typedef struct block {
   unsigned char *memory;
@@ -21,7 +21,7 @@ typedef struct block {
 static plinth_stream_t streams[DEVICES][STREAMS];
 static int32_t devices;
 
-/* Blocks that one thread allocated and another will free. */
+/* Blocks that one thread allocated and another frees. */
 static struct {
   pthread_mutex_t lock;
   block blocks[QUEUE];
@@ -30,27 +30,27 @@ static struct {
 
 static int rounds;
 static bool may_fail;
-static bool empties;
+static bool empty_caches;
 static int failures;
 
-static bool push(const block *given) {
+static bool push(const block *added) {
   bool done = false;
   pthread_mutex_lock(&queue.lock);
   if (queue.count < QUEUE) {
-    queue.blocks[queue.count++] = *given;
+    queue.blocks[queue.count++] = *added;
     done = true;
   }
   pthread_mutex_unlock(&queue.lock);
   return done;
 }
 
-static bool pop(block *taken, uint64_t chance) {
+static bool pop(block *removed, uint64_t random) {
   bool done = false;
   pthread_mutex_lock(&queue.lock);
   if (queue.count > 0) {
-    const int place = (int)(chance % (uint64_t)queue.count);
-    *taken = queue.blocks[place];
-    queue.blocks[place] = queue.blocks[--queue.count];
+    const int index = (int)(random % (uint64_t)queue.count);
+    *removed = queue.blocks[index];
+    queue.blocks[index] = queue.blocks[--queue.count];
     done = true;
   }
   pthread_mutex_unlock(&queue.lock);
@@ -63,7 +63,7 @@ static size_t some_size(uint64_t *state) {
   return 4 * (1 + random_next(state) % (most / 4));
 }
 
-/* False when there is no memory, and that may be. */
+/* Returns false if out of memory and `may_fail` is set. */
 static bool make(block *made, uint64_t *state) {
   void *pointer = NULL;
   made->device = (int32_t)(random_next(state) % (uint64_t)devices);
@@ -84,59 +84,59 @@ static bool make(block *made, uint64_t *state) {
   return true;
 }
 
-static size_t part_of(const block *shown) { return shown->bytes < SLOT ? shown->bytes : SLOT; }
+static size_t checked_bytes(const block *checked) { return checked->bytes < SLOT ? checked->bytes : SLOT; }
 
-/* Frees a block after a look at it in its own stream: waiting for the result, or not. */
-static void look_and_free(const block *shown, unsigned char *slot) {
-  const size_t part = part_of(shown);
-  CHECK_OK(plinth_set_device(shown->device));
-  CHECK_OK(plinth_memcpy(slot, shown->memory + (shown->bytes - part), part, shown->stream));
-  /* From here on it may be anyone's, but the copy is in its stream already. */
-  release(shown->memory);
-  CHECK_OK(plinth_stream_synchronize(shown->stream));
-  CHECK_EQ(words_mismatch(slot, shown->word, part), part);
+/* Copies a block out in its own stream, frees it, and checks the copy. */
+static void check_and_free(const block *checked, unsigned char *slot) {
+  const size_t part = checked_bytes(checked);
+  CHECK_OK(plinth_set_device(checked->device));
+  CHECK_OK(plinth_memcpy(slot, checked->memory + (checked->bytes - part), part, checked->stream));
+  /* Another thread may get the block now, but the copy is queued in its stream before that. */
+  release(checked->memory);
+  CHECK_OK(plinth_stream_synchronize(checked->stream));
+  CHECK_EQ(words_mismatch(slot, checked->word, part), part);
 }
 
-/* The same in another stream, which the allocator has to be told. */
-static void look_elsewhere_and_free(const block *shown, unsigned char *slot, uint64_t *state) {
-  const size_t part = part_of(shown);
-  plinth_stream_t other = streams[shown->device][random_next(state) % STREAMS];
-  CHECK_OK(plinth_set_device(shown->device));
-  CHECK_OK(plinth_stream_wait_stream(other, shown->stream));
-  CHECK_OK(plinth_memcpy(slot, shown->memory + (shown->bytes - part), part, other));
-  CHECK_OK(plinth_record_stream(shown->memory, other));
-  release(shown->memory);
+/* The same in another stream, which record_stream must announce. */
+static void check_in_other_stream_and_free(const block *checked, unsigned char *slot, uint64_t *state) {
+  const size_t part = checked_bytes(checked);
+  plinth_stream_t other = streams[checked->device][random_next(state) % STREAMS];
+  CHECK_OK(plinth_set_device(checked->device));
+  CHECK_OK(plinth_stream_wait_stream(other, checked->stream));
+  CHECK_OK(plinth_memcpy(slot, checked->memory + (checked->bytes - part), part, other));
+  CHECK_OK(plinth_record_stream(checked->memory, other));
+  release(checked->memory);
   CHECK_OK(plinth_stream_synchronize(other));
-  CHECK_EQ(words_mismatch(slot, shown->word, part), part);
+  CHECK_EQ(words_mismatch(slot, checked->word, part), part);
 }
 
 static void *stress(void *context) {
   uint64_t state = (uint64_t)*(int *)context * 1000 + (uint64_t)rounds;
   unsigned char *slot = (unsigned char *)pinned_memory(SLOT);
-  block kept[KEPT];
-  block taken;
+  block own_blocks[MAX_OWN_BLOCKS];
+  block removed;
   int count = 0;
   for (int round = 0; round < rounds; round++) {
     const uint64_t action = random_next(&state) % 16;
-    if (count < KEPT && action < 8 && make(&kept[count], &state)) {
+    if (count < MAX_OWN_BLOCKS && action < 8 && make(&own_blocks[count], &state)) {
       count++;
-    } else if (action < 10 && count > 0 && push(&kept[count - 1])) {
+    } else if (action < 10 && count > 0 && push(&own_blocks[count - 1])) {
       count--;
-    } else if (action < 12 && pop(&taken, random_next(&state))) {
-      look_and_free(&taken, slot);
+    } else if (action < 12 && pop(&removed, random_next(&state))) {
+      check_and_free(&removed, slot);
     } else if (action == 12 && count > 0) {
-      look_elsewhere_and_free(&kept[--count], slot, &state);
-    } else if (action == 13 && empties) {
+      check_in_other_stream_and_free(&own_blocks[--count], slot, &state);
+    } else if (action == 13 && empty_caches) {
       CHECK_OK(plinth_empty_cache());
     } else if (count > 0) {
-      const uint64_t place = random_next(&state) % (uint64_t)count;
-      taken = kept[place];
-      kept[place] = kept[--count];
-      look_and_free(&taken, slot);
+      const uint64_t index = random_next(&state) % (uint64_t)count;
+      removed = own_blocks[index];
+      own_blocks[index] = own_blocks[--count];
+      check_and_free(&removed, slot);
     }
   }
   while (count > 0) {
-    look_and_free(&kept[--count], slot);
+    check_and_free(&own_blocks[--count], slot);
   }
   CHECK_OK(plinth_pinned_free(slot));
   return NULL;
@@ -146,7 +146,7 @@ static void run_phases(int phases, int rounds_of_each) {
   const char *soak = getenv("PLINTH_TEST_SOAK");
   const int times = soak != NULL && atoi(soak) > 0 ? atoi(soak) : 1;
   unsigned char *slot = (unsigned char *)pinned_memory(SLOT);
-  block left;
+  block remaining;
   devices = device_count() < DEVICES ? device_count() : DEVICES;
   for (int32_t device = 0; device < devices; device++) {
     for (int index = 0; index < STREAMS; index++) {
@@ -167,22 +167,22 @@ static void run_phases(int phases, int rounds_of_each) {
     }
     CHECK_EQ(counted, sum);
   }
-  while (pop(&left, 0)) {
-    look_and_free(&left, slot);
+  while (pop(&remaining, 0)) {
+    check_and_free(&remaining, slot);
   }
   CHECK_OK(plinth_set_device(0));
   CHECK_OK(plinth_pinned_free(slot));
   expect_nothing_left();
 }
 
-TEST(threads_allocate_hand_over_and_free) { run_phases(3, 300); }
+TEST(threads_allocate_exchange_and_free) { run_phases(3, 300); }
 
 TEST(threads_empty_the_cache_too) {
-  empties = true;
+  empty_caches = true;
   run_phases(2, 150);
 }
 
-TEST(threads_share_too_little) {
+TEST(threads_compete_for_too_little_memory) {
   may_fail = true;
   for (int32_t device = 0; device < device_count(); device++) {
     limit_memory(40 * MIB, device);
@@ -191,7 +191,7 @@ TEST(threads_share_too_little) {
   CHECK(max_reserved(0) <= 41 * MIB);
 }
 
-static void *in_and_out(void *context) {
+static void *allocate_and_free(void *context) {
   const int thread = *(int *)context;
   plinth_stream_t stream = stream_on(0);
   uint64_t state = (uint64_t)thread;
@@ -202,7 +202,7 @@ static void *in_and_out(void *context) {
   return NULL;
 }
 
-TEST(threads_in_and_out) {
-  run_threads(16, in_and_out);
+TEST(threads_allocate_and_free_at_once) {
+  run_threads(16, allocate_and_free);
   expect_nothing_left();
 }

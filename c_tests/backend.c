@@ -1,4 +1,4 @@
-/* Who gives memory out, where it is not the caching allocator: the driver's pools, or the driver each time.
+/* Backends other than the caching allocator: cudaMallocAsync with the driver's pools, and uncached.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* alone: all; sets the environment */
 #include "allocating.h"
@@ -18,20 +18,20 @@ static uint64_t calls_of(const char *name) {
   return count;
 }
 
-/* Older drivers, and some devices, have no pools. */
-static void use_pools(void) {
+/* Selects the cudaMallocAsync backend. Old drivers and some devices do not support it. */
+static void select_async_backend(void) {
   const char *cuda = getenv("PLINTH_DEVICE");
   configure("backend:cudaMallocAsync");
   if (cuda == NULL || strcmp(cuda, "host") != 0) {
     void *memory = NULL;
     if (plinth_caching_allocator_alloc(KIB, 0, NULL, &memory) == PLINTH_ERROR_NOT_SUPPORTED) {
-      SKIP("no pools in stream order");
+      SKIP("the device has no stream-ordered memory pools");
     }
     CHECK_OK(plinth_caching_allocator_delete(memory));
   }
 }
 
-TEST(the_name_of_the_backend) {
+TEST(the_default_backend_is_native) {
   CHECK_STATUS(plinth_get_allocator_backend(NULL), PLINTH_ERROR_NULL_POINTER);
   CHECK_TEXT(backend(), "native");
   CHECK(!plinth_is_initialized());
@@ -85,15 +85,15 @@ static void use(const char *name) {
   CHECK_OK(plinth_reset_peak_memory_stats(0));
   CHECK_EQ(max_allocated(0), 0);
   if (device_count() > 1) {
-    plinth_stream_t far = stream_on(1);
-    void *there = alloc_on(MIB, 1, far);
-    CHECK_OK(plinth_memset(there, 1, MIB, far));
-    release(there);
+    plinth_stream_t far_stream = stream_on(1);
+    void *far_memory = alloc_on(MIB, 1, far_stream);
+    CHECK_OK(plinth_memset(far_memory, 1, MIB, far_stream));
+    release(far_memory);
   }
   expect_nothing_left();
 }
 
-static void meet_the_limit(void) {
+static void exceed_the_limit(void) {
   void *memory = UNTOUCHED_POINTER;
   limit_memory(64 * MIB, 0);
   unsigned char *half = alloc_on(40 * MIB, 0, NULL);
@@ -109,39 +109,39 @@ static void meet_the_limit(void) {
   expect_nothing_left();
 }
 
-static bool offered;
-static void *held_back;
+static bool callback_called;
+static void *reserve;
 
-static bool give_up_memory(int32_t device, size_t size, void *context) {
+static bool free_reserve(int32_t device, size_t size, void *context) {
   (void)device, (void)size, (void)context;
-  offered = true;
-  if (held_back == NULL) {
+  callback_called = true;
+  if (reserve == NULL) {
     return false;
   }
-  release(held_back);
-  held_back = NULL;
+  release(reserve);
+  reserve = NULL;
   return true;
 }
 
-static void ask_callbacks(void) {
-  CHECK_OK(plinth_add_free_memory_callback(give_up_memory, NULL));
+static void expect_callback(void) {
+  CHECK_OK(plinth_add_free_memory_callback(free_reserve, NULL));
   limit_memory(64 * MIB, 0);
-  held_back = alloc_on(40 * MIB, 0, NULL);
+  reserve = alloc_on(40 * MIB, 0, NULL);
   void *memory = alloc_on(50 * MIB, 0, NULL);
-  CHECK(offered && held_back == NULL);
+  CHECK(callback_called && reserve == NULL);
   release(memory);
   lift_limit(0);
   expect_nothing_left();
 }
 
-TEST(pools_give_memory) { use_pools(), use("cudaMallocAsync"); }
-TEST(pools_have_a_limit) { use_pools(), meet_the_limit(); }
-TEST(pools_ask_callbacks) { use_pools(), ask_callbacks(); }
-TEST(the_driver_gives_memory) { configure("backend:uncached"), use("uncached"); }
-TEST(the_driver_has_a_limit) { configure("backend:uncached"), meet_the_limit(); }
-TEST(the_driver_asks_callbacks) { configure("backend:uncached"), ask_callbacks(); }
+TEST(async_backend_allocates) { select_async_backend(), use("cudaMallocAsync"); }
+TEST(async_backend_has_a_limit) { select_async_backend(), exceed_the_limit(); }
+TEST(async_backend_calls_free_memory_callbacks) { select_async_backend(), expect_callback(); }
+TEST(uncached_backend_allocates) { configure("backend:uncached"), use("uncached"); }
+TEST(uncached_backend_has_a_limit) { configure("backend:uncached"), exceed_the_limit(); }
+TEST(uncached_backend_calls_free_memory_callbacks) { configure("backend:uncached"), expect_callback(); }
 
-TEST(torchs_switch_turns_caching_off) {
+TEST(pytorch_variable_disables_caching) {
   CHECK(setenv("PLINTH_NO_CUDA_MEMORY_CACHING", "1", 1) == 0);
   CHECK_OK(plinth_enable_fault_injection());
   CHECK_TEXT(backend(), "uncached");
@@ -153,15 +153,15 @@ TEST(torchs_switch_turns_caching_off) {
   }
 }
 
-TEST(a_free_does_not_wait_for_the_stream) {
-  use_pools();
+TEST(async_free_does_not_wait_for_the_stream) {
+  select_async_backend();
   plinth_stream_t stream = stream_on(0);
   unsigned char *memory = alloc_on(2 * MIB, 0, stream);
   gate *shut = hold(stream);
   CHECK_OK(plinth_memset(memory, 1, 2 * MIB, stream));
   release(memory);
   CHECK_EQ(allocated(0), 0);
-  /* In the same stream order protects it; in another nobody may have it yet. */
+  /* The memory is still in use, so another stream must not get it. */
   unsigned char *elsewhere = alloc_on(2 * MIB, 0, stream_on(0));
   CHECK(!overlap(elsewhere, 2 * MIB, memory, 2 * MIB));
   expect_held(shut);
@@ -171,8 +171,8 @@ TEST(a_free_does_not_wait_for_the_stream) {
   expect_nothing_left();
 }
 
-TEST(recorded_streams_come_first) {
-  use_pools();
+TEST(async_backend_defers_a_free_behind_recorded_streams) {
+  select_async_backend();
   plinth_stream_t own = stream_on(0);
   plinth_stream_t other = stream_on(0);
   unsigned char *memory = alloc_on(2 * MIB, 0, own);
@@ -180,7 +180,7 @@ TEST(recorded_streams_come_first) {
   CHECK_OK(plinth_memset(memory, 1, 2 * MIB, other));
   CHECK_OK(plinth_record_stream(memory, other));
   release(memory);
-  /* Not even its own stream may have it while the other uses it, and its own work goes on meanwhile. */
+  /* While the other stream uses the memory, its own stream does not get it back, and does not wait. */
   unsigned char *again = alloc_on(2 * MIB, 0, own);
   CHECK_OK(plinth_memset(again, 2, 2 * MIB, own));
   CHECK_OK(plinth_stream_synchronize(own));
@@ -192,8 +192,8 @@ TEST(recorded_streams_come_first) {
   expect_nothing_left();
 }
 
-TEST(pools_keep_what_was_freed) {
-  use_pools();
+TEST(async_backend_keeps_freed_memory_reserved) {
+  select_async_backend();
   unsigned char *memory = alloc_on(32 * MIB, 0, NULL);
   release(memory);
   CHECK_OK(plinth_synchronize(0));
@@ -203,8 +203,8 @@ TEST(pools_keep_what_was_freed) {
   CHECK_EQ(reserved(0), 0);
 }
 
-TEST(pools_are_for_no_capture) {
-  use_pools();
+TEST(async_backend_refuses_allocations_in_a_capture) {
+  select_async_backend();
   expect_no_memory_for_captures("the backend cudaMallocAsync cannot allocate in a stream that is capturing");
 }
 
@@ -214,15 +214,15 @@ static void *empty_the_cache(void *context) {
   return NULL;
 }
 
-/* To wait for the device would end the capture of whoever is at it. */
-TEST(emptying_the_cache_leaves_captures_of_others_alone) {
-  use_pools();
+/* Synchronizing the device would invalidate another thread's capture. */
+TEST(emptying_the_cache_does_not_invalidate_captures) {
+  select_async_backend();
   unsigned char *memory = alloc_on(KIB, 0, NULL);
-  unsigned char *spare = alloc_on(32 * MIB, 0, NULL);
+  unsigned char *cached = alloc_on(32 * MIB, 0, NULL);
   plinth_graph_t graph = NULL;
   plinth_stream_t stream = stream_on(0);
   pthread_t thread;
-  release(spare);
+  release(cached);
   CHECK_OK(plinth_synchronize(0));
   CHECK_OK(plinth_set_stream(stream));
   CHECK_OK(plinth_graph_create(&graph));
@@ -239,7 +239,7 @@ TEST(emptying_the_cache_leaves_captures_of_others_alone) {
   expect_nothing_left();
 }
 
-TEST(caching_can_be_switched_off_and_on) {
+TEST(caching_can_be_disabled_and_enabled) {
   bool enabled = false;
   CHECK_OK(plinth_enable_fault_injection());
   CHECK_STATUS(plinth_caching_allocator_is_enabled(NULL), PLINTH_ERROR_NULL_POINTER);
@@ -255,7 +255,7 @@ TEST(caching_can_be_switched_off_and_on) {
   unsigned char *direct = alloc_on(3 * MIB, 0, stream);
   CHECK_EQ(calls_of("cuMemAlloc"), before + 1);
   CHECK_EQ(allocated(0), 4 * MIB);
-  /* Each goes back to where it is from, whatever the switch says. */
+  /* A block is freed by the allocator that made it, whether or not caching is enabled now. */
   release(cached);
   CHECK_EQ(allocated(0), 3 * MIB);
   CHECK_OK(plinth_caching_allocator_enable(true));
@@ -267,34 +267,34 @@ TEST(caching_can_be_switched_off_and_on) {
   expect_nothing_left();
 }
 
-static void *churn(void *context) {
+static void *allocate_and_free_at_random(void *context) {
   plinth_stream_t stream = stream_on(0);
   uint64_t state = *(int *)context;
-  void *kept[8] = {NULL};
+  void *blocks[8] = {NULL};
   for (int round = 0; round < 400; round++) {
-    const int place = (int)(random_next(&state) % 8);
-    if (kept[place] != NULL) {
-      release(kept[place]);
+    const int slot = (int)(random_next(&state) % 8);
+    if (blocks[slot] != NULL) {
+      release(blocks[slot]);
     }
-    kept[place] = alloc_on(1 + random_next(&state) % (3 * MIB), 0, stream);
+    blocks[slot] = alloc_on(1 + random_next(&state) % (3 * MIB), 0, stream);
     if (random_next(&state) % 4 == 0) {
-      CHECK_OK(plinth_record_stream(kept[place], stream_on(0)));
+      CHECK_OK(plinth_record_stream(blocks[slot], stream_on(0)));
     }
   }
-  for (int place = 0; place < 8; place++) {
-    CHECK_OK(plinth_caching_allocator_delete(kept[place]));
+  for (int slot = 0; slot < 8; slot++) {
+    CHECK_OK(plinth_caching_allocator_delete(blocks[slot]));
   }
   return NULL;
 }
 
-TEST(threads_share_a_pool) {
-  use_pools();
-  run_threads(4, churn);
+TEST(threads_share_the_async_backend) {
+  select_async_backend();
+  run_threads(4, allocate_and_free_at_random);
   expect_nothing_left();
 }
 
-TEST(threads_share_the_driver) {
+TEST(threads_share_the_uncached_backend) {
   configure("backend:uncached");
-  run_threads(4, churn);
+  run_threads(4, allocate_and_free_at_random);
   expect_nothing_left();
 }

@@ -1,22 +1,22 @@
-/* Handles of cuBLAS and cuBLASLt. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* cuBLAS and cuBLASLt handles. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* library: fake_cublas */
 /* library: fake_cublas_for_gpus */
 /* env: FAKE_CUBLAS_ALLOCATES=1 */
-/* alone: a_handle_comes_to_the_next_thread_like_a_new_one; expects what only a fresh process has */
-/* alone: a_library_that_is_not_there_is_named the_child_of_a_fork_is_told; expects what only a fresh process has */
-/* alone: the_environment_says_how_large_workspaces_are; expects what only a fresh process has */
-/* alone: what_fails_in_the_library_is_named_and_can_be_tried_again; expects what only a fresh process has */
-/* alone: no_workspace_is_one_of_no_bytes; sets the environment */
-/* alone: nothing_is_called_once_the_exit_has_begun; ends the use of the library */
-/* alone: an_environment_that_makes_no_sense_is_named a_library_for_gpus_does_not_work_on_the_host_device; sets the environment */
+/* alone: a_reused_handle_has_default_modes; expects a new process */
+/* alone: a_missing_library_is_reported calls_are_refused_in_a_forked_child; expects a new process */
+/* alone: the_environment_sets_workspace_sizes; expects a new process */
+/* alone: library_errors_are_reported_and_calls_can_be_repeated; expects a new process */
+/* alone: a_workspace_may_have_no_bytes; sets the environment */
+/* alone: calls_are_refused_at_exit; ends the use of the library */
+/* alone: an_invalid_environment_is_reported a_library_for_gpus_is_refused_on_the_host_device; sets the environment */
 #include "multiplying.h"
 
 TEST(a_product_is_right_in_the_default_stream) {
   need_blas();
-  product *of = new_product(0, 1);
-  multiply(handle_now(), of);
-  expect_right(of, NULL);
-  free_product(of);
+  product *gemm = new_product(0, 1);
+  multiply(handle_now(), gemm);
+  expect_right(gemm, NULL);
+  free_product(gemm);
 }
 
 TEST(products_are_right_in_two_streams) {
@@ -24,7 +24,7 @@ TEST(products_are_right_in_two_streams) {
   product *one = new_product(0, 2), *two = new_product(0, 3);
   plinth_stream_t first = on_new_stream(0);
   void *handle = handle_now();
-  /* The driver loads a kernel when it is first launched, and may wait for the device then. */
+  /* The first launch of a kernel loads it, and may wait for the device. */
   multiply(handle, one);
   finish(first);
   gate *shut = gate_shut(first);
@@ -35,7 +35,7 @@ TEST(products_are_right_in_two_streams) {
     CHECK_SAME(stream(handle), second);
   }
   CHECK_OK(plinth_memcpy(two->c, two->a, sizeof two->host_c, second));
-  finish(second); /* The second waits for nobody; what comes now may be a host function. */
+  finish(second); /* Does not wait for the first stream. What follows may be a host function, which the gate would block. */
   gate_open(shut);
   multiply(handle, two);
   expect_right(two, second);
@@ -51,7 +51,7 @@ TEST(products_are_right_in_two_streams) {
   free_product(two);
 }
 
-TEST(workspaces_have_torchs_sizes) {
+TEST(workspaces_have_the_sizes_of_pytorch) {
   need_blas();
   void *memory = UNTOUCHED_POINTER;
   size_t bytes = UNTOUCHED;
@@ -76,7 +76,7 @@ TEST(workspaces_have_torchs_sizes) {
   CHECK_EQ(allocated(0), rounded(usual_bytes()));
 }
 
-TEST(the_environment_says_how_large_workspaces_are) {
+TEST(the_environment_sets_workspace_sizes) {
   need_blas();
   void *memory = UNTOUCHED_POINTER;
   size_t bytes = UNTOUCHED;
@@ -92,19 +92,19 @@ TEST(the_environment_says_how_large_workspaces_are) {
   }
 }
 
-TEST(no_workspace_is_one_of_no_bytes) {
+TEST(a_workspace_may_have_no_bytes) {
   need_blas();
   setenv("CUBLAS_WORKSPACE_CONFIG", ":0:0", 1);
   setenv("CUBLASLT_WORKSPACE_SIZE", "0", 1);
   on_new_stream(0);
-  product *of = new_product(0, 10);
-  multiply(handle_now(), of);
-  expect_right(of, current_stream());
+  product *gemm = new_product(0, 10);
+  multiply(handle_now(), gemm);
+  expect_right(gemm, current_stream());
   CHECK_EQ(allocated(0), 0);
-  free_product(of);
+  free_product(gemm);
 }
 
-TEST(an_environment_that_makes_no_sense_is_named) {
+TEST(an_invalid_environment_is_reported) {
   need_blas();
   void *handle = UNTOUCHED_POINTER;
   setenv("CUBLAS_WORKSPACE_CONFIG", "4096", 1);
@@ -119,7 +119,7 @@ TEST(an_environment_that_makes_no_sense_is_named) {
   handle_now();
 }
 
-TEST(cublaslt_takes_the_same_handle) {
+TEST(cublaslt_uses_the_same_handle) {
   need_blas();
   void *handle = UNTOUCHED_POINTER;
   CHECK_OK(plinth_current_blaslt_handle(&handle));
@@ -127,15 +127,15 @@ TEST(cublaslt_takes_the_same_handle) {
   CHECK_SAME(handle_now(), handle);
 }
 
-/* A function of cuBLASLt's, which came with cuBLAS. */
-static void *of_lt(const char *symbol) {
+/* A function of cuBLASLt, which cuBLAS depends on. */
+static void *cublaslt_function(const char *symbol) {
   static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", NULL};
   return function_of(on_host_device() ? BLAS : "", names, symbol);
 }
 
 enum { R_32F = 0, COMPUTE_32F = 68 };
 
-TEST(a_product_of_cublaslts_is_right) {
+TEST(a_cublaslt_product_is_right) {
   int (*new_description)(void **, int, int), (*new_layout)(void **, int, uint64_t, uint64_t, int64_t);
   int (*free_description)(void *), (*free_layout)(void *);
   int (*matmul)(void *, void *, const float *, const float *, void *, const float *, void *, const float *, const float *,
@@ -145,13 +145,13 @@ TEST(a_product_of_cublaslts_is_right) {
   const float one = 1, zero = 0;
   size_t bytes = 0;
   need_blas();
-  product *of = new_product(0, 17);
-  plinth_stream_t where = on_new_stream(0);
+  product *gemm = new_product(0, 17);
+  plinth_stream_t stream_of_gemm = on_new_stream(0);
   CHECK_OK(plinth_current_blaslt_handle(&handle));
   CHECK_OK(plinth_current_blaslt_workspace(&memory, &bytes));
 #define FIND(variable, symbol)                    \
   {                                               \
-    void *found = of_lt(symbol);                  \
+    void *found = cublaslt_function(symbol);      \
     memcpy(&(variable), &found, sizeof(variable)); \
   }
   FIND(new_description, "cublasLtMatmulDescCreate")
@@ -163,54 +163,54 @@ TEST(a_product_of_cublaslts_is_right) {
   for (int index = 0; index < 3; index++) {
     CHECK_EQ(new_layout(&layouts[index], R_32F, extents[index][0], extents[index][1], (int64_t)extents[index][0]), 0);
   }
-  CHECK_EQ(matmul(handle, description, &one, of->a, layouts[0], of->b, layouts[1], &zero, of->c, layouts[2], of->c,
-                  layouts[2], NULL, memory, bytes, where),
+  CHECK_EQ(matmul(handle, description, &one, gemm->a, layouts[0], gemm->b, layouts[1], &zero, gemm->c, layouts[2], gemm->c,
+                  layouts[2], NULL, memory, bytes, stream_of_gemm),
            0);
-  expect_right(of, where);
+  expect_right(gemm, stream_of_gemm);
   for (int index = 0; index < 3; index++) {
     CHECK_EQ(free_layout(layouts[index]), 0);
   }
   CHECK_EQ(free_description(description), 0);
-  free_product(of);
+  free_product(gemm);
 }
 
 enum { THREADS = 8 };
-static void *of_thread[2][THREADS];
-static int round_of_threads, at_work;
+static void *handles[2][THREADS];
+static int round_of_threads, threads_started;
 
 static void *multiply_in_a_thread(void *context) {
   const int number = *(int *)context;
-  product *of = new_product(0, 100 + (unsigned)number);
-  plinth_stream_t where = on_new_stream(0);
-  void *handle = of_thread[round_of_threads][number] = handle_now();
-  __atomic_add_fetch(&at_work, 1, __ATOMIC_SEQ_CST);
-  while (__atomic_load_n(&at_work, __ATOMIC_SEQ_CST) < THREADS) {
+  product *gemm = new_product(0, 100 + (unsigned)number);
+  plinth_stream_t stream_of_gemm = on_new_stream(0);
+  void *handle = handles[round_of_threads][number] = handle_now();
+  __atomic_add_fetch(&threads_started, 1, __ATOMIC_SEQ_CST);
+  while (__atomic_load_n(&threads_started, __ATOMIC_SEQ_CST) < THREADS) {
     sleep_a_little();
   }
   for (int round = 0; round < 50; round++) {
     CHECK_SAME(handle_now(), handle);
-    multiply(handle, of);
+    multiply(handle, gemm);
   }
-  expect_right(of, where);
-  free_product(of);
+  expect_right(gemm, stream_of_gemm);
+  free_product(gemm);
   return NULL;
 }
 
-TEST(each_thread_has_a_handle_and_leaves_it_to_the_next) {
+TEST(each_thread_has_a_handle_which_later_threads_reuse) {
   need_blas();
   for (round_of_threads = 0; round_of_threads < 2; round_of_threads++) {
-    at_work = 0;
+    threads_started = 0;
     run_threads(THREADS, multiply_in_a_thread);
     for (int one = 0; one < THREADS; one++) {
       for (int other = 0; other < one; other++) {
-        CHECK(of_thread[round_of_threads][one] != of_thread[round_of_threads][other]);
+        CHECK(handles[round_of_threads][one] != handles[round_of_threads][other]);
       }
     }
   }
   for (int one = 0; one < THREADS; one++) {
     bool again = false;
     for (int other = 0; other < THREADS; other++) {
-      again = again || of_thread[1][one] == of_thread[0][other];
+      again = again || handles[1][one] == handles[0][other];
     }
     CHECK(again);
   }
@@ -218,7 +218,7 @@ TEST(each_thread_has_a_handle_and_leaves_it_to_the_next) {
   expect_nothing_left();
 }
 
-static void *seen;
+static void *handle_of_thread;
 static int modes_before, modes_after;
 
 static void *use_other_modes(void *context) {
@@ -226,19 +226,19 @@ static void *use_other_modes(void *context) {
   void *found = NULL;
   const char *const calls[] = {"cublasSetPointerMode_v2", "cublasSetMathMode", "cublasSetAtomicsMode"};
   (void)context;
-  seen = handle_now();
-  modes_before = modes(seen);
+  handle_of_thread = handle_now();
+  modes_before = modes(handle_of_thread);
   for (int index = 0; index < 3; index++) {
     found = function_of(BLAS, blas_names, calls[index]);
     memcpy(&set_mode, &found, sizeof found);
-    CHECK_EQ(set_mode(seen, 1), 0);
+    CHECK_EQ(set_mode(handle_of_thread, 1), 0);
   }
-  CHECK_SAME(handle_now(), seen);
-  modes_after = modes(seen);
+  CHECK_SAME(handle_now(), handle_of_thread);
+  modes_after = modes(handle_of_thread);
   return NULL;
 }
 
-TEST(a_handle_comes_to_the_next_thread_like_a_new_one) {
+TEST(a_reused_handle_has_default_modes) {
   need_stand_in();
   for (int round = 0; round < 3; round++) {
     run_threads(1, use_other_modes);
@@ -248,18 +248,18 @@ TEST(a_handle_comes_to_the_next_thread_like_a_new_one) {
   CHECK_EQ(handles_made(), 1);
 }
 
-/* A thread's own default stream is another one in the next thread. */
+/* The per-thread default stream is a different one in the next thread. */
 static void *use_own_default_stream(void *context) {
-  product *of = new_product(0, 11);
+  product *gemm = new_product(0, 11);
   (void)context;
   CHECK_OK(plinth_set_stream((plinth_stream_t)2));
-  multiply(handle_now(), of);
-  expect_right(of, (plinth_stream_t)2);
-  free_product(of);
+  multiply(handle_now(), gemm);
+  expect_right(gemm, (plinth_stream_t)2);
+  free_product(gemm);
   return NULL;
 }
 
-TEST(the_workspace_of_a_threads_own_stream_ends_with_it) {
+TEST(the_workspace_of_a_per_thread_stream_is_freed_with_the_thread) {
   need_blas();
   for (int round = 0; round < 3; round++) {
     run_threads(1, use_own_default_stream);
@@ -267,7 +267,7 @@ TEST(the_workspace_of_a_threads_own_stream_ends_with_it) {
   }
 }
 
-TEST(each_device_has_handles_of_its_own) {
+TEST(each_device_has_its_own_handles) {
   need_devices(2);
   need_blas();
   product *one = new_product(0, 12), *two = new_product(1, 13);
@@ -291,22 +291,22 @@ TEST(each_device_has_handles_of_its_own) {
   free_product(two);
 }
 
-TEST(a_green_contexts_stream_is_one_like_others) {
+TEST(products_are_right_in_the_stream_of_a_green_context) {
   need_blas();
-  plinth_green_context_t part = NULL;
-  if (plinth_green_context_create(16, 0, &part) != PLINTH_OK) {
+  plinth_green_context_t context = NULL;
+  if (plinth_green_context_create(16, 0, &context) != PLINTH_OK) {
     SKIP("needs green contexts");
   }
-  product *of = new_product(0, 14);
-  CHECK_OK(plinth_green_context_set_context(part));
-  multiply(handle_now(), of);
-  CHECK_OK(plinth_green_context_pop_context(part));
-  expect_right(of, NULL);
-  CHECK_OK(plinth_green_context_destroy(part));
-  free_product(of);
+  product *gemm = new_product(0, 14);
+  CHECK_OK(plinth_green_context_set_context(context));
+  multiply(handle_now(), gemm);
+  CHECK_OK(plinth_green_context_pop_context(context));
+  expect_right(gemm, NULL);
+  CHECK_OK(plinth_green_context_destroy(context));
+  free_product(gemm);
 }
 
-TEST(what_fails_in_the_library_is_named_and_can_be_tried_again) {
+TEST(library_errors_are_reported_and_calls_can_be_repeated) {
   need_stand_in();
   void *handle = UNTOUCHED_POINTER;
   const struct {
@@ -337,7 +337,7 @@ TEST(what_fails_in_the_library_is_named_and_can_be_tried_again) {
   expect_nothing_left();
 }
 
-TEST(a_workspace_that_there_is_no_memory_for_is_an_error) {
+TEST(a_handle_is_refused_without_memory_for_its_workspace) {
   need_blas();
   void *handle = UNTOUCHED_POINTER;
   on_new_stream(0);
@@ -346,13 +346,13 @@ TEST(a_workspace_that_there_is_no_memory_for_is_an_error) {
   CHECK_MESSAGE("the workspace of cuBLAS");
   CHECK(handle == UNTOUCHED_POINTER);
   CHECK_OK(plinth_set_per_process_memory_fraction(1, 0));
-  product *of = new_product(0, 15);
-  multiply(handle_now(), of);
-  expect_right(of, current_stream());
-  free_product(of);
+  product *gemm = new_product(0, 15);
+  multiply(handle_now(), gemm);
+  expect_right(gemm, current_stream());
+  free_product(gemm);
 }
 
-TEST(a_library_that_is_not_there_is_named) {
+TEST(a_missing_library_is_reported) {
   void *handle = UNTOUCHED_POINTER;
   CHECK_OK(plinth_init());
   setenv(BLAS, "/nowhere/libcublas.so.13", 1);
@@ -368,7 +368,7 @@ TEST(a_library_that_is_not_there_is_named) {
   CHECK(handle == UNTOUCHED_POINTER);
 }
 
-TEST(a_library_for_gpus_does_not_work_on_the_host_device) {
+TEST(a_library_for_gpus_is_refused_on_the_host_device) {
   need_host_device();
   void *handle = UNTOUCHED_POINTER;
   name_library(BLAS, "fake_cublas_for_gpus");
@@ -380,7 +380,7 @@ TEST(a_library_for_gpus_does_not_work_on_the_host_device) {
   CHECK(handle == UNTOUCHED_POINTER);
 }
 
-TEST(an_output_must_not_be_null) {
+TEST(outputs_must_not_be_null) {
   need_blas();
   size_t bytes = UNTOUCHED;
   void *memory = UNTOUCHED_POINTER;
@@ -393,8 +393,8 @@ TEST(an_output_must_not_be_null) {
   CHECK(memory == UNTOUCHED_POINTER);
 }
 
-/* What CUDA's own libraries do at the end of such a child is not for us to test. */
-static bool ends_like_a_process;
+/* On a GPU the child skips exit handlers: those of CUDA's libraries are not tested here. */
+static bool run_exit_handlers;
 
 static void expect_refused(void) {
   void *handle = UNTOUCHED_POINTER;
@@ -402,31 +402,31 @@ static void expect_refused(void) {
   CHECK_STATUS(plinth_current_solver_handle(&handle), PLINTH_ERROR_FORKED_CHILD);
   CHECK_STATUS(plinth_clear_blas_workspaces(), PLINTH_ERROR_FORKED_CHILD);
   CHECK(handle == UNTOUCHED_POINTER);
-  if (ends_like_a_process) {
+  if (run_exit_handlers) {
     exit(0);
   }
 }
 
-TEST(the_child_of_a_fork_is_told) {
+TEST(calls_are_refused_in_a_forked_child) {
   need_blas();
   handle_now();
-  ends_like_a_process = on_host_device();
+  run_exit_handlers = on_host_device();
   in_child(expect_refused);
-  product *of = new_product(0, 16);
-  multiply(handle_now(), of);
-  expect_right(of, NULL);
-  free_product(of);
+  product *gemm = new_product(0, 16);
+  multiply(handle_now(), gemm);
+  expect_right(gemm, NULL);
+  free_product(gemm);
 }
 
-static void after_the_exit(void) {
+static void expect_shutting_down(void) {
   void *handle = UNTOUCHED_POINTER;
   CHECK_STATUS(plinth_current_blas_handle(&handle), PLINTH_ERROR_SHUTTING_DOWN);
   CHECK(handle == UNTOUCHED_POINTER);
 }
 
-/* Functions for the exit are called the last one first: this one after the library's. */
-TEST(nothing_is_called_once_the_exit_has_begun) {
-  CHECK(atexit(after_the_exit) == 0);
+/* Exit handlers run in reverse order, so this one runs after the library's. */
+TEST(calls_are_refused_at_exit) {
+  CHECK(atexit(expect_shutting_down) == 0);
   need_blas();
   on_new_stream(0);
   handle_now();

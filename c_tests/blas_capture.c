@@ -1,42 +1,42 @@
-/* Workspaces of cuBLAS's handles in captures. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Workspaces of cuBLAS handles in captures. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* library: fake_cublas */
 /* env: FAKE_CUBLAS_ALLOCATES=1 */
 #include "multiplying.h"
 
-static plinth_graph_t captured_product(product *of) {
+static plinth_graph_t captured_product(product *gemm) {
   plinth_graph_t graph = new_graph(0);
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
-  multiply(handle_now(), of);
+  multiply(handle_now(), gemm);
   CHECK_OK(plinth_graph_capture_end(graph));
   return graph;
 }
 
 TEST(a_captured_product_is_right_at_each_replay) {
   need_blas();
-  product *of = new_product(0, 4);
-  plinth_stream_t where = on_new_stream(0);
-  multiply(handle_now(), of);
-  finish(where);
-  plinth_graph_t graph = captured_product(of);
+  product *gemm = new_product(0, 4);
+  plinth_stream_t stream = on_new_stream(0);
+  multiply(handle_now(), gemm);
+  finish(stream);
+  plinth_graph_t graph = captured_product(gemm);
   for (unsigned round = 0; round < 3; round++) {
-    fill_product(of, 50 + round);
+    fill_product(gemm, 50 + round);
     CHECK_OK(plinth_graph_replay(graph));
-    expect_right(of, where);
+    expect_right(gemm, stream);
   }
   CHECK_OK(plinth_graph_destroy(graph));
-  free_product(of);
+  free_product(gemm);
   CHECK_OK(plinth_clear_blas_workspaces());
   expect_nothing_left();
 }
 
-/* The workspace of a graph is nobody else's for as long as the graph is there. */
+/* While a graph exists, its workspace is not reused. */
 TEST(a_graph_keeps_its_workspace) {
   need_blas();
-  product *of = new_product(0, 5);
-  plinth_stream_t where = on_new_stream(0);
+  product *gemm = new_product(0, 5);
+  plinth_stream_t stream = on_new_stream(0);
   void *handle = handle_now();
   void *eager = on_host_device() ? workspace(handle) : NULL;
-  plinth_graph_t graph = captured_product(of);
+  plinth_graph_t graph = captured_product(gemm);
   CHECK_EQ(graph_allocated(graph), 0);
   CHECK(graph_held(graph) >= usual_bytes());
   if (on_host_device()) {
@@ -47,33 +47,33 @@ TEST(a_graph_keeps_its_workspace) {
   CHECK_EQ(allocated(0), 0);
   CHECK_OK(plinth_empty_cache());
   CHECK(graph_held(graph) >= usual_bytes());
-  /* What others have now, a replay must not touch. */
-  unsigned char *taken[40];
+  /* A replay must not write to blocks that are allocated now. */
+  unsigned char *blocks[40];
   void *pinned = pinned_memory(MIB);
   for (int index = 0; index < 40; index++) {
-    taken[index] = alloc_on(MIB, 0, where);
-    fill_words(taken[index], 0xA5A5A5A5u, MIB, where);
+    blocks[index] = alloc_on(MIB, 0, stream);
+    fill_words(blocks[index], 0xA5A5A5A5u, MIB, stream);
   }
   CHECK_OK(plinth_graph_replay(graph));
-  expect_right(of, where);
+  expect_right(gemm, stream);
   for (int index = 0; index < 40; index++) {
-    CHECK(has_words(taken[index], 0xA5A5A5A5u, MIB, where, pinned));
-    release(taken[index]);
+    CHECK(has_words(blocks[index], 0xA5A5A5A5u, MIB, stream, pinned));
+    release(blocks[index]);
   }
   CHECK_OK(plinth_pinned_free(pinned));
   CHECK_OK(plinth_graph_destroy(graph));
-  free_product(of);
+  free_product(gemm);
   expect_nothing_left();
 }
 
-/* Everything that is made at first use is made in the capture. */
-TEST(the_first_handle_is_made_in_a_capture) {
+/* Nothing of the library is initialized before the capture. */
+TEST(the_first_handle_may_be_created_in_a_capture) {
   void *handle = NULL;
   if (on_host_device()) {
     need_blas();
   }
-  product *of = new_product(0, 6);
-  plinth_stream_t where = on_new_stream(0);
+  product *gemm = new_product(0, 6);
+  plinth_stream_t stream = on_new_stream(0);
   plinth_graph_t graph = new_graph(0);
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
   const plinth_status_t status = plinth_current_blas_handle(&handle);
@@ -81,30 +81,30 @@ TEST(the_first_handle_is_made_in_a_capture) {
     SKIP("needs cuBLAS");
   }
   CHECK_OK(status);
-  multiply(handle, of);
+  multiply(handle, gemm);
   CHECK_OK(plinth_graph_capture_end(graph));
   CHECK_OK(plinth_graph_replay(graph));
-  expect_right(of, where);
+  expect_right(gemm, stream);
   if (on_host_device()) {
     CHECK_EQ(handles_made(), 1);
   }
   CHECK_OK(plinth_graph_destroy(graph));
-  free_product(of);
+  free_product(gemm);
   expect_nothing_left();
 }
 
-TEST(both_streams_of_a_capture_have_workspaces_of_the_graph) {
+TEST(each_stream_of_a_capture_has_a_workspace_of_the_graph) {
   need_blas();
   product *one = new_product(0, 7), *two = new_product(0, 8);
   plinth_stream_t other = stream_on(0);
-  plinth_stream_t where = on_new_stream(0);
+  plinth_stream_t stream = on_new_stream(0);
   CHECK_OK(plinth_set_stream(other));
   handle_now();
-  CHECK_OK(plinth_set_stream(where));
+  CHECK_OK(plinth_set_stream(stream));
   handle_now();
   plinth_graph_t graph = new_graph(0);
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
-  CHECK_OK(plinth_stream_wait_stream(other, where));
+  CHECK_OK(plinth_stream_wait_stream(other, stream));
   multiply(handle_now(), one);
   void *first = on_host_device() ? workspace(handle_now()) : NULL;
   CHECK_OK(plinth_set_stream(other));
@@ -112,45 +112,45 @@ TEST(both_streams_of_a_capture_have_workspaces_of_the_graph) {
   if (on_host_device()) {
     CHECK(workspace(handle_now()) != first);
   }
-  CHECK_OK(plinth_set_stream(where));
-  CHECK_OK(plinth_stream_wait_stream(where, other));
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK_OK(plinth_stream_wait_stream(stream, other));
   CHECK_OK(plinth_graph_capture_end(graph));
   CHECK(graph_held(graph) >= 2 * usual_bytes());
   CHECK_OK(plinth_graph_replay(graph));
-  expect_right(one, where);
-  expect_right(two, where);
+  expect_right(one, stream);
+  expect_right(two, stream);
   CHECK_OK(plinth_graph_destroy(graph));
   free_product(one);
   free_product(two);
 }
 
-TEST(a_capture_that_is_given_up_gives_the_workspace_back) {
+TEST(an_aborted_capture_frees_its_workspace) {
   need_blas();
-  product *of = new_product(0, 9);
+  product *gemm = new_product(0, 9);
   on_new_stream(0);
   handle_now();
   plinth_graph_t graph = new_graph(0);
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
-  multiply(handle_now(), of);
+  multiply(handle_now(), gemm);
   CHECK_OK(plinth_graph_reset(graph));
   CHECK_OK(plinth_graph_destroy(graph));
   CHECK_OK(plinth_clear_blas_workspaces());
-  multiply(handle_now(), of);
-  expect_right(of, current_stream());
+  multiply(handle_now(), gemm);
+  expect_right(gemm, current_stream());
   CHECK_OK(plinth_clear_blas_workspaces());
-  free_product(of);
+  free_product(gemm);
   expect_nothing_left();
 }
 
-static size_t allocated_once_cleared(void) {
+static size_t allocated_after_clear(void) {
   CHECK_OK(plinth_clear_blas_workspaces());
   return allocated(0);
 }
 
-/* Of a capture by the driver's own calls nobody hears the end: its graph has the workspace. */
-TEST(captures_of_the_programs_own_have_a_workspace_each) {
+/* plinth is not notified of the end of a capture that uses the driver directly, so the driver's graph owns the workspace. */
+TEST(each_capture_by_driver_calls_has_a_workspace) {
   need_blas();
-  plinth_stream_t where = on_new_stream(0);
+  plinth_stream_t stream = on_new_stream(0);
   void *graph[3] = {NULL, NULL, NULL}, *memory[3] = {NULL, NULL, NULL}, *executable = NULL;
   void *handle = handle_now();
   const size_t bytes = allocated(0);
@@ -159,28 +159,28 @@ TEST(captures_of_the_programs_own_have_a_workspace_each) {
   DRIVER(driver_graph_destroy, destroy_executable, "cuGraphExecDestroy");
   memory[0] = on_host_device() ? workspace(handle) : NULL;
   for (int round = 1; round < 3; round++) {
-    begin_capture(where, CU_STREAM_CAPTURE_MODE_RELAXED);
+    begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
     CHECK_SAME(handle_now(), handle);
     CHECK_SAME(handle_now(), handle);
     memory[round] = on_host_device() ? workspace(handle) : NULL;
-    CHECK_OK(plinth_sleep(1, where));
-    CHECK_EQ(end_capture(where, &graph[round]), CUDA_SUCCESS);
+    CHECK_OK(plinth_sleep(1, stream));
+    CHECK_EQ(end_capture(stream, &graph[round]), CUDA_SUCCESS);
     CHECK_EQ(allocated(0), ((size_t)round + 1) * bytes);
-    /* Clearing takes nothing from graphs. */
-    CHECK_EQ(allocated_once_cleared(), (size_t)round * bytes);
+    /* Clearing does not free workspaces of graphs. */
+    CHECK_EQ(allocated_after_clear(), (size_t)round * bytes);
     CHECK_SAME(handle_now(), handle);
   }
   CHECK((memory[1] != memory[2] && memory[0] != memory[1]) || !on_host_device());
   CHECK_EQ(instantiate(&executable, graph[1], 0), CUDA_SUCCESS);
   CHECK_EQ(destroy(graph[1]), CUDA_SUCCESS);
-  CHECK_EQ(allocated_once_cleared(), 2 * bytes);
+  CHECK_EQ(allocated_after_clear(), 2 * bytes);
   CHECK_EQ(destroy_executable(executable), CUDA_SUCCESS);
   CHECK_EQ(destroy(graph[2]), CUDA_SUCCESS);
-  EVENTUALLY(allocated_once_cleared() == 0);
+  EVENTUALLY(allocated_after_clear() == 0);
   expect_nothing_left();
 }
 
-static void *clear_again_and_again(void *context) {
+static void *clear_or_capture(void *context) {
   const int number = *(int *)context;
   if (number == 0) {
     for (int round = 0; round < 200; round++) {
@@ -202,9 +202,9 @@ static void *clear_again_and_again(void *context) {
   return NULL;
 }
 
-TEST(workspaces_are_cleared_while_others_are_made) {
+TEST(workspaces_are_cleared_while_other_threads_create_them) {
   need_stand_in();
-  run_threads(4, clear_again_and_again);
+  run_threads(4, clear_or_capture);
   CHECK_OK(plinth_clear_blas_workspaces());
   expect_nothing_left();
 }

@@ -1,6 +1,6 @@
-/* What the calls say and refuse while a stream captures. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Results of calls during a capture, and refused calls. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_SANITIZER=error */
-/* alone: asking_for_capture_makes_no_context; expects what only a fresh process has */
+/* alone: a_capture_query_creates_no_context; expects a new process */
 /* alone: copies_and_fills_are_nodes_and_run_when_replayed; leaves a graph */
 #include "driver.h"
 #include "support.h"
@@ -17,14 +17,14 @@ static bool is_current_capturing(void) {
   return capturing;
 }
 
-static void drop_graph(void *graph) {
+static void destroy_graph(void *graph) {
   DRIVER(driver_graph_destroy, destroy, "cuGraphDestroy");
   CHECK_EQ(destroy(graph), CUDA_SUCCESS);
 }
 
 static void nothing(void *context) { (void)context; }
 
-TEST(a_stream_tells_whether_it_captures) {
+TEST(is_capturing_is_per_stream) {
   plinth_stream_t stream = stream_on(0);
   plinth_stream_t other = stream_on(0);
   void *graph = NULL;
@@ -40,15 +40,15 @@ TEST(a_stream_tells_whether_it_captures) {
   CHECK_EQ(end_capture(stream, &graph), CUDA_SUCCESS);
   CHECK(!is_capturing(stream));
   CHECK(!is_current_capturing());
-  drop_graph(graph);
+  destroy_graph(graph);
 }
 
-TEST(asking_for_capture_makes_no_context) {
+TEST(a_capture_query_creates_no_context) {
   CHECK(!is_current_capturing());
   CHECK(!has_context(0));
 }
 
-TEST(a_capturing_stream_cannot_be_waited_for) {
+TEST(a_capturing_stream_cannot_be_synchronized_or_queried) {
   plinth_stream_t stream = stream_on(0);
   bool done = true;
   void *graph = NULL;
@@ -64,7 +64,7 @@ TEST(a_capturing_stream_cannot_be_waited_for) {
   CHECK(stream_done(stream));
 }
 
-TEST(a_device_with_a_capturing_stream_cannot_be_waited_for) {
+TEST(a_device_with_a_capturing_stream_cannot_be_synchronized) {
   plinth_stream_t stream = stream_on(0);
   void *graph = NULL;
   begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -94,11 +94,11 @@ TEST(a_relaxed_capture_permits_allocation) {
   begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
   void *memory = device_memory(KIB, 0);
   CHECK_EQ(end_capture(stream, &graph), CUDA_SUCCESS);
-  drop_graph(graph);
+  destroy_graph(graph);
   CHECK_OK(plinth_device_free(memory));
 }
 
-TEST(a_captured_event_cannot_be_waited_for) {
+TEST(a_captured_event_cannot_be_synchronized_or_queried) {
   plinth_stream_t stream = stream_on(0);
   plinth_event_t event = new_event(0);
   bool done = true;
@@ -108,7 +108,7 @@ TEST(a_captured_event_cannot_be_waited_for) {
   CHECK_OK(plinth_event_record(event, stream));
   CHECK_STATUS(plinth_event_query(event, &done), PLINTH_ERROR_CAPTURE_FORBIDS);
   CHECK(done);
-  /* That made the capture invalid, and the event with it until it is recorded again. */
+  /* The query invalidated the capture. The event is invalid until it is recorded again. */
   CHECK_STATUS(plinth_event_synchronize(event), PLINTH_ERROR_INVALID_VALUE);
   CHECK(end_capture(stream, &graph) != CUDA_SUCCESS);
   begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -139,7 +139,7 @@ static unsigned only_node_type(void *graph) {
   return type;
 }
 
-TEST(an_event_is_no_node_of_a_graph) {
+TEST(recording_an_event_adds_no_node) {
   plinth_stream_t stream = stream_on(0);
   plinth_event_t event = new_event(0);
   void *graph = NULL;
@@ -148,11 +148,11 @@ TEST(an_event_is_no_node_of_a_graph) {
   CHECK_OK(plinth_event_wait(event, stream));
   CHECK_EQ(end_capture(stream, &graph), CUDA_SUCCESS);
   CHECK_EQ(node_count(graph), 0);
-  drop_graph(graph);
+  destroy_graph(graph);
   CHECK_OK(plinth_event_destroy(event));
 }
 
-TEST(recording_an_external_event_is_a_node) {
+TEST(recording_an_external_event_adds_a_node) {
   plinth_stream_t stream = stream_on(0);
   plinth_event_t event = new_event(PLINTH_EVENT_EXTERNAL);
   void *graph = NULL;
@@ -160,11 +160,11 @@ TEST(recording_an_external_event_is_a_node) {
   CHECK_OK(plinth_event_record(event, stream));
   CHECK_EQ(end_capture(stream, &graph), CUDA_SUCCESS);
   CHECK_EQ(only_node_type(graph), CU_GRAPH_NODE_TYPE_EVENT_RECORD);
-  drop_graph(graph);
+  destroy_graph(graph);
   CHECK_OK(plinth_event_destroy(event));
 }
 
-TEST(waiting_for_an_external_event_is_a_node) {
+TEST(waiting_for_an_external_event_adds_a_node) {
   plinth_stream_t stream = stream_on(0);
   plinth_event_t event = new_event(PLINTH_EVENT_EXTERNAL);
   void *graph = NULL;
@@ -173,7 +173,7 @@ TEST(waiting_for_an_external_event_is_a_node) {
   CHECK_OK(plinth_event_wait(event, stream));
   CHECK_EQ(end_capture(stream, &graph), CUDA_SUCCESS);
   CHECK_EQ(only_node_type(graph), CU_GRAPH_NODE_TYPE_WAIT_EVENT);
-  drop_graph(graph);
+  destroy_graph(graph);
   CHECK_OK(plinth_event_destroy(event));
 }
 
@@ -200,7 +200,7 @@ TEST(a_replay_records_an_external_event) {
   EVENTUALLY(event_done(event));
   CHECK_OK(plinth_stream_synchronize(stream));
   CHECK_EQ(destroy_executable(executable), CUDA_SUCCESS);
-  drop_graph(graph);
+  destroy_graph(graph);
   CHECK_OK(plinth_event_destroy(event));
 }
 
@@ -219,14 +219,14 @@ TEST(the_external_flag_changes_nothing_outside_a_capture) {
   CHECK_OK(plinth_event_destroy(event));
 }
 
-TEST(a_host_function_is_a_node) {
+TEST(a_host_function_adds_a_node) {
   plinth_stream_t stream = stream_on(0);
   void *graph = NULL;
   begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
   CHECK_OK(plinth_launch_host_function(stream, nothing, NULL));
   CHECK_EQ(end_capture(stream, &graph), CUDA_SUCCESS);
   CHECK_EQ(node_count(graph), 1);
-  drop_graph(graph);
+  destroy_graph(graph);
 }
 
 TEST(copies_and_fills_are_nodes_and_run_when_replayed) {
@@ -249,7 +249,7 @@ TEST(copies_and_fills_are_nodes_and_run_when_replayed) {
   CHECK_OK(plinth_stream_synchronize(stream));
   CHECK_EQ(pinned[0], 0x11);
   CHECK_EQ(pinned[KIB - 1], 0x11);
-  drop_graph(graph);
+  destroy_graph(graph);
   CHECK_OK(plinth_pinned_free(pinned));
   CHECK_OK(plinth_device_free(memory));
 }

@@ -1,5 +1,5 @@
 /*
- * What the tests of collectives share: tensors of any type and layout on any device, and what is in them.
+ * Helpers for tests of collectives: tensors of any type and layout on any device, and their elements.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -11,9 +11,9 @@
 
 #include <math.h>
 
-/* Whose stream is held up in a first round: a GPU's driver may wait for the device when a kernel or another device's memory
- * is used for the first time, which must be over before a gate is shut. */
-enum { NOBODY = -1 };
+/* A first round without a gate: a GPU's driver may wait for the device when a kernel or another device's memory is first used,
+ * and that must be done before a gate is shut. */
+enum { NO_GATE = -1 };
 
 typedef struct type {
   const char *name;
@@ -25,41 +25,41 @@ static const type types[] = {
     {"uint8", {1, 8, 1}},      {"uint16", {1, 16, 1}},   {"uint32", {1, 32, 1}},  {"uint64", {1, 64, 1}},
     {"int8", {0, 8, 1}},       {"int16", {0, 16, 1}},    {"int32", {0, 32, 1}},   {"int64", {0, 64, 1}},
     {"complex64", {5, 64, 1}}, {"complex128", {5, 128, 1}}, {"bool", {6, 8, 1}},
-    /* Types of which copies know only how wide they are. */
+    /* Types that can only be copied. */
     {"float8", {10, 8, 1}},    {"float32x4", {2, 32, 4}},
 };
 
-enum { F16, BF16, F32, F64, U8, U16, U32, U64, I8, I16, I32, I64, C64, C128, BOOL, SUMMED, F8 = SUMMED, F32X4, TYPES };
+enum { F16, BF16, F32, F64, U8, U16, U32, U64, I8, I16, I32, I64, C64, C128, BOOL, SUMMABLE, F8 = SUMMABLE, F32X4, TYPES };
 
 static inline size_t width_of(int kind) { return (size_t)types[kind].type.bits * types[kind].type.lanes / 8; }
 
-/* Devices, and what is none. */
+/* Values of `device` for host memory. */
 enum { ON_CPU = -1, ON_PINNED = -2 };
 
-enum { MOST_RANK = 6 };
+enum { MAX_RANK = 6, GUARD_BYTE = 0xEE };
 
-/* A tensor with memory of its own. It must stay where it is. */
-typedef struct item {
+/* A tensor with its own memory, shape and strides. It must not be moved, because `dl` points into it. */
+typedef struct test_tensor {
   DLTensor dl;
-  int64_t shape[MOST_RANK];
-  int64_t strides[MOST_RANK];
+  int64_t shape[MAX_RANK];
+  int64_t strides[MAX_RANK];
   int kind;
   int device;
   unsigned char *memory;
   size_t bytes;
-} item;
+} test_tensor;
 
-static inline int64_t count_of(const item *one) {
+static inline int64_t count_of(const test_tensor *tensor) {
   int64_t count = 1;
-  for (int32_t index = 0; index < one->dl.ndim; index++) {
-    count *= one->shape[index];
+  for (int32_t index = 0; index < tensor->dl.ndim; index++) {
+    count *= tensor->shape[index];
   }
   return count;
 }
 
-/* A tensor, `offset` bytes into its memory. Without strides it is contiguous. */
-static inline void make(item *out, int device, int kind, int32_t rank, const int64_t *shape, const int64_t *strides,
-                        size_t offset) {
+/* Makes a tensor `offset` bytes into its memory. Without strides it is contiguous. */
+static inline void make_tensor(test_tensor *out, int device, int kind, int32_t rank, const int64_t *shape,
+                               const int64_t *strides, size_t offset) {
   int64_t low = 0;
   int64_t high = 0;
   int64_t stride = 1;
@@ -94,8 +94,8 @@ static inline void make(item *out, int device, int kind, int32_t rank, const int
   out->dl.data = out->memory;
 }
 
-/* A description of an output that is to be made; with room for strides, or without. */
-static inline void want(item *out, int device, int32_t rank, bool strides) {
+/* Describes an output that the library must allocate, with or without room for its strides. */
+static inline void describe_output(test_tensor *out, int device, int32_t rank, bool strides) {
   memset(out, 0, sizeof *out);
   out->device = device;
   out->dl.device.device_type = 2;
@@ -111,22 +111,22 @@ static inline void synchronize_all(void) {
   }
 }
 
-static inline void drop(item *one) {
-  if (one->memory == NULL) {
+static inline void free_tensor(test_tensor *tensor) {
+  if (tensor->memory == NULL) {
     return;
   }
-  if (one->device >= 0) {
-    release(one->memory);
-  } else if (one->device == ON_CPU) {
-    free(one->memory);
+  if (tensor->device >= 0) {
+    release(tensor->memory);
+  } else if (tensor->device == ON_CPU) {
+    free(tensor->memory);
   } else {
-    CHECK_OK(plinth_pinned_free(one->memory));
+    CHECK_OK(plinth_pinned_free(tensor->memory));
   }
-  one->memory = NULL;
+  tensor->memory = NULL;
 }
 
-/* Completes the record of a tensor that was made for a wanted output. With `owned`, its memory is dropped with it. */
-static inline void adopt(item *out, int kind, bool owned) {
+/* Checks an output that the library allocated, and records its type and strides. With `owned`, free_tensor frees its memory. */
+static inline void complete_output(test_tensor *out, int kind, bool owned) {
   int64_t stride = 1;
   out->kind = kind;
   out->memory = owned ? (unsigned char *)out->dl.data : NULL;
@@ -144,134 +144,134 @@ static inline void adopt(item *out, int kind, bool owned) {
   }
 }
 
-/* Where element `index` is, counted by the shape with the last dimension's fastest, from element 0 in bytes. */
-static inline int64_t place_of(const item *one, int64_t index) {
+/* The offset in bytes from element 0 to element `index`, counted in row-major order. */
+static inline int64_t element_offset(const test_tensor *tensor, int64_t index) {
   int64_t at = 0;
-  for (int32_t dimension = one->dl.ndim - 1; dimension >= 0; dimension--) {
-    at += index % one->shape[dimension] * one->strides[dimension];
-    index /= one->shape[dimension];
+  for (int32_t dimension = tensor->dl.ndim - 1; dimension >= 0; dimension--) {
+    at += index % tensor->shape[dimension] * tensor->strides[dimension];
+    index /= tensor->shape[dimension];
   }
-  return at * (int64_t)width_of(one->kind);
+  return at * (int64_t)width_of(tensor->kind);
 }
 
-/* How far the elements reach: from the least to the greatest, in bytes from element 0. */
-static inline void reach_of(const item *one, int64_t *low, size_t *bytes) {
+/* The range of memory that the elements occupy: its start relative to element 0, and its size, in bytes. */
+static inline void memory_range(const test_tensor *tensor, int64_t *low, size_t *bytes) {
   int64_t high = 0;
   *low = 0;
-  for (int32_t index = 0; index < one->dl.ndim; index++) {
-    const int64_t last = (one->shape[index] - 1) * one->strides[index];
+  for (int32_t index = 0; index < tensor->dl.ndim; index++) {
+    const int64_t last = (tensor->shape[index] - 1) * tensor->strides[index];
     *low += last < 0 ? last : 0;
     high += last > 0 ? last : 0;
   }
-  *bytes = (size_t)(high - *low + 1) * width_of(one->kind);
-  *low *= (int64_t)width_of(one->kind);
+  *bytes = (size_t)(high - *low + 1) * width_of(tensor->kind);
+  *low *= (int64_t)width_of(tensor->kind);
 }
 
-/* The elements in the order of their indices, once all devices are done. Free them. */
-static inline unsigned char *elements_of(const item *one) {
-  const int64_t count = count_of(one);
-  const size_t width = width_of(one->kind);
+/* Waits for all devices and returns the elements in row-major order. The caller frees them. */
+static inline unsigned char *elements_of(const test_tensor *tensor) {
+  const int64_t count = count_of(tensor);
+  const size_t width = width_of(tensor->kind);
   unsigned char *out = (unsigned char *)pageable_memory((size_t)count * width + 1);
   if (count > 0) {
     int64_t low = 0;
     size_t bytes = 0;
-    reach_of(one, &low, &bytes);
+    memory_range(tensor, &low, &bytes);
     unsigned char *raw = (unsigned char *)pageable_memory(bytes);
     synchronize_all();
-    fetch(raw, (unsigned char *)one->dl.data + one->dl.byte_offset + low, bytes);
+    fetch(raw, (unsigned char *)tensor->dl.data + tensor->dl.byte_offset + low, bytes);
     for (int64_t index = 0; index < count; index++) {
-      memcpy(out + (size_t)index * width, raw + (place_of(one, index) - low), width);
+      memcpy(out + (size_t)index * width, raw + (element_offset(tensor, index) - low), width);
     }
     free(raw);
   }
   return out;
 }
 
-/* Gives a tensor these elements, and a mark to all of its memory beside them. */
-static inline void set_elements(const item *one, const unsigned char *elements) {
-  const int64_t count = count_of(one);
-  const size_t width = width_of(one->kind);
-  unsigned char *raw = (unsigned char *)pageable_memory(one->bytes);
-  memset(raw, 0xEE, one->bytes);
+/* Sets the elements, and writes GUARD_BYTE to the rest of the tensor's memory. */
+static inline void set_elements(const test_tensor *tensor, const unsigned char *elements) {
+  const int64_t count = count_of(tensor);
+  const size_t width = width_of(tensor->kind);
+  unsigned char *raw = (unsigned char *)pageable_memory(tensor->bytes);
+  memset(raw, GUARD_BYTE, tensor->bytes);
   for (int64_t index = 0; index < count && elements != NULL; index++) {
-    memcpy(raw + one->dl.byte_offset + place_of(one, index), elements + (size_t)index * width, width);
+    memcpy(raw + tensor->dl.byte_offset + element_offset(tensor, index), elements + (size_t)index * width, width);
   }
-  put(one->memory, raw, one->bytes);
+  put(tensor->memory, raw, tensor->bytes);
   free(raw);
 }
 
-/* Whether the memory beside a tensor's elements still has its mark. */
-static inline void expect_marks(const item *one) {
-  unsigned char *raw = (unsigned char *)pageable_memory(one->bytes);
-  fetch(raw, one->memory, one->bytes);
-  const int64_t count = count_of(one);
+/* Nothing was written to the tensor's memory outside of its elements. */
+static inline void expect_guard_bytes(const test_tensor *tensor) {
+  unsigned char *raw = (unsigned char *)pageable_memory(tensor->bytes);
+  fetch(raw, tensor->memory, tensor->bytes);
+  const int64_t count = count_of(tensor);
   for (int64_t index = 0; index < count; index++) {
-    memset(raw + one->dl.byte_offset + place_of(one, index), 0xEE, width_of(one->kind));
+    memset(raw + tensor->dl.byte_offset + element_offset(tensor, index), GUARD_BYTE, width_of(tensor->kind));
   }
-  for (size_t at = 0; at < one->bytes; at++) {
-    if (raw[at] != 0xEE) {
-      fprintf(stderr, "byte %zu beside the elements was written\n", at);
-      CHECK_EQ(raw[at], 0xEE);
+  for (size_t at = 0; at < tensor->bytes; at++) {
+    if (raw[at] != GUARD_BYTE) {
+      fprintf(stderr, "byte %zu outside of the elements was overwritten\n", at);
+      CHECK_EQ(raw[at], GUARD_BYTE);
     }
   }
   free(raw);
 }
 
-/* Bytes without meaning, for tensors that are only copied. Free them. */
-static inline unsigned char *some_elements(const item *one, unsigned seed) {
-  const size_t bytes = (size_t)count_of(one) * width_of(one->kind);
+/* Arbitrary bytes, for tensors that are only copied. The caller frees them. */
+static inline unsigned char *pattern_elements(const test_tensor *tensor, unsigned seed) {
+  const size_t bytes = (size_t)count_of(tensor) * width_of(tensor->kind);
   unsigned char *out = (unsigned char *)pageable_memory(bytes + 1);
   pattern_fill(out, bytes, seed);
   return out;
 }
 
-/* Fills a tensor with bytes without meaning. */
-static inline void set_some(const item *one, unsigned seed) {
-  unsigned char *elements = some_elements(one, seed);
-  set_elements(one, elements);
+/* Sets the elements to arbitrary bytes. */
+static inline void set_pattern(const test_tensor *tensor, unsigned seed) {
+  unsigned char *elements = pattern_elements(tensor, seed);
+  set_elements(tensor, elements);
   free(elements);
 }
 
-static inline void expect_elements(const item *one, const unsigned char *expected, const char *what) {
-  const size_t width = width_of(one->kind);
-  const size_t bytes = (size_t)count_of(one) * width;
-  unsigned char *actual = elements_of(one);
+static inline void expect_elements(const test_tensor *tensor, const unsigned char *expected, const char *label) {
+  const size_t width = width_of(tensor->kind);
+  const size_t bytes = (size_t)count_of(tensor) * width;
+  unsigned char *actual = elements_of(tensor);
   for (size_t at = 0; at < bytes; at++) {
     if (actual[at] != expected[at]) {
-      fprintf(stderr, "%s: byte %zu of element %zu of %s on device %d\n", what, at % width, at / width,
-              types[one->kind].name, one->device);
+      fprintf(stderr, "%s: byte %zu of element %zu of %s on device %d\n", label, at % width, at / width,
+              types[tensor->kind].name, tensor->device);
       CHECK_EQ(actual[at], expected[at]);
     }
   }
   free(actual);
 }
 
-static inline void expect_some(const item *one, unsigned seed, const char *what) {
-  unsigned char *expected = some_elements(one, seed);
-  expect_elements(one, expected, what);
+static inline void expect_pattern(const test_tensor *tensor, unsigned seed, const char *label) {
+  unsigned char *expected = pattern_elements(tensor, seed);
+  expect_elements(tensor, expected, label);
   free(expected);
 }
 
-/* Descriptions in a row, as the library takes them. Those that it writes are taken back by `unrow`. */
-static inline DLTensor *row_of(item *items, size_t count) {
-  DLTensor *row = (DLTensor *)pageable_memory((count + 1) * sizeof *row);
+/* An array of descriptors, as the library takes it. `take_descriptors` copies back what the library wrote, and frees it. */
+static inline DLTensor *descriptors_of(test_tensor *tensors, size_t count) {
+  DLTensor *descriptors = (DLTensor *)pageable_memory((count + 1) * sizeof *descriptors);
   for (size_t index = 0; index < count; index++) {
-    row[index] = items[index].dl;
+    descriptors[index] = tensors[index].dl;
   }
-  return row;
+  return descriptors;
 }
 
-static inline void unrow(item *items, size_t count, DLTensor *row) {
+static inline void take_descriptors(test_tensor *tensors, size_t count, DLTensor *descriptors) {
   for (size_t index = 0; index < count; index++) {
-    items[index].dl = row[index];
+    tensors[index].dl = descriptors[index];
   }
-  free(row);
+  free(descriptors);
 }
 
-static inline int64_t up_to(uint64_t *state, int64_t most) { return (int64_t)(random_next(state) % (uint64_t)(most + 1)); }
+static inline int64_t random_up_to(uint64_t *state, int64_t max) { return (int64_t)(random_next(state) % (uint64_t)(max + 1)); }
 
-/* Small whole numbers as elements of any type that can be added, so that sums are exact. */
-static inline void put_number(unsigned char *at, int kind, int number) {
+/* Stores a small integer as an element of any summable type, so that sums are exact. */
+static inline void store_number(unsigned char *at, int kind, int number) {
   const float narrow = (float)number;
   const double wide = number;
   uint32_t bits;
@@ -302,11 +302,11 @@ static inline void put_number(unsigned char *at, int kind, int number) {
       break;
     case C64:
       memcpy(at, &narrow, 4);
-      put_number(at + 4, F32, -2 * number);
+      store_number(at + 4, F32, -2 * number);
       break;
     case C128:
       memcpy(at, &wide, 8);
-      put_number(at + 8, F64, -2 * number);
+      store_number(at + 8, F64, -2 * number);
       break;
     case BOOL:
       at[0] = number != 0;
@@ -316,7 +316,7 @@ static inline void put_number(unsigned char *at, int kind, int number) {
   }
 }
 
-/* The number of element `index` of input `input`: small, and of either sign unless the type has none. */
+/* The value of element `index` of input `input`: small, and negative only if the type is signed. */
 static inline int number_at(int kind, int input, int64_t index) {
   const int number = (int)pattern_byte((size_t)index, (unsigned)input + 77) % 13;
   if (kind == BOOL) {
@@ -325,28 +325,28 @@ static inline int number_at(int kind, int input, int64_t index) {
   return kind == U8 || kind == U16 || kind == U32 || kind == U64 ? number : number - 6;
 }
 
-static inline void set_numbers(const item *one, int input) {
-  const int64_t count = count_of(one);
-  unsigned char *elements = (unsigned char *)pageable_memory((size_t)count * width_of(one->kind) + 1);
+static inline void set_numbers(const test_tensor *tensor, int input) {
+  const int64_t count = count_of(tensor);
+  unsigned char *elements = (unsigned char *)pageable_memory((size_t)count * width_of(tensor->kind) + 1);
   for (int64_t index = 0; index < count; index++) {
-    put_number(elements + (size_t)index * width_of(one->kind), one->kind, number_at(one->kind, input, index));
+    store_number(elements + (size_t)index * width_of(tensor->kind), tensor->kind, number_at(tensor->kind, input, index));
   }
-  set_elements(one, elements);
+  set_elements(tensor, elements);
   free(elements);
 }
 
-/* The sum of inputs 0 to `inputs` - 1. */
-static inline void expect_sum(const item *one, int inputs, const char *what) {
-  const int64_t count = count_of(one);
-  unsigned char *expected = (unsigned char *)pageable_memory((size_t)count * width_of(one->kind) + 1);
+/* The elements are the sum of inputs 0 to `inputs` - 1. */
+static inline void expect_sum(const test_tensor *tensor, int inputs, const char *label) {
+  const int64_t count = count_of(tensor);
+  unsigned char *expected = (unsigned char *)pageable_memory((size_t)count * width_of(tensor->kind) + 1);
   for (int64_t index = 0; index < count; index++) {
     int sum = 0;
     for (int input = 0; input < inputs; input++) {
-      sum += number_at(one->kind, input, index);
+      sum += number_at(tensor->kind, input, index);
     }
-    put_number(expected + (size_t)index * width_of(one->kind), one->kind, sum);
+    store_number(expected + (size_t)index * width_of(tensor->kind), tensor->kind, sum);
   }
-  expect_elements(one, expected, what);
+  expect_elements(tensor, expected, label);
   free(expected);
 }
 

@@ -1,4 +1,4 @@
-/* Scatter and gather: every dimension, type and layout, views, the CPU, streams of their own, errors.
+/* Scatter and gather: dimensions, types and layouts, views, host memory, explicit streams, errors.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* env: PLINTH_HOST_DEVICES=4 */
 /* also: PLINTH_HOST_PEERS=none */
@@ -7,10 +7,10 @@
 
 static const int64_t shape_of[] = {6, 10, 9};
 static const int64_t layouts[][3] = {{90, 9, 1}, {1, 6, 60}, {200, 11, 1}, {-90, 9, -1}, {9, 54, 1}};
-enum { LAYOUTS = 5, MOST_PARTS = 8 };
+enum { LAYOUTS = 5, MAX_PARTS = 8 };
 
-/* The elements of a part of a tensor, as its own indices count them. */
-static unsigned char *part_of(const item *whole, const unsigned char *elements, int dim, int64_t start, int64_t length) {
+/* The elements of a part of a tensor, in row-major order of the part. The caller frees them. */
+static unsigned char *part_of(const test_tensor *whole, const unsigned char *elements, int dim, int64_t start, int64_t length) {
   const size_t width = width_of(whole->kind);
   int64_t inner = 1;
   for (int index = dim + 1; index < whole->dl.ndim; index++) {
@@ -28,80 +28,81 @@ static unsigned char *part_of(const item *whole, const unsigned char *elements, 
   return out;
 }
 
-static void expect_part(const item *part, const item *whole, unsigned seed, int dim, int64_t start, const char *what) {
-  unsigned char *elements = some_elements(whole, seed);
+static void expect_part(const test_tensor *part, const test_tensor *whole, unsigned seed, int dim, int64_t start,
+                        const char *label) {
+  unsigned char *elements = pattern_elements(whole, seed);
   unsigned char *expected = part_of(whole, elements, dim, start, part->shape[dim]);
-  expect_elements(part, expected, what);
+  expect_elements(part, expected, label);
   free(expected);
   free(elements);
 }
 
-/* Scatters to outputs that are made, one on each device in turn, and looks at them. */
-static void expect_scatter(item *whole, int parts, const int64_t *sizes, int dim, bool strides, unsigned seed) {
-  item out[MOST_PARTS];
+/* Scatters to outputs that the library allocates, on the devices round-robin, and checks them. */
+static void expect_scatter(test_tensor *whole, int parts, const int64_t *sizes, int dim, bool strides, unsigned seed) {
+  test_tensor out[MAX_PARTS];
   int64_t start = 0;
   for (int index = 0; index < parts; index++) {
-    want(&out[index], index % device_count(), whole->dl.ndim, strides);
+    describe_output(&out[index], index % device_count(), whole->dl.ndim, strides);
   }
-  DLTensor *row = row_of(out, (size_t)parts);
-  CHECK_OK(plinth_comm_scatter(&whole->dl, row, (size_t)parts, sizes, dim, NULL));
-  unrow(out, (size_t)parts, row);
-  const int counted = dim < 0 ? dim + whole->dl.ndim : dim;
-  const int64_t each = (whole->shape[counted] + parts - 1) / parts;
+  DLTensor *descriptors = descriptors_of(out, (size_t)parts);
+  CHECK_OK(plinth_comm_scatter(&whole->dl, descriptors, (size_t)parts, sizes, dim, NULL));
+  take_descriptors(out, (size_t)parts, descriptors);
+  const int dimension = dim < 0 ? dim + whole->dl.ndim : dim;
+  const int64_t each = (whole->shape[dimension] + parts - 1) / parts;
   for (int index = 0; index < parts; index++) {
-    const int64_t left = whole->shape[counted] - start;
-    CHECK_EQ(out[index].shape[counted], sizes != NULL ? sizes[index] : left < each ? left : each);
+    const int64_t left = whole->shape[dimension] - start;
+    CHECK_EQ(out[index].shape[dimension], sizes != NULL ? sizes[index] : left < each ? left : each);
     const unsigned char *data = (const unsigned char *)out[index].dl.data;
     const bool is_view = whole->device >= 0 && data >= whole->memory && data < whole->memory + whole->bytes;
     CHECK(!is_view || out[index].device == whole->device);
     if (strides && out[index].device == whole->device && data != NULL) {
       CHECK(is_view);
     }
-    adopt(&out[index], whole->kind, !is_view);
-    expect_part(&out[index], whole, seed, counted, start, "scatter");
-    start += out[index].shape[counted];
-    drop(&out[index]);
+    complete_output(&out[index], whole->kind, !is_view);
+    expect_part(&out[index], whole, seed, dimension, start, "scatter");
+    start += out[index].shape[dimension];
+    free_tensor(&out[index]);
   }
-  CHECK_EQ(start, whole->shape[counted]);
+  CHECK_EQ(start, whole->shape[dimension]);
 }
 
 TEST(scatter_along_every_dimension_of_every_layout) {
   for (int layout = 0; layout < LAYOUTS; layout++) {
     for (int dim = -3; dim < 3; dim++) {
       static const int kinds[] = {U8, F16, F32, C64, C128, F8, F32X4};
-      item whole;
-      make(&whole, (layout + dim + 3) % device_count(), kinds[(layout + dim + 3) % 7], 3, shape_of, layouts[layout], 0);
-      set_some(&whole, 21);
+      test_tensor whole;
+      make_tensor(&whole, (layout + dim + 3) % device_count(), kinds[(layout + dim + 3) % 7], 3, shape_of, layouts[layout], 0);
+      set_pattern(&whole, 21);
       expect_scatter(&whole, 4, NULL, dim, dim % 2 == 0, 21);
-      drop(&whole);
+      free_tensor(&whole);
     }
   }
 }
 
 TEST(scatter_by_sizes) {
   static const int64_t sizes[][4] = {{1, 2, 3, 4}, {10, 0, 0, 0}, {0, 0, 5, 5}, {3, 3, 3, 1}};
-  item whole;
-  make(&whole, 0, F32, 3, shape_of, NULL, 0);
-  set_some(&whole, 2);
+  test_tensor whole;
+  make_tensor(&whole, 0, F32, 3, shape_of, NULL, 0);
+  set_pattern(&whole, 2);
   for (int index = 0; index < 4; index++) {
     expect_scatter(&whole, 4, sizes[index], 1, true, 2);
     expect_scatter(&whole, 4, sizes[index], 1, false, 2);
   }
-  drop(&whole);
+  free_tensor(&whole);
 }
 
-TEST(scatter_of_too_little_leaves_the_last_ones_empty) {
+TEST(scatter_of_too_few_elements_leaves_the_last_outputs_empty) {
   static const int64_t five = 5;
-  item whole, out[4];
-  make(&whole, 0, I32, 1, &five, NULL, 0);
-  set_some(&whole, 2);
+  test_tensor whole, out[4];
+  make_tensor(&whole, 0, I32, 1, &five, NULL, 0);
+  set_pattern(&whole, 2);
   expect_scatter(&whole, 4, NULL, 0, false, 2);
   for (int index = 0; index < 4; index++) {
-    want(&out[index], index % device_count(), 1, false);
+    describe_output(&out[index], index % device_count(), 1, false);
   }
-  DLTensor *row = row_of(out, 4);
-  CHECK_OK(plinth_comm_scatter(&whole.dl, row, 4, NULL, 0, NULL));
-  unrow(out, 4, row);
+  DLTensor *descriptors = descriptors_of(out, 4);
+  CHECK_OK(plinth_comm_scatter(&whole.dl, descriptors, 4, NULL, 0, NULL));
+  take_descriptors(out, 4, descriptors);
   CHECK_EQ(out[3].shape[0], 0);
   CHECK_SAME(out[3].dl.data, NULL);
   for (int index = 0; index < 4; index++) {
@@ -109,70 +110,70 @@ TEST(scatter_of_too_little_leaves_the_last_ones_empty) {
       release(out[index].dl.data);
     }
   }
-  drop(&whole);
+  free_tensor(&whole);
 }
 
-TEST(scatter_into_outputs_that_exist) {
+TEST(scatter_into_given_outputs) {
   for (int to = 0; to < LAYOUTS; to++) {
     static const int64_t lengths[] = {4, 1, 5};
-    item whole, out[3];
+    test_tensor whole, out[3];
     int64_t start = 0;
-    make(&whole, device_count() - 1, F64, 3, shape_of, layouts[(to + 2) % LAYOUTS], 0);
-    set_some(&whole, 7);
+    make_tensor(&whole, device_count() - 1, F64, 3, shape_of, layouts[(to + 2) % LAYOUTS], 0);
+    set_pattern(&whole, 7);
     for (int index = 0; index < 3; index++) {
       const int64_t shape[] = {6, lengths[index], 9};
-      make(&out[index], index % device_count(), F64, 3, shape, layouts[to], 8);
+      make_tensor(&out[index], index % device_count(), F64, 3, shape, layouts[to], 8);
       set_elements(&out[index], NULL);
     }
-    DLTensor *row = row_of(out, 3);
-    CHECK_OK(plinth_comm_scatter(&whole.dl, row, 3, NULL, -2, NULL));
-    unrow(out, 3, row);
+    DLTensor *descriptors = descriptors_of(out, 3);
+    CHECK_OK(plinth_comm_scatter(&whole.dl, descriptors, 3, NULL, -2, NULL));
+    take_descriptors(out, 3, descriptors);
     for (int index = 0; index < 3; index++) {
-      expect_part(&out[index], &whole, 7, 1, start, "given");
-      expect_marks(&out[index]);
+      expect_part(&out[index], &whole, 7, 1, start, "given output");
+      expect_guard_bytes(&out[index]);
       start += lengths[index];
-      drop(&out[index]);
+      free_tensor(&out[index]);
     }
-    drop(&whole);
+    free_tensor(&whole);
   }
 }
 
-TEST(scatter_from_memory_of_the_cpu) {
+TEST(scatter_from_host_memory) {
   for (int where = 0; where < 2; where++) {
     for (int layout = 0; layout < LAYOUTS; layout++) {
       for (int dim = 0; dim < 3; dim++) {
-        item whole;
-        make(&whole, where == 0 ? ON_CPU : ON_PINNED, F32, 3, shape_of, layouts[layout], 0);
-        unsigned char *elements = some_elements(&whole, 31);
+        test_tensor whole;
+        make_tensor(&whole, where == 0 ? ON_CPU : ON_PINNED, F32, 3, shape_of, layouts[layout], 0);
+        unsigned char *elements = pattern_elements(&whole, 31);
         memset(whole.memory, 0, whole.bytes);
         for (int64_t index = 0; index < count_of(&whole); index++) {
-          memcpy(whole.memory + whole.dl.byte_offset + place_of(&whole, index), elements + index * 4, 4);
+          memcpy(whole.memory + whole.dl.byte_offset + element_offset(&whole, index), elements + index * 4, 4);
         }
         free(elements);
         expect_scatter(&whole, 3, NULL, dim, false, 31);
-        drop(&whole);
+        free_tensor(&whole);
       }
     }
   }
 }
 
-TEST(scatter_in_streams_of_its_own) {
+TEST(scatter_in_explicit_streams) {
   need_devices(2);
-  item whole, out[3];
-  make(&whole, 0, F32, 3, shape_of, NULL, 0);
-  set_some(&whole, 4);
+  test_tensor whole, out[3];
+  make_tensor(&whole, 0, F32, 3, shape_of, NULL, 0);
+  set_pattern(&whole, 4);
   plinth_stream_t streams[3] = {stream_on(0), stream_on(1), NULL};
-  DLTensor *row;
-  for (int held = NOBODY; held < 1; held++) {
+  DLTensor *descriptors;
+  for (int gated = NO_GATE; gated < 1; gated++) {
     for (int index = 0; index < 3; index++) {
-      want(&out[index], index % 2, 3, false);
+      describe_output(&out[index], index % 2, 3, false);
     }
-    gate *shut = held == NOBODY ? NULL : gate_shut(streams[1]);
-    row = row_of(out, 3);
-    CHECK_OK(plinth_comm_scatter(&whole.dl, row, 3, NULL, 0, streams));
-    unrow(out, 3, row);
-    /* The stream that was named orders the copy, and the source's stream waits for it. */
-    if (held != NOBODY) {
+    gate *shut = gated == NO_GATE ? NULL : gate_shut(streams[1]);
+    descriptors = descriptors_of(out, 3);
+    CHECK_OK(plinth_comm_scatter(&whole.dl, descriptors, 3, NULL, 0, streams));
+    take_descriptors(out, 3, descriptors);
+    /* The copy is ordered in the explicit stream, and the source's stream waits for it. */
+    if (gated != NO_GATE) {
       CHECK(!stream_done(streams[1]));
       CHECK(stays_undone(NULL));
       gate_open(shut);
@@ -180,43 +181,43 @@ TEST(scatter_in_streams_of_its_own) {
     CHECK_OK(plinth_stream_synchronize(streams[1]));
     synchronize_all();
     for (int index = 0; index < 3; index++) {
-      adopt(&out[index], F32, index % 2 == 1);
+      complete_output(&out[index], F32, index % 2 == 1);
       expect_part(&out[index], &whole, 4, 0, 2 * index, "streams");
-      drop(&out[index]);
+      free_tensor(&out[index]);
     }
   }
-  row = row_of(out, 2);
-  row[0].data = row[1].data = NULL;
+  descriptors = descriptors_of(out, 2);
+  descriptors[0].data = descriptors[1].data = NULL;
   streams[0] = streams[1];
-  CHECK_STATUS(plinth_comm_scatter(&whole.dl, row, 2, NULL, 0, streams), PLINTH_ERROR_DEVICE_MISMATCH);
+  CHECK_STATUS(plinth_comm_scatter(&whole.dl, descriptors, 2, NULL, 0, streams), PLINTH_ERROR_DEVICE_MISMATCH);
   CHECK_MESSAGE("stream 0 is of device 1, and its output on device 0");
   streams[0] = (plinth_stream_t)(uintptr_t)0x1234560;
-  CHECK_STATUS(plinth_comm_scatter(&whole.dl, row, 2, NULL, 0, streams), PLINTH_ERROR_INVALID_HANDLE);
-  free(row);
-  drop(&whole);
+  CHECK_STATUS(plinth_comm_scatter(&whole.dl, descriptors, 2, NULL, 0, streams), PLINTH_ERROR_INVALID_HANDLE);
+  free(descriptors);
+  free_tensor(&whole);
 }
 
-TEST(what_scatter_refuses) {
+TEST(invalid_arguments_of_scatter_are_refused) {
   static const int64_t wrong_sizes[] = {3, 2};
   static const int64_t negative[] = {8, -2};
-  item whole, out[2];
-  make(&whole, 0, F32, 3, shape_of, NULL, 0);
-  want(&out[0], 0, 3, false);
-  want(&out[1], 0, 3, false);
-  DLTensor *row = row_of(out, 2);
-  CHECK_STATUS(plinth_comm_scatter(&whole.dl, row, 0, NULL, 0, NULL), PLINTH_ERROR_INVALID_VALUE);
-  CHECK_STATUS(plinth_comm_scatter(NULL, row, 2, NULL, 0, NULL), PLINTH_ERROR_NULL_POINTER);
+  test_tensor whole, out[2];
+  make_tensor(&whole, 0, F32, 3, shape_of, NULL, 0);
+  describe_output(&out[0], 0, 3, false);
+  describe_output(&out[1], 0, 3, false);
+  DLTensor *descriptors = descriptors_of(out, 2);
+  CHECK_STATUS(plinth_comm_scatter(&whole.dl, descriptors, 0, NULL, 0, NULL), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_comm_scatter(NULL, descriptors, 2, NULL, 0, NULL), PLINTH_ERROR_NULL_POINTER);
   CHECK_STATUS(plinth_comm_scatter(&whole.dl, NULL, 2, NULL, 0, NULL), PLINTH_ERROR_NULL_POINTER);
-  CHECK_STATUS(plinth_comm_scatter(&whole.dl, row, 2, wrong_sizes, 0, NULL), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_comm_scatter(&whole.dl, descriptors, 2, wrong_sizes, 0, NULL), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("[3, 2], do not add up to 6");
-  CHECK_STATUS(plinth_comm_scatter(&whole.dl, row, 2, negative, 0, NULL), PLINTH_ERROR_INVALID_VALUE);
-  CHECK_STATUS(plinth_comm_scatter(&whole.dl, row, 2, NULL, 3, NULL), PLINTH_ERROR_INVALID_VALUE);
-  CHECK_STATUS(plinth_comm_scatter(&whole.dl, row, 2, NULL, -4, NULL), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_comm_scatter(&whole.dl, descriptors, 2, negative, 0, NULL), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_comm_scatter(&whole.dl, descriptors, 2, NULL, 3, NULL), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_comm_scatter(&whole.dl, descriptors, 2, NULL, -4, NULL), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("dimension -4 is none of 3");
   static const int64_t half[] = {3, 10, 9};
-  item given[2];
-  make(&given[0], 0, F32, 3, half, NULL, 0);
-  make(&given[1], 0, F32, 3, half, NULL, 0);
+  test_tensor given[2];
+  make_tensor(&given[0], 0, F32, 3, half, NULL, 0);
+  make_tensor(&given[1], 0, F32, 3, half, NULL, 0);
   static const int64_t good_sizes[] = {3, 3};
   DLTensor mixed[] = {given[0].dl, out[1].dl};
   CHECK_STATUS(plinth_comm_scatter(&whole.dl, mixed, 2, NULL, 0, NULL), PLINTH_ERROR_INVALID_VALUE);
@@ -228,45 +229,46 @@ TEST(what_scatter_refuses) {
   CHECK_STATUS(plinth_comm_scatter(&whole.dl, both, 1, NULL, 0, NULL), PLINTH_ERROR_INVALID_VALUE);
   both[1].dtype = types[I32].type;
   CHECK_STATUS(plinth_comm_scatter(&whole.dl, both, 2, NULL, 0, NULL), PLINTH_ERROR_INVALID_VALUE);
-  drop(&given[0]);
-  drop(&given[1]);
-  free(row);
-  item single;
-  make(&single, 0, F32, 0, NULL, NULL, 0);
-  want(&out[0], 0, 0, false);
+  free_tensor(&given[0]);
+  free_tensor(&given[1]);
+  free(descriptors);
+  test_tensor single;
+  make_tensor(&single, 0, F32, 0, NULL, NULL, 0);
+  describe_output(&out[0], 0, 0, false);
   CHECK_STATUS(plinth_comm_scatter(&single.dl, &out[0].dl, 1, NULL, 0, NULL), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("no dimensions");
-  drop(&single);
-  drop(&whole);
+  free_tensor(&single);
+  free_tensor(&whole);
 }
 
-/* Gathers parts of these lengths into an output, and looks at it. */
-static void expect_gather(item *out, int kind, int dim, const int64_t *lengths, int parts, int layout, bool made) {
-  item in[MOST_PARTS], whole;
+/* Gathers parts of these lengths into an output, and checks it. The library allocates the output if `allocate` is set. */
+static void expect_gather(test_tensor *out, int kind, int dim, const int64_t *lengths, int parts, int layout, bool allocate) {
+  test_tensor in[MAX_PARTS], whole;
   int64_t shape[] = {shape_of[0], shape_of[1], shape_of[2]};
-  const int counted = dim < 0 ? dim + 3 : dim;
-  shape[counted] = 0;
+  const int dimension = dim < 0 ? dim + 3 : dim;
+  shape[dimension] = 0;
   for (int index = 0; index < parts; index++) {
-    shape[counted] += lengths[index];
+    shape[dimension] += lengths[index];
   }
-  make(&whole, ON_CPU, kind, 3, shape, NULL, 0);
-  unsigned char *elements = some_elements(&whole, 40);
+  make_tensor(&whole, ON_CPU, kind, 3, shape, NULL, 0);
+  unsigned char *elements = pattern_elements(&whole, 40);
   int64_t start = 0;
   for (int index = 0; index < parts; index++) {
-    int64_t own[] = {shape[0], shape[1], shape[2]};
-    own[counted] = lengths[index];
-    make(&in[index], (index + 1) % device_count(), kind, 3, own, layout < 0 ? NULL : layouts[(layout + index) % LAYOUTS], 0);
-    unsigned char *part = part_of(&whole, elements, counted, start, lengths[index]);
+    int64_t part_shape[] = {shape[0], shape[1], shape[2]};
+    part_shape[dimension] = lengths[index];
+    make_tensor(&in[index], (index + 1) % device_count(), kind, 3, part_shape,
+                layout < 0 ? NULL : layouts[(layout + index) % LAYOUTS], 0);
+    unsigned char *part = part_of(&whole, elements, dimension, start, lengths[index]);
     set_elements(&in[index], part);
     free(part);
     start += lengths[index];
   }
-  DLTensor *row = row_of(in, (size_t)parts);
-  CHECK_OK(plinth_comm_gather(row, (size_t)parts, dim, &out->dl));
-  free(row);
-  if (made) {
-    adopt(out, kind, true);
-    CHECK_EQ(out->shape[counted], shape[counted]);
+  DLTensor *descriptors = descriptors_of(in, (size_t)parts);
+  CHECK_OK(plinth_comm_gather(descriptors, (size_t)parts, dim, &out->dl));
+  free(descriptors);
+  if (allocate) {
+    complete_output(out, kind, true);
+    CHECK_EQ(out->shape[dimension], shape[dimension]);
   }
   if (out->device == ON_PINNED) {
     synchronize_all();
@@ -274,16 +276,17 @@ static void expect_gather(item *out, int kind, int dim, const int64_t *lengths, 
   if (out->device < 0) {
     for (int64_t index = 0; index < count_of(out); index++) {
       const size_t width = width_of(kind);
-      CHECK(memcmp(out->memory + out->dl.byte_offset + place_of(out, index), elements + (size_t)index * width, width) == 0);
+      const unsigned char *element = out->memory + out->dl.byte_offset + element_offset(out, index);
+      CHECK(memcmp(element, elements + (size_t)index * width, width) == 0);
     }
   } else {
     expect_elements(out, elements, "gather");
   }
   for (int index = 0; index < parts; index++) {
-    drop(&in[index]);
+    free_tensor(&in[index]);
   }
   free(elements);
-  drop(&whole);
+  free_tensor(&whole);
 }
 
 TEST(gather_along_every_dimension_of_every_layout) {
@@ -291,178 +294,183 @@ TEST(gather_along_every_dimension_of_every_layout) {
   for (int layout = -1; layout < LAYOUTS; layout++) {
     for (int dim = -3; dim < 3; dim++) {
       static const int kinds[] = {U8, F16, F32, C64, C128, F8, BOOL};
-      item out;
-      want(&out, (dim + 3) % device_count(), 3, layout % 2 == 0);
+      test_tensor out;
+      describe_output(&out, (dim + 3) % device_count(), 3, layout % 2 == 0);
       expect_gather(&out, kinds[(layout + dim + 4) % 7], dim, lengths, 4, layout, true);
-      drop(&out);
+      free_tensor(&out);
     }
   }
 }
 
-TEST(gather_into_an_output_that_exists) {
+TEST(gather_into_a_given_output) {
   static const int64_t lengths[] = {3, 1, 2};
   for (int layout = 0; layout < LAYOUTS; layout++) {
     for (int device = ON_PINNED; device < device_count(); device++) {
-      item out;
-      make(&out, device, F32, 3, shape_of, layouts[layout], 4);
+      test_tensor out;
+      make_tensor(&out, device, F32, 3, shape_of, layouts[layout], 4);
       if (device >= 0) {
         set_elements(&out, NULL);
       }
       expect_gather(&out, F32, 0, lengths, 3, (layout + 1) % LAYOUTS, false);
       if (device >= 0) {
-        expect_marks(&out);
+        expect_guard_bytes(&out);
       }
-      drop(&out);
+      free_tensor(&out);
     }
   }
 }
 
-TEST(gather_of_one_and_of_nothing) {
+TEST(gather_of_one_input_and_of_empty_inputs) {
   static const int64_t one[] = {6};
   static const int64_t none[] = {0, 0};
-  item out;
-  want(&out, 0, 3, false);
+  test_tensor out;
+  describe_output(&out, 0, 3, false);
   expect_gather(&out, F32, 0, one, 1, -1, true);
-  drop(&out);
-  want(&out, 0, 3, false);
+  free_tensor(&out);
+  describe_output(&out, 0, 3, false);
   expect_gather(&out, F32, 0, none, 2, -1, true);
   CHECK_SAME(out.dl.data, NULL);
-  drop(&out);
+  free_tensor(&out);
 }
 
-TEST(gather_of_nothing_to_the_cpu) {
+TEST(gather_of_empty_inputs_to_host_memory) {
   static const int64_t none[] = {0, 5};
   static const int64_t some[] = {2, 5};
-  item in, out;
-  make(&in, 0, F32, 2, none, NULL, 0);
-  make(&out, ON_CPU, F32, 2, none, NULL, 0);
+  test_tensor in, out;
+  make_tensor(&in, 0, F32, 2, none, NULL, 0);
+  make_tensor(&out, ON_CPU, F32, 2, none, NULL, 0);
   out.dl.data = NULL;
   CHECK_OK(plinth_comm_gather(&in.dl, 1, 0, &out.dl));
   CHECK_SAME(out.dl.data, NULL);
-  drop(&in);
-  make(&in, 0, F32, 2, some, NULL, 0);
+  free_tensor(&in);
+  make_tensor(&in, 0, F32, 2, some, NULL, 0);
   out.dl.shape = in.shape;
   CHECK_STATUS(plinth_comm_gather(&in.dl, 1, 0, &out.dl), PLINTH_ERROR_NULL_POINTER);
-  drop(&in);
-  drop(&out);
+  free_tensor(&in);
+  free_tensor(&out);
 }
 
 TEST(gather_keeps_channels_last) {
   static const int64_t shape[] = {2, 3, 4, 5};
   static const int64_t last[] = {60, 1, 15, 3};
   for (int round = 0; round < 3; round++) {
-    item in[2], out;
+    test_tensor in[2], out;
     for (int index = 0; index < 2; index++) {
-      make(&in[index], index % device_count(), F32, 4, shape, round == 1 && index == 1 ? NULL : last, 0);
-      set_some(&in[index], 5);
+      make_tensor(&in[index], index % device_count(), F32, 4, shape, round == 1 && index == 1 ? NULL : last, 0);
+      set_pattern(&in[index], 5);
     }
-    want(&out, 0, 4, round < 2);
-    DLTensor *row = row_of(in, 2);
-    CHECK_OK(plinth_comm_gather(row, 2, 0, &out.dl));
-    free(row);
-    adopt(&out, F32, true);
+    describe_output(&out, 0, 4, round < 2);
+    DLTensor *descriptors = descriptors_of(in, 2);
+    CHECK_OK(plinth_comm_gather(descriptors, 2, 0, &out.dl));
+    free(descriptors);
+    complete_output(&out, F32, true);
     CHECK_EQ(out.strides[1], round == 0 ? 1 : 20);
-    unsigned char *half = some_elements(&in[0], 5);
+    unsigned char *half = pattern_elements(&in[0], 5);
     unsigned char *both = (unsigned char *)pageable_memory(2 * 120 * 4);
     memcpy(both, half, 120 * 4);
     memcpy(both + 120 * 4, half, 120 * 4);
     expect_elements(&out, both, "channels");
     free(half);
     free(both);
-    drop(&out);
-    drop(&in[0]);
-    drop(&in[1]);
+    free_tensor(&out);
+    free_tensor(&in[0]);
+    free_tensor(&in[1]);
   }
 }
 
-TEST(gather_waits_for_every_stream_and_is_waited_for) {
+TEST(gather_waits_for_every_stream_and_every_stream_waits_for_it) {
   need_devices(2);
   static const int64_t shape[] = {1000, 100};
   plinth_stream_t streams[2] = {stream_on(0), stream_on(1)};
   CHECK_OK(plinth_set_stream(streams[1]));
   CHECK_OK(plinth_set_stream(streams[0]));
-  for (int held = NOBODY; held < 2; held++) {
-    item in[2], out;
+  for (int gated = NO_GATE; gated < 2; gated++) {
+    test_tensor in[2], out;
     for (int index = 0; index < 2; index++) {
-      make(&in[index], index, F32, 2, shape, NULL, 0);
-      set_some(&in[index], 6);
+      make_tensor(&in[index], index, F32, 2, shape, NULL, 0);
+      set_pattern(&in[index], 6);
     }
-    want(&out, 0, 2, false);
+    describe_output(&out, 0, 2, false);
     synchronize_all();
-    gate *shut = held == NOBODY ? NULL : gate_shut(streams[held]);
-    DLTensor *row = row_of(in, 2);
-    CHECK_OK(plinth_comm_gather(row, 2, 1, &out.dl));
-    free(row);
-    CHECK(held == NOBODY || !stream_done(streams[0]));
-    CHECK(held == NOBODY || stays_undone(streams[1]));
+    gate *shut = gated == NO_GATE ? NULL : gate_shut(streams[gated]);
+    DLTensor *descriptors = descriptors_of(in, 2);
+    CHECK_OK(plinth_comm_gather(descriptors, 2, 1, &out.dl));
+    free(descriptors);
+    CHECK(gated == NO_GATE || !stream_done(streams[0]));
+    CHECK(gated == NO_GATE || stays_undone(streams[1]));
     CHECK_OK(plinth_memset(in[1].memory, 0, 400000, streams[1]));
-    if (held != NOBODY) {
+    if (gated != NO_GATE) {
       gate_open(shut);
     }
     synchronize_all();
-    adopt(&out, F32, true);
-    unsigned char *got = elements_of(&out);
-    unsigned char *half = some_elements(&in[0], 6);
+    complete_output(&out, F32, true);
+    unsigned char *actual = elements_of(&out);
+    unsigned char *half = pattern_elements(&in[0], 6);
     for (int line = 0; line < 1000; line++) {
-      CHECK(memcmp(got + line * 800, half + line * 400, 400) == 0);
-      CHECK(memcmp(got + line * 800 + 400, half + line * 400, 400) == 0);
+      CHECK(memcmp(actual + line * 800, half + line * 400, 400) == 0);
+      CHECK(memcmp(actual + line * 800 + 400, half + line * 400, 400) == 0);
     }
-    free(got);
+    free(actual);
     free(half);
-    drop(&out);
-    drop(&in[0]);
-    drop(&in[1]);
+    free_tensor(&out);
+    free_tensor(&in[0]);
+    free_tensor(&in[1]);
   }
 }
 
-TEST(gather_to_pageable_memory_is_told_to_the_sync_debug_mode) {
+TEST(sync_debug_mode_reports_a_gather_to_pageable_memory) {
   static const int64_t shape[] = {4, 4};
-  item in, out;
-  make(&in, 0, F32, 2, shape, NULL, 0);
-  make(&out, ON_CPU, F32, 2, shape, NULL, 0);
+  test_tensor in, out;
+  make_tensor(&in, 0, F32, 2, shape, NULL, 0);
+  make_tensor(&out, ON_CPU, F32, 2, shape, NULL, 0);
   CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_ERROR));
   CHECK_STATUS(plinth_comm_gather(&in.dl, 1, 0, &out.dl), PLINTH_ERROR_WOULD_SYNCHRONIZE);
   CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_DEFAULT));
-  drop(&in);
-  drop(&out);
+  free_tensor(&in);
+  free_tensor(&out);
 }
 
-TEST(what_gather_refuses) {
+TEST(invalid_arguments_of_gather_are_refused) {
   static const int64_t shape[] = {4, 5};
   static const int64_t wider[] = {4, 6};
   static const int64_t deeper[] = {4, 5, 1};
-  item in[2], out;
-  make(&in[0], 0, F32, 2, shape, NULL, 0);
-  want(&out, 0, 2, false);
+  static const struct {
+    int device;
+    int kind;
+    int32_t rank;
+    const int64_t *shape;
+    plinth_status_t status;
+    const char *message;
+  } wrong[] = {
+      {0, F32, 2, wider, PLINTH_ERROR_INVALID_VALUE, "input 1 has invalid shape: got [4, 6], but expected [4, 5]"},
+      {0, F32, 3, deeper, PLINTH_ERROR_INVALID_VALUE, "input 1 has 3 dimensions, and not 2"},
+      {0, I32, 2, shape, PLINTH_ERROR_INVALID_VALUE, "inputs[1] has elements"},
+      {ON_CPU, F32, 2, shape, PLINTH_ERROR_DEVICE_MISMATCH, "input 1 is in memory of the CPU"},
+  };
+  test_tensor in[2], out;
+  make_tensor(&in[0], 0, F32, 2, shape, NULL, 0);
+  describe_output(&out, 0, 2, false);
   CHECK_STATUS(plinth_comm_gather(&in[0].dl, 0, 0, &out.dl), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_comm_gather(NULL, 1, 0, &out.dl), PLINTH_ERROR_NULL_POINTER);
   CHECK_STATUS(plinth_comm_gather(&in[0].dl, 1, 0, NULL), PLINTH_ERROR_NULL_POINTER);
   CHECK_STATUS(plinth_comm_gather(&in[0].dl, 1, 2, &out.dl), PLINTH_ERROR_INVALID_VALUE);
-  for (int wrong = 0; wrong < 4; wrong++) {
-    make(&in[1], wrong == 3 ? ON_CPU : 0, wrong == 2 ? I32 : F32, wrong == 1 ? 3 : 2,
-         wrong == 0   ? wider
-         : wrong == 1 ? deeper
-                      : shape,
-         NULL, 0);
-    DLTensor *row = row_of(in, 2);
-    CHECK_STATUS(plinth_comm_gather(row, 2, 0, &out.dl),
-                 wrong == 3 ? PLINTH_ERROR_DEVICE_MISMATCH : PLINTH_ERROR_INVALID_VALUE);
-    static const char *const messages[] = {"input 1 has invalid shape: got [4, 6], but expected [4, 5]",
-                                           "input 1 has 3 dimensions, and not 2", "inputs[1] has elements",
-                                           "input 1 is in memory of the CPU"};
-    CHECK_MESSAGE(messages[wrong]);
-    free(row);
-    drop(&in[1]);
+  for (int index = 0; index < 4; index++) {
+    make_tensor(&in[1], wrong[index].device, wrong[index].kind, wrong[index].rank, wrong[index].shape, NULL, 0);
+    DLTensor *descriptors = descriptors_of(in, 2);
+    CHECK_STATUS(plinth_comm_gather(descriptors, 2, 0, &out.dl), wrong[index].status);
+    CHECK_MESSAGE(wrong[index].message);
+    free(descriptors);
+    free_tensor(&in[1]);
   }
-  item given;
-  make(&given, 0, F32, 2, wider, NULL, 0);
+  test_tensor given;
+  make_tensor(&given, 0, F32, 2, wider, NULL, 0);
   CHECK_STATUS(plinth_comm_gather(&in[0].dl, 1, 0, &given.dl), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("expected to have shape [4, 5], but has [4, 6]");
-  drop(&given);
-  item single;
-  make(&single, 0, F32, 0, NULL, NULL, 0);
-  want(&out, 0, 0, false);
+  free_tensor(&given);
+  test_tensor single;
+  make_tensor(&single, 0, F32, 0, NULL, NULL, 0);
+  describe_output(&out, 0, 0, false);
   CHECK_STATUS(plinth_comm_gather(&single.dl, 1, 0, &out.dl), PLINTH_ERROR_INVALID_VALUE);
-  drop(&single);
-  drop(&in[0]);
+  free_tensor(&single);
+  free_tensor(&in[0]);
 }

@@ -1,250 +1,264 @@
-/* Sums of tensors of several devices: every type and layout, the order of the additions, order of streams, errors.
+/* reduce_add over several devices: types, layouts, the order of additions, stream order, errors.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* env: PLINTH_HOST_DEVICES=4 */
 /* also: PLINTH_HOST_PEERS=none */
 /* also: PLINTH_COMM_CONF=reduce_split:1 */
 /* also: PLINTH_SANITIZER=error */
-/* alone: narrow_sums_of_many_are_rounded_as_is_said; expects what only a fresh process has */
+/* alone: sums_of_many_16_bit_numbers_are_rounded_after_each_launch; expects a new process */
 #include "collecting.h"
 
 static const int64_t three[] = {5, 7, 9};
 
-/* One input on each device, with the same layout. */
-static int make_inputs(item *inputs, int kind, int32_t rank, const int64_t *shape, const int64_t *strides) {
+/* Makes one input on each device, with the same layout. Returns the number of inputs. */
+static int make_inputs(test_tensor *inputs, int kind, int32_t rank, const int64_t *shape, const int64_t *strides) {
   const int32_t devices = device_count();
   for (int32_t device = 0; device < devices; device++) {
-    make(&inputs[device], device, kind, rank, shape, strides, 0);
+    make_tensor(&inputs[device], device, kind, rank, shape, strides, 0);
     set_numbers(&inputs[device], device);
   }
   return devices;
 }
 
-static void drop_all(item *items, int count) {
+static void free_tensors(test_tensor *items, int count) {
   for (int index = 0; index < count; index++) {
-    drop(&items[index]);
+    free_tensor(&items[index]);
   }
 }
 
-/* Calls the library with copies of the descriptions. */
-static plinth_status_t reduce(item *inputs, size_t count, item *output) {
-  DLTensor *row = row_of(inputs, count);
-  const plinth_status_t status = plinth_comm_reduce_add(row, count, &output->dl);
-  free(row);
+/* Calls the library with copies of the descriptors. */
+static plinth_status_t reduce(test_tensor *inputs, size_t count, test_tensor *output) {
+  DLTensor *descriptors = descriptors_of(inputs, count);
+  const plinth_status_t status = plinth_comm_reduce_add(descriptors, count, &output->dl);
+  free(descriptors);
   return status;
 }
 
-TEST(every_type_to_every_device) {
-  for (int kind = 0; kind < SUMMED; kind++) {
+/* The sum of all inputs may be written to one of them. */
+static void expect_sum_in_place(test_tensor *inputs, int count, int output, const char *label) {
+  test_tensor out = inputs[output];
+  CHECK_OK(reduce(inputs, (size_t)count, &out));
+  expect_sum(&inputs[output], count, label);
+}
+
+TEST(every_type_is_summed_on_every_device) {
+  for (int kind = 0; kind < SUMMABLE; kind++) {
     for (int32_t device = 0; device < device_count(); device++) {
-      item inputs[8], out;
+      test_tensor inputs[8], out;
       const int count = make_inputs(inputs, kind, 3, three, NULL);
-      want(&out, device, 3, device % 2 == 0);
+      describe_output(&out, device, 3, device % 2 == 0);
       CHECK_OK(reduce(inputs, (size_t)count, &out));
-      /* The sum of one tensor is that tensor. */
-      adopt(&out, kind, count > 1);
-      expect_sum(&out, count, "made");
+      /* With one input the output is the input itself. */
+      complete_output(&out, kind, count > 1);
+      expect_sum(&out, count, "allocated output");
       for (int index = 0; index < count; index++) {
-        expect_sum(&inputs[0], 1, "the input itself");
+        expect_sum(&inputs[0], 1, "unchanged input");
       }
-      drop(&out);
-      drop_all(inputs, count);
+      free_tensor(&out);
+      free_tensors(inputs, count);
     }
   }
 }
 
-TEST(lengths_and_places_of_every_oddness) {
+TEST(lengths_and_addresses_need_no_alignment) {
   static const int64_t lengths[] = {0, 1, 3, 7, 8, 9, 255, 2047, 2048, 2049, 40000};
   static const int kinds[] = {F16, BF16, F32, U8, I64, C64, BOOL};
   for (size_t length = 0; length < sizeof lengths / sizeof lengths[0]; length++) {
-    for (size_t odd = 0; odd < 3; odd++) {
-      const int kind = kinds[(length + odd) % 7];
-      item inputs[8], out;
+    for (size_t offset = 0; offset < 3; offset++) {
+      const int kind = kinds[(length + offset) % 7];
+      test_tensor inputs[8], out;
       const int32_t devices = device_count();
       for (int32_t device = 0; device < devices; device++) {
-        make(&inputs[device], device, kind, 1, &lengths[length], NULL, odd * width_of(kind) * (device == 0 ? 1 : 2));
+        make_tensor(&inputs[device], device, kind, 1, &lengths[length], NULL, offset * width_of(kind) * (device == 0 ? 1 : 2));
         set_numbers(&inputs[device], device);
       }
-      make(&out, devices - 1, kind, 1, &lengths[length], NULL, odd * width_of(kind));
+      make_tensor(&out, devices - 1, kind, 1, &lengths[length], NULL, offset * width_of(kind));
       set_elements(&out, NULL);
       CHECK_OK(reduce(inputs, (size_t)devices, &out));
-      expect_sum(&out, devices, "odd");
-      expect_marks(&out);
-      drop(&out);
-      drop_all(inputs, devices);
+      expect_sum(&out, devices, "unaligned");
+      expect_guard_bytes(&out);
+      free_tensor(&out);
+      free_tensors(inputs, devices);
     }
   }
 }
 
-TEST(any_strides) {
+TEST(tensors_may_have_any_strides) {
   static const int64_t layouts[][3] = {{63, 9, 1}, {1, 5, 35}, {100, 11, 1}, {-63, 9, -1}, {9, 45, 1}};
   for (int layout = 0; layout < 5; layout++) {
     for (int to = 0; to < 5; to++) {
-      item inputs[8], out;
+      test_tensor inputs[8], out;
       const int32_t devices = device_count();
       for (int32_t device = 0; device < devices; device++) {
-        make(&inputs[device], device, F32, 3, three, layouts[to == 2 ? layout : (layout + device) % 5], 0);
+        make_tensor(&inputs[device], device, F32, 3, three, layouts[to == 2 ? layout : (layout + device) % 5], 0);
         set_numbers(&inputs[device], device);
       }
-      make(&out, 0, F32, 3, three, layouts[to], 0);
+      make_tensor(&out, 0, F32, 3, three, layouts[to], 0);
       set_elements(&out, NULL);
       CHECK_OK(reduce(inputs, (size_t)devices, &out));
       expect_sum(&out, devices, "strided");
-      expect_marks(&out);
-      drop(&out);
-      want(&out, devices - 1, 3, true);
+      expect_guard_bytes(&out);
+      free_tensor(&out);
+      describe_output(&out, devices - 1, 3, true);
       CHECK_OK(reduce(inputs, (size_t)devices, &out));
-      adopt(&out, F32, devices > 1);
-      expect_sum(&out, devices, "strided and made");
-      drop(&out);
-      drop_all(inputs, devices);
+      complete_output(&out, F32, devices > 1);
+      expect_sum(&out, devices, "strided, allocated output");
+      free_tensor(&out);
+      free_tensors(inputs, devices);
     }
   }
 }
 
-TEST(into_one_of_the_inputs) {
+TEST(the_output_may_be_one_of_the_inputs) {
   for (int32_t device = 0; device < device_count(); device++) {
-    item inputs[8];
+    test_tensor inputs[8];
     const int count = make_inputs(inputs, F16, 3, three, NULL);
-    DLTensor out = inputs[device].dl;
-    DLTensor *row = row_of(inputs, (size_t)count);
-    CHECK_OK(plinth_comm_reduce_add(row, (size_t)count, &out));
-    free(row);
-    expect_sum(&inputs[device], count, "in place");
-    drop_all(inputs, count);
+    expect_sum_in_place(inputs, count, device, "in place");
+    free_tensors(inputs, count);
   }
 }
 
-TEST(one_input_is_the_sum) {
-  item input, out;
-  make(&input, 0, F32, 3, three, NULL, 0);
+TEST(the_sum_of_one_input_is_the_input) {
+  test_tensor input, out;
+  make_tensor(&input, 0, F32, 3, three, NULL, 0);
   set_numbers(&input, 0);
-  want(&out, 0, 3, false);
+  describe_output(&out, 0, 3, false);
   CHECK_OK(reduce(&input, 1, &out));
-  adopt(&out, F32, false);
+  complete_output(&out, F32, false);
   CHECK_SAME(out.dl.data, input.dl.data);
-  make(&out, 0, F32, 3, three, NULL, 0);
+  make_tensor(&out, 0, F32, 3, three, NULL, 0);
   CHECK_OK(reduce(&input, 1, &out));
   expect_sum(&out, 1, "copied");
-  drop(&out);
-  drop(&input);
+  free_tensor(&out);
+  free_tensor(&input);
 }
 
-/* More than other pieces are given, and so many that it takes three rounds. */
-TEST(more_inputs_than_a_launch_takes) {
-  enum { MOST = 1020 };
-  static item inputs[MOST];
-  static const int counts[] = {150, MOST, 507};
+/* Up to three kernel launches: one adds at most 506 inputs. */
+TEST(more_inputs_than_one_launch_adds) {
+  enum { MAX_INPUTS = 1020 };
+  static test_tensor inputs[MAX_INPUTS];
+  static const int counts[] = {150, MAX_INPUTS, 507};
   static const int kinds[] = {F32, I8, C128};
   for (int which = 0; which < 3; which++) {
     const int count = counts[which];
-    item out;
+    test_tensor out;
     for (int index = 0; index < count; index++) {
-      make(&inputs[index], index % device_count(), kinds[which], 3, three, NULL, 0);
+      make_tensor(&inputs[index], index % device_count(), kinds[which], 3, three, NULL, 0);
       set_numbers(&inputs[index], index);
     }
-    DLTensor last = inputs[count - device_count()].dl;
-    want(&out, 0, 3, false);
+    const int late = count - device_count();
+    describe_output(&out, 0, 3, false);
     CHECK_OK(reduce(inputs, (size_t)count, &out));
-    adopt(&out, kinds[which], true);
+    complete_output(&out, kinds[which], true);
     expect_sum(&out, count, "many");
-    drop(&out);
-    /* The last input but some is read in the last round, and may be the output all the same. */
-    DLTensor *row = row_of(inputs, (size_t)count);
-    if (inputs[count - device_count()].device == inputs[0].device) {
-      CHECK_OK(plinth_comm_reduce_add(row, (size_t)count, &last));
-      expect_sum(&inputs[count - device_count()], count, "many in place");
+    free_tensor(&out);
+    /* The output may even be an input that only the last launch reads. */
+    if (inputs[late].device == inputs[0].device) {
+      expect_sum_in_place(inputs, count, late, "many in place");
     }
-    free(row);
-    drop_all(inputs, count);
+    free_tensors(inputs, count);
   }
 }
 
-/* Sums of one number each, given and expected as bits. */
-static uint64_t sum_of(int kind, const uint64_t *bits, int count, int32_t root) {
+/* A sum of one-element tensors on device `root`, with numbers as bits. Input i is numbers[i], or the last one of them. */
+typedef struct sum_case {
+  const char *name;
+  int kind;
+  uint64_t numbers[3];
+  int count;
+  int32_t root;
+  uint64_t sum;
+} sum_case;
+
+static uint64_t sum_of(const sum_case *test) {
   static const int64_t one = 1;
-  static item inputs[1100];
-  item out;
+  static test_tensor inputs[1100];
+  test_tensor out;
   uint64_t sum = 0;
-  for (int index = 0; index < count; index++) {
-    make(&inputs[index], index % device_count(), kind, 1, &one, NULL, 0);
-    set_elements(&inputs[index], (const unsigned char *)&bits[index]);
+  for (int index = 0; index < test->count; index++) {
+    const uint64_t *number = &test->numbers[index < 3 ? index : 2];
+    make_tensor(&inputs[index], index % device_count(), test->kind, 1, &one, NULL, 0);
+    set_elements(&inputs[index], (const unsigned char *)number);
   }
-  want(&out, root, 1, false);
-  CHECK_OK(reduce(inputs, (size_t)count, &out));
-  adopt(&out, kind, true);
+  describe_output(&out, test->root, 1, false);
+  CHECK_OK(reduce(inputs, (size_t)test->count, &out));
+  complete_output(&out, test->kind, true);
   unsigned char *elements = elements_of(&out);
-  memcpy(&sum, elements, width_of(kind));
+  memcpy(&sum, elements, width_of(test->kind));
   free(elements);
-  drop(&out);
-  drop_all(inputs, count);
+  free_tensor(&out);
+  free_tensors(inputs, test->count);
   return sum;
 }
 
-TEST(additions_are_in_the_order_that_was_asked_for) {
-  /* 1e8, 1, -1e8: from the left 0, from the last one 1, for 1e8 + 1 is 1e8. */
-  static const uint64_t floats[] = {0x4CBEBC20, 0x3F800000, 0xCCBEBC20};
-  /* 2048, 1, 1: as halves 2048 each time, but 2050 in all. */
-  static const uint64_t halves[] = {0x6800, 0x3C00, 0x3C00};
-  /* 256, 1, 1 of bfloat16, likewise. */
-  static const uint64_t brains[] = {0x4380, 0x3F80, 0x3F80};
+static void expect_cases(const sum_case *cases, size_t count) {
+  for (size_t index = 0; index < count; index++) {
+    const uint64_t sum = sum_of(&cases[index]);
+    if (sum != cases[index].sum) {
+      fprintf(stderr, "%s of %d inputs on device %d: %s\n", types[cases[index].kind].name, cases[index].count,
+              (int)cases[index].root, cases[index].name);
+    }
+    CHECK_EQ(sum, cases[index].sum);
+  }
+}
+
+#define EXPECT_CASES(cases) expect_cases(cases, sizeof(cases) / sizeof(cases)[0])
+
+TEST(additions_follow_the_reduction_order) {
+  /* 1e8 + 1 is 1e8 in float32. 2048 + 1 is 2048 in float16, and 256 + 1 is 256 in bfloat16. */
+  static const sum_case list_order[] = {
+      {"(1e8 + 1) - 1e8", F32, {0x4CBEBC20, 0x3F800000, 0xCCBEBC20}, 3, 2, 0},
+      {"2048 + 1 + 1, rounded once", F16, {0x6800, 0x3C00, 0x3C00}, 3, 0, 0x6801},
+      {"256 + 1 + 1, rounded once", BF16, {0x4380, 0x3F80, 0x3F80}, 3, 0, 0x4381},
+  };
+  static const sum_case torch_order[] = {
+      {"(-1e8 + 1e8) + 1", F32, {0x4CBEBC20, 0x3F800000, 0xCCBEBC20}, 3, 2, 0x3F800000},
+      {"(1e8 + 1) - 1e8", F32, {0x4CBEBC20, 0x3F800000, 0xCCBEBC20}, 3, 0, 0},
+      {"2048 + 1 + 1, rounded twice", F16, {0x6800, 0x3C00, 0x3C00}, 3, 0, 0x6800},
+      {"256 + 1 + 1, rounded twice", BF16, {0x4380, 0x3F80, 0x3F80}, 3, 0, 0x4380},
+      {"(1 + 1) + 2048", F16, {0x3C00, 0x3C00, 0x6800}, 3, 0, 0x6801},
+      {"(2048 + 1) + 1", F16, {0x3C00, 0x3C00, 0x6800}, 3, 2, 0x6800},
+  };
   int32_t order = UNTOUCHED;
   need_devices(3);
   CHECK_OK(plinth_comm_get_reduction_order(&order));
   CHECK_EQ(order, PLINTH_COMM_ORDER_LIST);
-  CHECK_EQ(sum_of(F32, floats, 3, 2), 0);
-  CHECK_EQ(sum_of(F16, halves, 3, 0), 0x6801);
-  CHECK_EQ(sum_of(BF16, brains, 3, 0), 0x4381);
+  EXPECT_CASES(list_order);
   CHECK_OK(plinth_comm_set_reduction_order(PLINTH_COMM_ORDER_TORCH));
   CHECK_OK(plinth_comm_get_reduction_order(&order));
   CHECK_EQ(order, PLINTH_COMM_ORDER_TORCH);
-  CHECK_EQ(sum_of(F32, floats, 3, 2), 0x3F800000);
-  CHECK_EQ(sum_of(F32, floats, 3, 0), 0);
-  CHECK_EQ(sum_of(F16, halves, 3, 0), 0x6800);
-  CHECK_EQ(sum_of(BF16, brains, 3, 0), 0x4380);
-  /* 1 + 1 + 2048 of halves, for the last one is added to the first only then. */
-  static const uint64_t turned[] = {0x3C00, 0x3C00, 0x6800};
-  CHECK_EQ(sum_of(F16, turned, 3, 0), 0x6801);
-  CHECK_EQ(sum_of(F16, turned, 3, 2), 0x6800);
+  EXPECT_CASES(torch_order);
   CHECK_STATUS(plinth_comm_set_reduction_order(2), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_comm_get_reduction_order(NULL), PLINTH_ERROR_NULL_POINTER);
 }
 
-/* 2048 of halves and 256 of bfloat16, and ones: every second is lost where a sum is rounded. */
-TEST(narrow_sums_of_many_are_rounded_as_is_said) {
-  static uint64_t halves[1012], brains[1012];
-  for (int index = 0; index < 1012; index++) {
-    halves[index] = index == 0 ? 0x6800 : 0x3C00;
-    brains[index] = index == 0 ? 0x4380 : 0x3F80;
-  }
-  CHECK_EQ(sum_of(F16, halves, 65, 0), 0x6820);
-  CHECK_EQ(sum_of(BF16, brains, 65, 0), 0x43A0);
-  /* 2048 + 505 is no half, and goes to the even neighbour. */
-  CHECK_EQ(sum_of(F16, halves, 506, 0), 0x68FC);
-  /* With one more it would be one, but for the rounding before that. */
-  CHECK_EQ(sum_of(F16, halves, 507, 0), 0x68FC);
-  CHECK_EQ(sum_of(F16, halves, 508, 0), 0x68FD);
-  /* 2552 after 506; 505 more are 3057, which goes to 3056; and one more is lost again. */
-  CHECK_EQ(sum_of(F16, halves, 1011, 0), 0x69F8);
-  CHECK_EQ(sum_of(F16, halves, 1012, 0), 0x69F8);
+/* float16 represents only even integers from 2048 on, and bfloat16 from 256 on. A sum is rounded once for each launch. */
+TEST(sums_of_many_16_bit_numbers_are_rounded_after_each_launch) {
+  static const sum_case cases[] = {
+      {"2048 + 64 ones", F16, {0x6800, 0x3C00, 0x3C00}, 65, 0, 0x6820},
+      {"256 + 64 ones", BF16, {0x4380, 0x3F80, 0x3F80}, 65, 0, 0x43A0},
+      {"2048 + 505 ones is 2553, rounded to even 2552", F16, {0x6800, 0x3C00, 0x3C00}, 506, 0, 0x68FC},
+      {"2552 + 1 in the second launch is rounded to 2552", F16, {0x6800, 0x3C00, 0x3C00}, 507, 0, 0x68FC},
+      {"2552 + 2 in the second launch is 2554", F16, {0x6800, 0x3C00, 0x3C00}, 508, 0, 0x68FD},
+      {"2552 + 505 in the second launch is rounded to 3056", F16, {0x6800, 0x3C00, 0x3C00}, 1011, 0, 0x69F8},
+      {"3056 + 1 in the third launch is rounded to 3056", F16, {0x6800, 0x3C00, 0x3C00}, 1012, 0, 0x69F8},
+  };
+  EXPECT_CASES(cases);
 }
 
-TEST(where_numbers_end) {
+TEST(sums_at_the_limits_of_a_type) {
+  static const sum_case cases[] = {
+      {"overflow to infinity", F16, {0x7BFF, 0x7BFF}, 2, 0, 0x7C00},
+      {"infinity - infinity is NaN", F16, {0x7C00, 0xFC00}, 2, 0, 0x7FFF},
+      {"subnormal numbers add up to a normal one", F16, {0x0001, 0x03FF}, 2, 0, 0x0400},
+      {"-0 + -0 is -0", F16, {0x8000, 0x8000}, 2, 0, 0x8000},
+      {"unsigned integers wrap around", U8, {200, 100}, 2, 0, 44},
+      {"any nonzero byte is true", BOOL, {7, 0}, 2, 0, 1},
+  };
   need_devices(2);
-  static const uint64_t infinite[] = {0x7BFF, 0x7BFF};
-  static const uint64_t nothing[] = {0x7C00, 0xFC00};
-  static const uint64_t small[] = {0x0001, 0x03FF};
-  static const uint64_t zeros[] = {0x8000, 0x8000};
-  static const uint64_t bytes[] = {200, 100};
-  static const uint64_t truths[] = {7, 0};
-  CHECK_EQ(sum_of(F16, infinite, 2, 0), 0x7C00);
-  CHECK_EQ(sum_of(F16, nothing, 2, 0), 0x7FFF);
-  CHECK_EQ(sum_of(F16, small, 2, 0), 0x0400);
-  CHECK_EQ(sum_of(F16, zeros, 2, 0), 0x8000);
-  CHECK_EQ(sum_of(U8, bytes, 2, 0), 44);
-  CHECK_EQ(sum_of(BOOL, truths, 2, 0), 1);
+  EXPECT_CASES(cases);
 }
 
-TEST(waits_for_every_stream_and_is_waited_for) {
+TEST(reduce_add_waits_for_every_stream_and_every_stream_waits_for_it) {
   need_devices(2);
   const int32_t devices = device_count();
   const int64_t shape = 100000;
@@ -253,99 +267,95 @@ TEST(waits_for_every_stream_and_is_waited_for) {
     streams[device] = stream_on(device);
     CHECK_OK(plinth_set_stream(streams[device]));
   }
-  for (int held = NOBODY; held < devices; held++) {
-    item inputs[8], out;
+  for (int gated = NO_GATE; gated < devices; gated++) {
+    test_tensor inputs[8], out;
     make_inputs(inputs, F32, 1, &shape, NULL);
-    make(&out, devices - 1, F32, 1, &shape, NULL, 0);
+    make_tensor(&out, devices - 1, F32, 1, &shape, NULL, 0);
     synchronize_all();
-    gate *shut = held == NOBODY ? NULL : gate_shut(streams[held]);
+    gate *shut = gated == NO_GATE ? NULL : gate_shut(streams[gated]);
     CHECK_OK(reduce(inputs, (size_t)devices, &out));
     for (int32_t device = 0; device < devices; device++) {
-      CHECK(held == NOBODY || !stream_done(streams[device]));
+      CHECK(gated == NO_GATE || !stream_done(streams[device]));
       /* Each device's later work comes after the sum has read its input. */
       CHECK_OK(plinth_memset(inputs[device].memory, 0xFF, (size_t)shape * 4, streams[device]));
     }
-    if (held != NOBODY) {
-      CHECK(stays_undone(streams[(held + 1) % devices]));
+    if (gated != NO_GATE) {
+      CHECK(stays_undone(streams[(gated + 1) % devices]));
       gate_open(shut);
     }
     synchronize_all();
-    expect_sum(&out, devices, "held");
-    drop(&out);
-    drop_all(inputs, devices);
+    expect_sum(&out, devices, "gated");
+    free_tensor(&out);
+    free_tensors(inputs, devices);
   }
 }
 
 enum { TENSORS = 250 };
 
 TEST(many_tensors_at_once) {
-  static item inputs[TENSORS * 8];
-  static item sums[TENSORS];
+  static test_tensor inputs[TENSORS * 8];
+  static test_tensor sums[TENSORS];
   const int32_t devices = device_count();
   for (int round = 0; round < 2; round++) {
     uint64_t state = 11;
     for (int index = 0; index < TENSORS; index++) {
       int64_t shape[3], strides[3];
-      const int kind = (int)up_to(&state, SUMMED - 1);
-      const int32_t rank = (int32_t)up_to(&state, 3);
+      const int kind = (int)random_up_to(&state, SUMMABLE - 1);
+      const int32_t rank = (int32_t)random_up_to(&state, 3);
       int64_t stride = 1;
       for (int32_t dimension = rank - 1; dimension >= 0; dimension--) {
-        shape[dimension] = up_to(&state, 12);
+        shape[dimension] = random_up_to(&state, 12);
         strides[dimension] = stride;
         stride *= shape[dimension] + (index % 7 == 3);
       }
       for (int32_t device = 0; device < devices; device++) {
-        make(&inputs[device * TENSORS + index], device, kind, rank, shape, strides, 0);
+        make_tensor(&inputs[device * TENSORS + index], device, kind, rank, shape, strides, 0);
         set_numbers(&inputs[device * TENSORS + index], device);
       }
-      want(&sums[index], devices - 1, rank, round == 1);
+      describe_output(&sums[index], devices - 1, rank, round == 1);
       if (index % 5 == 1) {
-        make(&sums[index], devices - 1, kind, rank, shape, NULL, 0);
+        make_tensor(&sums[index], devices - 1, kind, rank, shape, NULL, 0);
       }
     }
-    DLTensor *row = row_of(inputs, (size_t)(TENSORS * devices));
-    DLTensor *out = row_of(sums, TENSORS);
-    CHECK_OK(plinth_comm_reduce_add_coalesced(row, TENSORS, (size_t)devices, 0, out));
-    free(row);
-    unrow(sums, TENSORS, out);
+    DLTensor *descriptors = descriptors_of(inputs, (size_t)(TENSORS * devices));
+    DLTensor *out = descriptors_of(sums, TENSORS);
+    CHECK_OK(plinth_comm_reduce_add_coalesced(descriptors, TENSORS, (size_t)devices, 0, out));
+    free(descriptors);
+    take_descriptors(sums, TENSORS, out);
     for (int index = 0; index < TENSORS; index++) {
       if (index % 5 != 1) {
-        adopt(&sums[index], inputs[index].kind, devices > 1);
+        complete_output(&sums[index], inputs[index].kind, devices > 1);
       }
       if (sums[index].dl.strides != NULL || index % 5 == 1 || devices > 1) {
         expect_sum(&sums[index], devices, "coalesced");
       }
-      drop(&sums[index]);
+      free_tensor(&sums[index]);
     }
-    drop_all(inputs, TENSORS * devices);
+    free_tensors(inputs, TENSORS * devices);
   }
   CHECK_OK(plinth_testing_check_allocator());
 }
 
-TEST(large_sums_are_shared_out) {
+TEST(large_sums_are_split_over_the_devices) {
   need_devices(3);
   const int64_t shape = 1000003;
   CHECK_OK(plinth_comm_set_threshold(PLINTH_COMM_REDUCE_SPLIT, 100000));
   for (int32_t root = 0; root < device_count(); root += 2) {
-    item inputs[8];
+    test_tensor inputs[8];
     const int count = make_inputs(inputs, F32, 1, &shape, NULL);
-    DLTensor out = inputs[root].dl;
-    DLTensor *row = row_of(inputs, (size_t)count);
-    CHECK_OK(plinth_comm_reduce_add(row, (size_t)count, &out));
-    free(row);
-    expect_sum(&inputs[root], count, "shared out");
-    drop_all(inputs, count);
+    expect_sum_in_place(inputs, count, root, "split");
+    free_tensors(inputs, count);
   }
 }
 
-TEST(every_run_gives_the_same_bits) {
+TEST(sums_are_deterministic) {
   const int64_t shape = 50000;
   const int32_t devices = device_count();
-  item inputs[8], out;
+  test_tensor inputs[8], out;
   unsigned char *first = NULL;
   uint64_t state = 3;
   for (int32_t device = 0; device < devices; device++) {
-    make(&inputs[device], device, F32, 1, &shape, NULL, 0);
+    make_tensor(&inputs[device], device, F32, 1, &shape, NULL, 0);
     float *numbers = (float *)pageable_memory((size_t)shape * 4);
     for (int64_t index = 0; index < shape; index++) {
       numbers[index] = (float)((double)random_next(&state) / 1e15 - 9000);
@@ -353,64 +363,69 @@ TEST(every_run_gives_the_same_bits) {
     set_elements(&inputs[device], (unsigned char *)numbers);
     free(numbers);
   }
-  make(&out, 0, F32, 1, &shape, NULL, 0);
+  make_tensor(&out, 0, F32, 1, &shape, NULL, 0);
   for (int round = 0; round < 6; round++) {
-    /* Alone or shared out: the order of the additions is the same. */
+    /* Whether or not the sum is split over the devices, the order of additions is the same. */
     CHECK_OK(plinth_comm_set_threshold(PLINTH_COMM_REDUCE_SPLIT, round % 2 == 0 ? 1 : 1000000000));
     CHECK_OK(reduce(inputs, (size_t)devices, &out));
     if (first == NULL) {
       first = elements_of(&out);
     }
-    expect_elements(&out, first, "again");
+    expect_elements(&out, first, "repeated");
   }
   free(first);
-  drop(&out);
-  drop_all(inputs, devices);
+  free_tensor(&out);
+  free_tensors(inputs, devices);
 }
 
-TEST(what_is_refused) {
+TEST(invalid_arguments_are_refused) {
   static const int64_t other[] = {5, 9, 7};
-  item inputs[2], out;
-  make(&inputs[0], 0, F32, 3, three, NULL, 0);
-  make(&inputs[1], 0, F32, 3, other, NULL, 0);
-  want(&out, 0, 3, false);
-  CHECK_STATUS(reduce(inputs, 2, &out), PLINTH_ERROR_INVALID_VALUE);
-  CHECK_MESSAGE("input 1 has invalid shape: got [5, 9, 7], but expected [5, 7, 9]");
+  static const struct {
+    int device;
+    int kind;
+    const int64_t *shape;
+    plinth_status_t status;
+    const char *message;
+  } wrong[] = {
+      {0, F32, other, PLINTH_ERROR_INVALID_VALUE, "input 1 has invalid shape: got [5, 9, 7], but expected [5, 7, 9]"},
+      {0, F64, three, PLINTH_ERROR_INVALID_VALUE, "input 1 has elements of float64, not of float32"},
+      {ON_CPU, F32, three, PLINTH_ERROR_DEVICE_MISMATCH, "input 1 is in memory of the CPU"},
+  };
+  test_tensor inputs[2], out;
+  make_tensor(&inputs[0], 0, F32, 3, three, NULL, 0);
+  describe_output(&out, 0, 3, false);
+  for (int index = 0; index < 3; index++) {
+    make_tensor(&inputs[1], wrong[index].device, wrong[index].kind, 3, wrong[index].shape, NULL, 0);
+    CHECK_STATUS(reduce(inputs, 2, &out), wrong[index].status);
+    CHECK_MESSAGE(wrong[index].message);
+    free_tensor(&inputs[1]);
+  }
   CHECK_STATUS(reduce(inputs, 0, &out), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_comm_reduce_add(NULL, 2, &out.dl), PLINTH_ERROR_NULL_POINTER);
   CHECK_STATUS(plinth_comm_reduce_add(&inputs[0].dl, 1, NULL), PLINTH_ERROR_NULL_POINTER);
-  drop(&inputs[1]);
-  make(&inputs[1], 0, F64, 3, three, NULL, 0);
-  CHECK_STATUS(reduce(inputs, 2, &out), PLINTH_ERROR_INVALID_VALUE);
-  CHECK_MESSAGE("input 1 has elements of float64, not of float32");
-  drop(&inputs[1]);
-  make(&inputs[1], ON_CPU, F32, 3, three, NULL, 0);
-  CHECK_STATUS(reduce(inputs, 2, &out), PLINTH_ERROR_DEVICE_MISMATCH);
-  CHECK_MESSAGE("input 1 is in memory of the CPU");
-  drop(&inputs[1]);
   if (device_count() > 1) {
-    want(&out, 1, 3, false);
+    describe_output(&out, 1, 3, false);
     CHECK_STATUS(reduce(inputs, 1, &out), PLINTH_ERROR_DEVICE_MISMATCH);
     CHECK_MESSAGE("has none of the tensors that are added");
-    make(&inputs[1], 1, F32, 3, three, NULL, 0);
-    item outs[2];
-    want(&outs[0], 0, 3, false);
-    want(&outs[1], 1, 3, false);
-    item all[4] = {inputs[0], inputs[0], inputs[1], inputs[1]};
-    DLTensor *row = row_of(all, 4);
-    DLTensor *sums = row_of(outs, 2);
-    CHECK_STATUS(plinth_comm_reduce_add_coalesced(row, 2, 2, 0, sums), PLINTH_ERROR_DEVICE_MISMATCH);
-    CHECK_STATUS(plinth_comm_reduce_add_coalesced(row, 2, 0, 0, sums), PLINTH_ERROR_INVALID_VALUE);
-    CHECK_STATUS(plinth_comm_reduce_add_coalesced(row, 2, 2, 0, NULL), PLINTH_ERROR_NULL_POINTER);
+    make_tensor(&inputs[1], 1, F32, 3, three, NULL, 0);
+    test_tensor outs[2];
+    describe_output(&outs[0], 0, 3, false);
+    describe_output(&outs[1], 1, 3, false);
+    test_tensor all[4] = {inputs[0], inputs[0], inputs[1], inputs[1]};
+    DLTensor *descriptors = descriptors_of(all, 4);
+    DLTensor *sums = descriptors_of(outs, 2);
+    CHECK_STATUS(plinth_comm_reduce_add_coalesced(descriptors, 2, 2, 0, sums), PLINTH_ERROR_DEVICE_MISMATCH);
+    CHECK_STATUS(plinth_comm_reduce_add_coalesced(descriptors, 2, 0, 0, sums), PLINTH_ERROR_INVALID_VALUE);
+    CHECK_STATUS(plinth_comm_reduce_add_coalesced(descriptors, 2, 2, 0, NULL), PLINTH_ERROR_NULL_POINTER);
     CHECK_OK(plinth_comm_reduce_add_coalesced(NULL, 0, 2, 0, NULL));
-    free(row);
+    free(descriptors);
     free(sums);
-    drop(&inputs[1]);
+    free_tensor(&inputs[1]);
   }
   inputs[0].dl.dtype.code = 10;
   inputs[0].dl.dtype.bits = 8;
-  want(&out, 0, 3, false);
+  describe_output(&out, 0, 3, false);
   CHECK_STATUS(reduce(inputs, 1, &out), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("code 10 and 8 bits is not supported");
-  drop(&inputs[0]);
+  free_tensor(&inputs[0]);
 }

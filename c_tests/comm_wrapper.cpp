@@ -1,4 +1,4 @@
-// plinth_comm.hpp: the functions of torch.cuda.comm over containers of tensors.
+// plinth_comm.hpp: torch.cuda.comm over containers of tensors.
 //
 // env: PLINTH_HOST_DEVICES=4
 // SPDX-License-Identifier: MIT OR Apache-2.0
@@ -13,7 +13,7 @@
 
 namespace {
 
-// A row of floats on a device; without memory, one that is to be made.
+// A one-dimensional tensor of floats on a device; with count 0, an output that the library allocates.
 struct Row {
   explicit Row(std::int32_t device, std::int64_t count = 0) : shape{count} {
     tensor.device = {kDLCUDA, device};
@@ -41,12 +41,11 @@ std::vector<float> read(const DLTensor &tensor) {
 
 }  // namespace
 
-TEST(there_and_back_again) {
+TEST(scatter_gather_reduce_and_broadcast) {
   const std::int32_t last = device_count() - 1;
   Row source(0, 6), first(last), second(0), sum(0), whole(last);
   const std::vector<float> values{1, 2, 3, 4, 5, 6};
   put(source.tensor.data, values.data(), 24);
-  // Two parts, of 4 and 2.
   std::vector<DLTensor> parts{first.tensor, second.tensor};
   plinth::comm::scatter(source.tensor, parts, std::array<std::int64_t, 2>{4, 2});
   CHECK(read(parts[0]) == std::vector<float>({1, 2, 3, 4}));
@@ -58,15 +57,15 @@ TEST(there_and_back_again) {
   plinth::comm::reduce_add(both, sum.tensor);
   CHECK(read(sum.tensor) == std::vector<float>({2, 4, 6, 8, 10, 12}));
   std::vector<DLTensor> copies{Row(0).tensor, Row(last, 6).tensor};
-  std::array<std::int64_t, 1> room{};
-  copies[0].shape = room.data();
+  std::array<std::int64_t, 1> shape{};
+  copies[0].shape = shape.data();
   copies[1].shape = whole.shape.data();
   plinth::comm::broadcast(sum.tensor, copies);
   CHECK_SAME(copies[0].data, sum.tensor.data);
   CHECK(read(copies[1]) == read(sum.tensor));
 }
 
-TEST(lists_of_tensors) {
+TEST(coalesced_collectives) {
   const std::int32_t last = device_count() - 1;
   const std::array<std::int32_t, 2> devices{0, last};
   const std::vector<float> values{1, 2, 3};
@@ -91,7 +90,7 @@ TEST(lists_of_tensors) {
   CHECK(read(sums[1]) == std::vector<float>({2, 4}));
 }
 
-TEST(what_does_not_fit_is_thrown) {
+TEST(invalid_arguments_throw) {
   Row source(0, 6);
   std::vector<DLTensor> none;
   int caught = 0;
@@ -110,7 +109,7 @@ TEST(what_does_not_fit_is_thrown) {
   CHECK_EQ(caught, 2);
 }
 
-TEST(how_collectives_go_is_set) {
+TEST(reduction_order_and_thresholds_can_be_set) {
   CHECK(plinth::comm::reduction_order() == plinth::comm::Order::list);
   plinth::comm::set_reduction_order(plinth::comm::Order::torch);
   CHECK(plinth::comm::reduction_order() == plinth::comm::Order::torch);

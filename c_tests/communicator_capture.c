@@ -1,5 +1,5 @@
-/* Collectives between processes inside captures: every operation, in every mode, from the communicator's first call on, and
- * replayed between eager calls. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Captured collectives between processes: every operation in every capture mode, from the communicator's first call on, with
+ * replays between eager calls. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* env: PLINTH_HOST_DEVICES=4 */
 /* env: PLINTH_COMMUNICATOR_ENGINE=shared */
 /* also: PLINTH_COMMUNICATOR_ENGINE=nccl */
@@ -12,7 +12,7 @@ enum { COUNT = 1000, REPLAYS = 1000, REPLAYS_IN_A_ROW = 100, MILLISECONDS = 3000
 static int ranks;
 static unsigned mode;
 
-/* The memory of a rank: what it gives, and an output for each operation. */
+/* The memory of a rank: an input, and an output for each operation. */
 struct buffers {
   float *from;
   float *all_reduced, *reduced, *received_from_root, *gathered, *scattered, *exchanged, *received;
@@ -41,7 +41,7 @@ static void fill(float *memory, size_t count, float first, float step) {
   free(numbers);
 }
 
-/* The first number of a rank's input in a round; element i of it is i more. */
+/* The first number of a rank's input in a round; element i is greater by i. */
 static float first_of(int rank, int round) { return (float)(1000 * rank + 10 * round); }
 
 static void set_inputs(const struct buffers *buffers, int rank, int round) {
@@ -69,24 +69,24 @@ static void expect_outputs(const struct buffers *buffers, int rank, int round) {
   expect_floats(buffers->received, COUNT, first_of(left, round), 1);
 }
 
-/* Every operation: the first half in one stream, the rest in another that joins it and is joined. */
-static void run_all(plinth_communicator_t own, int rank, const struct buffers *buffers, plinth_stream_t stream,
+/* Runs every operation: half of them in one stream, and the rest in a second stream that is forked from it and joined. */
+static void run_all(plinth_communicator_t communicator, int rank, const struct buffers *buffers, plinth_stream_t stream,
                     plinth_stream_t side) {
   const int left = (rank + ranks - 1) % ranks, right = (rank + 1) % ranks;
-  CHECK_OK(plinth_communicator_all_reduce(own, buffers->from, buffers->all_reduced, COUNT, FLOAT32, PLINTH_REDUCE_SUM,
+  CHECK_OK(plinth_communicator_all_reduce(communicator, buffers->from, buffers->all_reduced, COUNT, FLOAT32, PLINTH_REDUCE_SUM,
                                           stream));
-  CHECK_OK(plinth_communicator_reduce(own, buffers->from, buffers->reduced, COUNT, FLOAT32, PLINTH_REDUCE_MAX, 1,
+  CHECK_OK(plinth_communicator_reduce(communicator, buffers->from, buffers->reduced, COUNT, FLOAT32, PLINTH_REDUCE_MAX, 1,
                                       stream));
-  CHECK_OK(plinth_communicator_broadcast(own, buffers->from, buffers->received_from_root, COUNT, FLOAT32, ranks - 1,
+  CHECK_OK(plinth_communicator_broadcast(communicator, buffers->from, buffers->received_from_root, COUNT, FLOAT32, ranks - 1,
                                          stream));
-  CHECK_OK(plinth_communicator_all_gather(own, buffers->from, buffers->gathered, COUNT, FLOAT32, stream));
+  CHECK_OK(plinth_communicator_all_gather(communicator, buffers->from, buffers->gathered, COUNT, FLOAT32, stream));
   CHECK_OK(plinth_stream_wait_stream(side, stream));
-  CHECK_OK(plinth_communicator_reduce_scatter(own, buffers->from, buffers->scattered, COUNT, FLOAT32, PLINTH_REDUCE_SUM,
-                                              side));
-  CHECK_OK(plinth_communicator_all_to_all(own, buffers->from, buffers->exchanged, COUNT, FLOAT32, side));
+  CHECK_OK(plinth_communicator_reduce_scatter(communicator, buffers->from, buffers->scattered, COUNT, FLOAT32,
+                                              PLINTH_REDUCE_SUM, side));
+  CHECK_OK(plinth_communicator_all_to_all(communicator, buffers->from, buffers->exchanged, COUNT, FLOAT32, side));
   CHECK_OK(plinth_communicator_group_start());
-  CHECK_OK(plinth_communicator_send(own, buffers->from, COUNT, FLOAT32, right, side));
-  CHECK_OK(plinth_communicator_recv(own, buffers->received, COUNT, FLOAT32, left, side));
+  CHECK_OK(plinth_communicator_send(communicator, buffers->from, COUNT, FLOAT32, right, side));
+  CHECK_OK(plinth_communicator_recv(communicator, buffers->received, COUNT, FLOAT32, left, side));
   CHECK_OK(plinth_communicator_group_end());
   CHECK_OK(plinth_stream_wait_stream(stream, side));
 }
@@ -94,7 +94,7 @@ static void run_all(plinth_communicator_t own, int rank, const struct buffers *b
 static void capture_as(int rank) {
   static uint8_t id[PLINTH_UNIQUE_ID_SIZE];
   plinth_communicator_options_t options = options_of(PLINTH_ENGINE_AUTO, MILLISECONDS, 0);
-  plinth_communicator_t own = NULL;
+  plinth_communicator_t communicator = NULL;
   plinth_stream_t stream, side;
   plinth_graph_t graph;
   need_devices(ranks);
@@ -103,29 +103,29 @@ static void capture_as(int rank) {
   }
   share_id(rank, id);
   CHECK_OK(plinth_set_device(rank));
-  CHECK_OK(plinth_communicator_init_rank(ranks, id, rank, rank, &options, &own));
+  CHECK_OK(plinth_communicator_init_rank(ranks, id, rank, rank, &options, &communicator));
   stream = stream_on(rank);
   side = stream_on(rank);
   CHECK_OK(plinth_set_stream(stream));
   const struct buffers buffers = buffers_on(rank);
   CHECK_OK(plinth_graph_create(&graph));
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, mode));
-  run_all(own, rank, &buffers, stream, side);
+  run_all(communicator, rank, &buffers, stream, side);
   CHECK_OK(plinth_graph_capture_end(graph));
   for (int round = 0; round < REPLAYS / REPLAYS_IN_A_ROW; round++) {
     set_inputs(&buffers, rank, round);
     for (int replay = 0; replay < REPLAYS_IN_A_ROW; replay++) {
       CHECK_OK(plinth_graph_replay(graph));
     }
-    CHECK_OK(plinth_communicator_wait(own, MILLISECONDS, stream));
+    CHECK_OK(plinth_communicator_wait(communicator, MILLISECONDS, stream));
     expect_outputs(&buffers, rank, round);
     set_inputs(&buffers, rank, round + 100);
-    run_all(own, rank, &buffers, stream, side);
-    CHECK_OK(plinth_communicator_wait(own, MILLISECONDS, stream));
+    run_all(communicator, rank, &buffers, stream, side);
+    CHECK_OK(plinth_communicator_wait(communicator, MILLISECONDS, stream));
     expect_outputs(&buffers, rank, round + 100);
   }
   CHECK_OK(plinth_graph_destroy(graph));
-  CHECK_OK(plinth_communicator_destroy(own));
+  CHECK_OK(plinth_communicator_destroy(communicator));
 }
 
 static void capture_in_processes(int count, unsigned capture_mode) {

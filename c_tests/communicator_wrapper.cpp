@@ -31,16 +31,16 @@ static std::vector<plinth::Communicator> two_ranks() {
   return plinth::Communicator::init_all({0, 1}, options);
 }
 
-// What both do together, by one thread.
+// Runs a call of both ranks in a group, from one thread.
 template <class Work>
-static void together(Work &&work) {
+static void in_group(Work &&work) {
   plinth::CommunicatorGroup group;
   work(0);
   work(1);
   group.end();
 }
 
-TEST(communicators_know_themselves) {
+TEST(communicators_have_rank_size_device_and_engine) {
   std::vector<plinth::Communicator> all = two_ranks();
   CHECK_EQ(all.size(), 2);
   for (std::int32_t rank = 0; rank < 2; rank++) {
@@ -68,39 +68,39 @@ TEST(tensors_are_reduced_and_gathered) {
   const std::vector<plinth::Communicator> all = two_ranks();
   Row<float> first({1, 2, 3, 4}, 0), second({10, 20, 30, 40}, 1);
   Row<float> *const rows[] = {&first, &second};
-  Row<float> sums({0, 0, 0, 0}, 0), other_sums({0, 0, 0, 0}, 1);
-  Row<float> *const out[] = {&sums, &other_sums};
-  together([&](std::size_t rank) { all[rank].all_reduce(rows[rank]->tensor, out[rank]->tensor); });
-  CHECK(sums.read() == Numbers({11, 22, 33, 44}) && other_sums.read() == sums.read());
-  together([&](std::size_t rank) {
+  Row<float> sum({0, 0, 0, 0}, 0), other_sum({0, 0, 0, 0}, 1);
+  Row<float> *const out[] = {&sum, &other_sum};
+  in_group([&](std::size_t rank) { all[rank].all_reduce(rows[rank]->tensor, out[rank]->tensor); });
+  CHECK(sum.read() == Numbers({11, 22, 33, 44}) && other_sum.read() == sum.read());
+  in_group([&](std::size_t rank) {
     all[rank].all_reduce(rows[rank]->tensor, out[rank]->tensor, plinth::ReduceOp::max);
   });
-  CHECK(sums.read() == Numbers({10, 20, 30, 40}));
-  // Elsewhere than at the root the output is not looked at.
-  together([&](std::size_t rank) {
+  CHECK(sum.read() == Numbers({10, 20, 30, 40}));
+  // Only the root uses the output.
+  in_group([&](std::size_t rank) {
     all[rank].reduce(rows[rank]->tensor, rank == 1 ? out[1]->tensor : DLTensor{}, 1, plinth::ReduceOp::product);
   });
-  CHECK(other_sums.read() == Numbers({10, 40, 90, 160}) && sums.read() == Numbers({10, 20, 30, 40}));
-  together([&](std::size_t rank) { all[rank].broadcast(out[rank]->tensor, 1); });
-  CHECK(sums.read() == other_sums.read());
+  CHECK(other_sum.read() == Numbers({10, 40, 90, 160}) && sum.read() == Numbers({10, 20, 30, 40}));
+  in_group([&](std::size_t rank) { all[rank].broadcast(out[rank]->tensor, 1); });
+  CHECK(sum.read() == other_sum.read());
 
   Row<float> wide(Numbers(8, 0), 0), other_wide(Numbers(8, 0), 1);
   Row<float> *const wides[] = {&wide, &other_wide};
-  together([&](std::size_t rank) { all[rank].all_gather(rows[rank]->tensor, wides[rank]->tensor); });
+  in_group([&](std::size_t rank) { all[rank].all_gather(rows[rank]->tensor, wides[rank]->tensor); });
   CHECK(other_wide.read() == Numbers({1, 2, 3, 4, 10, 20, 30, 40}) && wide.read() == other_wide.read());
-  together([&](std::size_t rank) { all[rank].reduce_scatter(wides[rank]->tensor, out[rank]->tensor); });
-  CHECK(sums.read() == Numbers({2, 4, 6, 8}) && other_sums.read() == Numbers({20, 40, 60, 80}));
-  together([&](std::size_t rank) { all[rank].all_to_all(rows[rank]->tensor, out[rank]->tensor); });
-  CHECK(sums.read() == Numbers({1, 2, 10, 20}) && other_sums.read() == Numbers({3, 4, 30, 40}));
-  together([&](std::size_t rank) {
+  in_group([&](std::size_t rank) { all[rank].reduce_scatter(wides[rank]->tensor, out[rank]->tensor); });
+  CHECK(sum.read() == Numbers({2, 4, 6, 8}) && other_sum.read() == Numbers({20, 40, 60, 80}));
+  in_group([&](std::size_t rank) { all[rank].all_to_all(rows[rank]->tensor, out[rank]->tensor); });
+  CHECK(sum.read() == Numbers({1, 2, 10, 20}) && other_sum.read() == Numbers({3, 4, 30, 40}));
+  in_group([&](std::size_t rank) {
     const std::int32_t peer = rank == 0 ? 1 : 0;
     all[rank].send(rows[rank]->tensor, peer);
     all[rank].recv(out[rank]->tensor, peer);
   });
-  CHECK(sums.read() == second.read() && other_sums.read() == first.read());
+  CHECK(sum.read() == second.read() && other_sum.read() == first.read());
 }
 
-TEST(tensors_that_do_not_fit_are_named) {
+TEST(mismatched_tensors_throw) {
   const std::vector<plinth::Communicator> all = two_ranks();
   Row<float> four({1, 2, 3, 4}, 0), three({1, 2, 3}, 0);
   Row<std::int32_t> whole({1, 2, 3, 4}, 0);
@@ -116,7 +116,7 @@ TEST(tensors_that_do_not_fit_are_named) {
   THROWS(all[0].all_reduce(four.tensor, four.tensor, plinth::ReduceOp::sum, elsewhere), PLINTH_ERROR_DEVICE_MISMATCH);
 }
 
-TEST(a_group_ends_with_an_exception) {
+TEST(an_exception_ends_the_group) {
   const std::vector<plinth::Communicator> all = two_ranks();
   try {
     const plinth::CommunicatorGroup group;
@@ -132,38 +132,38 @@ TEST(a_group_ends_with_an_exception) {
          PLINTH_ERROR_INVALID_VALUE);
 }
 
-TEST(ranks_in_threads_meet_split_and_wait) {
+TEST(ranks_in_threads_are_initialized_and_split) {
   need_devices(2);
-  // The other engines want NCCL.
+  // The other engines need NCCL.
   const plinth::UniqueId id = plinth::nccl::unique_id();
   const auto work = [&](std::int32_t rank) {
     plinth::CommunicatorOptions options;
     options.timeout = milliseconds(20000);
     options.engine = on_host_device() ? plinth::Engine::shared : plinth::Engine::automatic;
-    plinth::Communicator own = plinth::Communicator::init_rank(2, id, rank, rank, options);
-    CHECK(own.rank() == rank && own.size() == 2);
+    plinth::Communicator communicator = plinth::Communicator::init_rank(2, id, rank, rank, options);
+    CHECK(communicator.rank() == rank && communicator.size() == 2);
     const plinth::Stream stream(rank);
     Row<std::int32_t> numbers({rank, 1, 2}, rank);
-    own.all_reduce(numbers.tensor, numbers.tensor, plinth::ReduceOp::sum, stream);
-    own.wait(stream, milliseconds(20000));
+    communicator.all_reduce(numbers.tensor, numbers.tensor, plinth::ReduceOp::sum, stream);
+    communicator.wait(stream, milliseconds(20000));
     CHECK(numbers.read() == std::vector<std::int32_t>({1, 2, 4}));
-    const plinth::Communicator alone = own.split(rank);
+    const plinth::Communicator alone = communicator.split(rank);
     CHECK(alone.size() == 1 && alone.rank() == 0);
-    const plinth::Communicator maybe = own.split(rank == 0 ? 0 : -1);
+    const plinth::Communicator maybe = communicator.split(rank == 0 ? 0 : -1);
     CHECK(static_cast<bool>(maybe) == (rank == 0));
     plinth::Communicator later;
     plinth::CommunicatorGroup group;
-    own.split(0, -rank, later);
+    communicator.split(0, -rank, later);
     group.end();
     CHECK(later && later.rank() == 1 - rank);
-    THROWS_TYPE(own.split(0, 0, later), std::invalid_argument);
+    THROWS_TYPE(communicator.split(0, 0, later), std::invalid_argument);
   };
   std::thread other([&] { work(1); });
   work(0);
   other.join();
 }
 
-TEST(a_wait_has_an_end) {
+TEST(a_wait_times_out) {
   const std::vector<plinth::Communicator> all = two_ranks();
   const plinth::Stream stream(0);
   gate *const shut = gate_shut(stream.get());
@@ -200,7 +200,7 @@ TEST(stores_keep_values_of_any_length) {
   THROWS(plinth::Store("http://x"), PLINTH_ERROR_INVALID_VALUE);
 }
 
-TEST(a_store_gives_all_the_same_id) {
+TEST(all_clients_of_a_store_get_the_same_id) {
   plinth::Store server("tcp://127.0.0.1:0", true);
   const std::string address = "tcp://127.0.0.1:" + std::to_string(server.port());
   plinth::UniqueId theirs{};
@@ -213,7 +213,7 @@ TEST(a_store_gives_all_the_same_id) {
   CHECK(ours == theirs && ours != plinth::UniqueId{});
 }
 
-TEST(lists_of_tensors_are_reduced_by_nccl) {
+TEST(nccl_functions_take_lists_of_tensors) {
   need_devices(2);
   need_nccl();
   Row<float> first({1, 2}, 0), second({3, 4}, 1), whole(Numbers(4, 0), 0), other_whole(Numbers(4, 0), 1);

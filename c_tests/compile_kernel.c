@@ -1,5 +1,5 @@
-/* Kernels in CUDA C++: compiled, loaded, launched. What needs a GPU is skipped on the host device, which has a kernel of its own
- * that any module gives. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* CUDA C++ kernels: compilation, loading, launches. Tests that need a GPU are skipped on the host device, which has a built-in
+ * kernel in every module. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* timeout: 120 */
 #include "support.h"
 
@@ -18,7 +18,7 @@ static void need_gpu(void) {
   }
 }
 
-/* Whether NVRTC is on this machine; where it is, a compilation gives an image. */
+/* Skips the test if NVRTC is not installed. If it is, a compilation must succeed. */
 static void need_nvrtc(void) {
   void *image = NULL;
   size_t bytes = 0;
@@ -26,7 +26,7 @@ static void need_nvrtc(void) {
   const plinth_status_t status =
       plinth_nvrtc_compile("extern \"C\" __global__ void f() {}", "f", "90", NULL, NULL, &image, &bytes, &name);
   if (status == PLINTH_ERROR_COMPILER_UNAVAILABLE && on_host_device() && getenv("PLINTH_NVRTC_LIBRARY") == NULL) {
-    SKIP("there is no NVRTC here");
+    SKIP("NVRTC is not installed");
   }
   CHECK_OK(status);
   CHECK(bytes > 0);
@@ -98,7 +98,7 @@ TEST(sources_compile_without_a_device) {
   free(name);
 }
 
-TEST(options_and_folders_are_the_compilers) {
+TEST(options_and_include_folders_are_passed_to_the_compiler) {
   const char *options[] = {"-DVALUE=7", "--std=c++20", NULL};
   const char *architecture[] = {"--gpu-architecture=sm_80", NULL};
   char folder[] = "/tmp/plinth-test-XXXXXX", header[64];
@@ -132,7 +132,7 @@ TEST(options_and_folders_are_the_compilers) {
   CHECK(rmdir(folder) == 0);
 }
 
-TEST(a_wrong_source_gives_the_compilers_log) {
+TEST(a_compilation_error_contains_the_log) {
   const char *source = "extern \"C\" __global__ void f(int *x) {\n  *x = 1;\n  *x = undeclared_thing;\n}\n";
   void *image = NULL;
   size_t bytes;
@@ -148,7 +148,7 @@ TEST(a_wrong_source_gives_the_compilers_log) {
   CHECK(image == NULL);
 }
 
-TEST(wrong_requests_are_told) {
+TEST(invalid_arguments_are_refused) {
   plinth_kernel_t kernel = (plinth_kernel_t)UNTOUCHED_POINTER;
   plinth_kernel_module_t module = (plinth_kernel_module_t)UNTOUCHED_POINTER;
   void *image;
@@ -178,7 +178,7 @@ TEST(wrong_requests_are_told) {
   CHECK_SAME(module, UNTOUCHED_POINTER);
 }
 
-TEST(the_host_device_runs_no_cuda) {
+TEST(the_host_device_cannot_run_cuda_kernels) {
   plinth_kernel_t kernel = (plinth_kernel_t)UNTOUCHED_POINTER;
   need_host_device();
   CHECK_STATUS(plinth_compile_kernel(SCALE, "scale<float>", NULL, NULL, NULL, 0, &kernel), PLINTH_ERROR_NOT_SUPPORTED);
@@ -186,8 +186,8 @@ TEST(the_host_device_runs_no_cuda) {
   CHECK_SAME(kernel, UNTOUCHED_POINTER);
 }
 
-/* A module that has a kernel on every device: on the host device any has plinth_sleep. */
-static const char sleeper[] =
+/* A module that works on every device: on the host device every module has the kernel plinth_sleep. */
+static const char sleep_module[] =
     ".version 7.0\n.target sm_75\n.address_size 64\n"
     ".visible .entry plinth_sleep(.param .u64 cycles)\n{\n  ret;\n}\n";
 
@@ -205,8 +205,8 @@ static plinth_kernel_module_t loaded(const void *image, size_t bytes) {
   return module;
 }
 
-TEST(modules_give_kernels_and_arguments_are_checked) {
-  plinth_kernel_module_t module = loaded(sleeper, sizeof sleeper - 1);
+TEST(kernels_of_modules_check_their_arguments) {
+  plinth_kernel_module_t module = loaded(sleep_module, sizeof sleep_module - 1);
   plinth_kernel_t kernel = kernel_of(module, "plinth_sleep"), other = (plinth_kernel_t)UNTOUCHED_POINTER;
   plinth_kernel_attributes_t attributes = PLINTH_KERNEL_ATTRIBUTES_INIT;
   plinth_kernel_launch_t launch = shape(1, 1);
@@ -226,7 +226,7 @@ TEST(modules_give_kernels_and_arguments_are_checked) {
   CHECK_OK(plinth_kernel_occupancy(kernel, 256, 0, &blocks));
   CHECK(blocks >= 1);
   CHECK_STATUS(plinth_kernel_occupancy(kernel, 0, 0, &blocks), PLINTH_ERROR_INVALID_VALUE);
-  /* The module stays while a kernel of it does. */
+  /* A kernel keeps its module loaded. */
   CHECK_OK(plinth_kernel_module_destroy(module));
   CHECK_STATUS(plinth_kernel_module_destroy(module), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_OK(plinth_kernel_launch(kernel, &launch, arguments, 1, NULL));
@@ -261,7 +261,7 @@ TEST(modules_give_kernels_and_arguments_are_checked) {
   CHECK_MESSAGE("bytes of shared memory");
   launch.shared_bytes = 0;
   if (on_host_device()) {
-    /* A GPU's driver tells parameters from CUDA 12.4 on; the host device always does. */
+    /* A GPU's driver reports kernel parameters from CUDA 12.4 on; the host device always does. */
     CHECK_STATUS(plinth_kernel_launch(kernel, &launch, arguments, 2, NULL), PLINTH_ERROR_INVALID_VALUE);
     CHECK_MESSAGE("launching plinth_sleep: it takes 1 arguments, not 2");
     arguments[0] = argument(PLINTH_ARGUMENT_INT32, &few);
@@ -275,8 +275,8 @@ TEST(modules_give_kernels_and_arguments_are_checked) {
   CHECK_STATUS(plinth_kernel_launch(kernel, &launch, arguments, 1, NULL), PLINTH_ERROR_INVALID_HANDLE);
 }
 
-TEST(handles_of_one_kernel_share_its_shared_memory) {
-  plinth_kernel_module_t module = loaded(sleeper, sizeof sleeper);
+TEST(handles_of_one_kernel_share_its_shared_memory_limit) {
+  plinth_kernel_module_t module = loaded(sleep_module, sizeof sleep_module);
   plinth_kernel_t one = kernel_of(module, "plinth_sleep"), other = kernel_of(module, "plinth_sleep");
   plinth_kernel_launch_t launch = shape(1, 1);
   plinth_kernel_attributes_t attributes = PLINTH_KERNEL_ATTRIBUTES_INIT;
@@ -294,15 +294,15 @@ TEST(handles_of_one_kernel_share_its_shared_memory) {
   CHECK_OK(plinth_stream_synchronize(NULL));
 }
 
-TEST(images_that_are_none_are_refused) {
+TEST(an_invalid_image_is_refused) {
   plinth_kernel_module_t module = (plinth_kernel_module_t)UNTOUCHED_POINTER;
   CHECK(plinth_kernel_module_load("no image", 8, 0, &module) != PLINTH_OK);
   CHECK_MESSAGE("loading a module");
   CHECK_SAME(module, UNTOUCHED_POINTER);
 }
 
-TEST(launches_keep_to_their_stream_and_are_captured) {
-  plinth_kernel_module_t module = loaded(sleeper, sizeof sleeper);
+TEST(launches_run_in_their_stream_and_can_be_captured) {
+  plinth_kernel_module_t module = loaded(sleep_module, sizeof sleep_module);
   plinth_kernel_t kernel = kernel_of(module, "plinth_sleep");
   plinth_stream_t stream = stream_on(0);
   plinth_graph_t graph = NULL;
@@ -359,7 +359,7 @@ TEST(modules_from_ptx_and_cubin_run) {
   }
 }
 
-/* What fatbinary makes of the PTX of `extern "C" __global__ void add_seven(int *number) { *number += 7; }`. */
+/* The fatbin of the PTX of `extern "C" __global__ void add_seven(int *number) { *number += 7; }`. */
 static const unsigned char ADD_SEVEN[] = {
     0x50, 0xed, 0x55, 0xba, 0x01, 0x00, 0x10, 0x00, 0x78, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
     0x01, 0x00, 0x01, 0x01, 0x50, 0x00, 0x00, 0x00, 0x28, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
@@ -406,7 +406,7 @@ TEST(modules_from_fatbin_run) {
   CHECK_OK(plinth_kernel_module_destroy(module));
 }
 
-TEST(wrong_ptx_gives_the_drivers_log) {
+TEST(a_ptx_error_contains_the_drivers_log) {
   static const char wrong[] = ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry f() {\n  nonsense;\n}\n";
   plinth_kernel_module_t module = NULL;
   need_gpu();
@@ -414,8 +414,8 @@ TEST(wrong_ptx_gives_the_drivers_log) {
   CHECK_MESSAGE("line 5");
 }
 
-/* Each block brings the sum of its part through shared memory, more than a launch has without being asked. */
-TEST(shared_memory_may_be_large) {
+/* Reverses an array in shared memory that exceeds the default limit of a launch. */
+TEST(shared_memory_above_the_default_limit) {
   const char *source =
       "extern \"C\" __global__ void reverse(int *data, int count) {\n"
       "  extern __shared__ int room[];\n"
@@ -451,7 +451,7 @@ TEST(shared_memory_may_be_large) {
   CHECK_OK(plinth_kernel_destroy(kernel));
 }
 
-/* Blocks wait for each other by a counter, which only blocks that all run can do. */
+/* Each block waits until all blocks have counted, which works only if all blocks run concurrently. */
 TEST(cooperative_launches_run_all_blocks_at_once) {
   const char *source =
       "extern \"C\" __global__ void meet(unsigned *counter, unsigned *seen) {\n"
@@ -466,25 +466,25 @@ TEST(cooperative_launches_run_all_blocks_at_once) {
   plinth_kernel_launch_t launch = shape(BLOCKS, 32);
   need_gpu();
   plinth_kernel_t kernel = compiled(source, "meet");
-  uint32_t *counter = (uint32_t *)device_memory(4, 0), *places = (uint32_t *)device_memory(sizeof seen, 0);
+  uint32_t *counter = (uint32_t *)device_memory(4, 0), *results = (uint32_t *)device_memory(sizeof seen, 0);
   const plinth_kernel_argument_t arguments[] = {argument(PLINTH_ARGUMENT_POINTER, &counter),
-                                                argument(PLINTH_ARGUMENT_POINTER, &places)};
+                                                argument(PLINTH_ARGUMENT_POINTER, &results)};
   CHECK_OK(plinth_memset(counter, 0, 4, NULL));
   launch.flags = PLINTH_LAUNCH_COOPERATIVE;
   CHECK_OK(plinth_kernel_launch(kernel, &launch, arguments, 2, NULL));
-  fetch(seen, places, sizeof seen);
+  fetch(seen, results, sizeof seen);
   for (int index = 0; index < BLOCKS; index++) {
     CHECK_EQ(seen[index], BLOCKS);
   }
-  /* More blocks than can run at once are refused, not left to wait for ever. */
+  /* A launch with more blocks than can run concurrently is refused, because it would never end. */
   launch.grid[0] = 1 << 20;
   CHECK(plinth_kernel_launch(kernel, &launch, arguments, 2, NULL) != PLINTH_OK);
   CHECK_OK(plinth_device_free(counter));
-  CHECK_OK(plinth_device_free(places));
+  CHECK_OK(plinth_device_free(results));
   CHECK_OK(plinth_kernel_destroy(kernel));
 }
 
-TEST(clusters_share_their_blocks_memory) {
+TEST(blocks_of_a_cluster_access_each_others_shared_memory) {
   const char *source =
       "extern \"C\" __global__ void neighbours(unsigned *out) {\n"
       "  __shared__ unsigned own;\n"
@@ -509,22 +509,22 @@ TEST(clusters_share_their_blocks_memory) {
     SKIP("needs clusters");
   }
   plinth_kernel_t kernel = compiled(source, "neighbours");
-  uint32_t *places = (uint32_t *)device_memory(sizeof found, 0);
-  const plinth_kernel_argument_t arguments[] = {argument(PLINTH_ARGUMENT_POINTER, &places)};
+  uint32_t *results = (uint32_t *)device_memory(sizeof found, 0);
+  const plinth_kernel_argument_t arguments[] = {argument(PLINTH_ARGUMENT_POINTER, &results)};
   launch.cluster[0] = CLUSTER;
   CHECK_OK(plinth_kernel_launch(kernel, &launch, arguments, 1, NULL));
-  fetch(found, places, sizeof found);
+  fetch(found, results, sizeof found);
   for (int index = 0; index < BLOCKS; index++) {
     CHECK_EQ(found[index], 100 + (index % CLUSTER + 1) % CLUSTER);
   }
   launch.cluster[0] = 3;
   CHECK_STATUS(plinth_kernel_launch(kernel, &launch, arguments, 1, NULL), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("multiple of the cluster");
-  CHECK_OK(plinth_device_free(places));
+  CHECK_OK(plinth_device_free(results));
   CHECK_OK(plinth_kernel_destroy(kernel));
 }
 
-TEST(a_kernel_takes_a_struct) {
+TEST(a_kernel_argument_may_be_a_struct) {
   const char *source =
       "struct pair { double first; int second; };\n"
       "extern \"C\" __global__ void store(double *out, pair given, bool twice, long wide) {\n"

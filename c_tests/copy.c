@@ -1,7 +1,7 @@
-/* Copies: every direction, size and order. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Copies: directions, sizes and stream order. SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "support.h"
 
-/* The kinds of memory that a copy can go between. */
+/* Kinds of memory. */
 enum { PAGEABLE, PINNED, DEVICE_0, DEVICE_1, KINDS };
 
 static int kinds(void) { return device_count() > 1 ? KINDS : DEVICE_1; }
@@ -17,7 +17,7 @@ static unsigned char *memory_of(int kind, size_t bytes) {
   }
 }
 
-static void give_back(int kind, void *memory) {
+static void free_memory(int kind, void *memory) {
   switch (kind) {
     case PAGEABLE:
       free(memory);
@@ -30,34 +30,34 @@ static void give_back(int kind, void *memory) {
   }
 }
 
-/* How a copy is asked for. */
-enum { IN_A_STREAM, BLOCKING, NOT_BLOCKING, WAYS };
+/* The calls that copy. */
+enum { IN_A_STREAM, BLOCKING, NOT_BLOCKING, CALLS };
 
-static void copy(int way, void *to, const void *from, size_t bytes) {
-  if (way == IN_A_STREAM) {
+static void copy(int call, void *to, const void *from, size_t bytes) {
+  if (call == IN_A_STREAM) {
     plinth_stream_t stream = stream_on(0);
     CHECK_OK(plinth_memcpy(to, from, bytes, stream));
     CHECK_OK(plinth_stream_synchronize(stream));
     return;
   }
-  CHECK_OK(plinth_copy(to, from, bytes, way == NOT_BLOCKING));
+  CHECK_OK(plinth_copy(to, from, bytes, call == NOT_BLOCKING));
   for (int32_t device = 0; device < device_count(); device++) {
     CHECK_OK(plinth_synchronize(device));
   }
 }
 
-/* Copies part of one memory to part of another and looks at the bytes copied, and at those beside them. */
-static void expect_copy(int way, unsigned char *to, size_t to_offset, const unsigned char *from, size_t from_offset,
-                        size_t bytes, unsigned char *scratch, size_t room, unsigned seed) {
-  memset(scratch, 0xEE, room);
-  put(to, scratch, room);
-  copy(way, to + to_offset, from + from_offset, bytes);
-  fetch(scratch, to, room);
-  for (size_t index = 0; index < room; index++) {
+/* Copies part of one memory to part of another, and checks all bytes of the destination. */
+static void expect_copy(int call, unsigned char *to, size_t to_offset, const unsigned char *from, size_t from_offset,
+                        size_t bytes, unsigned char *scratch, size_t total, unsigned seed) {
+  memset(scratch, 0xEE, total);
+  put(to, scratch, total);
+  copy(call, to + to_offset, from + from_offset, bytes);
+  fetch(scratch, to, total);
+  for (size_t index = 0; index < total; index++) {
     const bool copied = index >= to_offset && index < to_offset + bytes;
     const unsigned char expected = copied ? pattern_byte(index - to_offset + from_offset, seed) : 0xEE;
     if (scratch[index] != expected) {
-      fprintf(stderr, "%zu bytes, offsets %zu and %zu, way %d: byte %zu\n", bytes, to_offset, from_offset, way, index);
+      fprintf(stderr, "%zu bytes, offsets %zu and %zu, call %d: byte %zu\n", bytes, to_offset, from_offset, call, index);
       CHECK_EQ(scratch[index], expected);
     }
   }
@@ -77,12 +77,12 @@ static void expect_every_direction(void) {
       put(from, scratch, ROOM);
       for (size_t size = 0; size < sizeof sizes / sizeof sizes[0]; size++) {
         for (size_t offset = 0; offset < 4; offset++) {
-          expect_copy((int)((size + offset) % WAYS), to, offsets[offset], from, offsets[3 - offset], sizes[size],
+          expect_copy((int)((size + offset) % CALLS), to, offsets[offset], from, offsets[3 - offset], sizes[size],
                       scratch, ROOM, seed);
         }
       }
-      give_back(from_kind, from);
-      give_back(to_kind, to);
+      free_memory(from_kind, from);
+      free_memory(to_kind, to);
     }
   }
   free(scratch);
@@ -95,7 +95,7 @@ TEST(every_direction_with_peer_access) {
   need_devices(2);
   CHECK_OK(plinth_can_device_access_peer(0, 1, &can_access));
   if (!can_access) {
-    SKIP("these devices are no peers");
+    SKIP("the devices cannot access each other");
   }
   CHECK_OK(plinth_enable_peer_access(0, 1));
   CHECK_OK(plinth_enable_peer_access(1, 0));
@@ -111,16 +111,16 @@ TEST(large_copies_in_every_direction) {
     memory[kind] = memory_of(kind, bytes);
   }
   put(memory[PAGEABLE], scratch, bytes);
-  /* Round through all kinds and back, so that each hop depends on the one before. */
+  /* Through all kinds of memory and back, so that each copy depends on the one before. */
   const int round_trip[] = {PAGEABLE, DEVICE_0, PINNED, kinds() - 1, DEVICE_0, kinds() - 1, PAGEABLE};
   for (int hop = 1; hop < 7; hop++) {
     if (memory[round_trip[hop]] != memory[round_trip[hop - 1]]) {
-      copy(hop % WAYS, memory[round_trip[hop]], memory[round_trip[hop - 1]], bytes);
+      copy(hop % CALLS, memory[round_trip[hop]], memory[round_trip[hop - 1]], bytes);
     }
   }
   CHECK_EQ(pattern_mismatch(memory[PAGEABLE], bytes, 5), bytes);
   for (int kind = 0; kind < kinds(); kind++) {
-    give_back(kind, memory[kind]);
+    free_memory(kind, memory[kind]);
   }
   free(scratch);
 }
@@ -137,8 +137,8 @@ TEST(copies_of_one_stream_are_in_order) {
   }
   CHECK_OK(plinth_stream_synchronize(stream));
   CHECK(memcmp(pinned, pinned + ROUNDS, ROUNDS) == 0);
-  give_back(DEVICE_0, memory);
-  give_back(PINNED, pinned);
+  free_memory(DEVICE_0, memory);
+  free_memory(PINNED, pinned);
 }
 
 TEST(a_copy_in_a_stream_returns_without_waiting) {
@@ -149,18 +149,18 @@ TEST(a_copy_in_a_stream_returns_without_waiting) {
   gate *held = gate_shut(stream);
   CHECK_OK(plinth_memcpy(memory, pinned, KIB, stream));
   CHECK_OK(plinth_memcpy(pinned + KIB, memory, KIB, stream));
-  /* What is copied is what the source holds when the copy runs. */
+  /* The copy reads the source when it runs, not when it is queued. */
   pattern_fill(pinned, KIB, 3);
   CHECK(stays_undone(stream));
   CHECK_EQ(pinned[KIB] | pinned[2 * KIB - 1], 0);
   gate_open(held);
   CHECK_OK(plinth_stream_synchronize(stream));
   CHECK_EQ(pattern_mismatch(pinned + KIB, KIB, 3), KIB);
-  give_back(DEVICE_0, memory);
-  give_back(PINNED, pinned);
+  free_memory(DEVICE_0, memory);
+  free_memory(PINNED, pinned);
 }
 
-/* A blocking plinth_copy waits for the device's current stream, whichever device is current. */
+/* A blocking plinth_copy waits for the current stream of the memory's device, even if another device is current. */
 static void expect_blocking(int32_t device, void *to, const void *from) {
   plinth_stream_t stream = stream_on(device);
   plinth_stream_context_t saved;
@@ -185,8 +185,8 @@ TEST(a_blocking_copy_waits_for_the_devices_current_stream) {
       memset(host, 0, KIB);
       expect_blocking(kind - DEVICE_0, host, memory);
       CHECK_EQ(pattern_mismatch(host, KIB, 1), KIB);
-      give_back(kind, memory);
-      give_back(host_kind, host);
+      free_memory(kind, memory);
+      free_memory(host_kind, host);
     }
   }
 }
@@ -197,7 +197,7 @@ TEST(a_copy_between_host_memories_waits_for_the_current_stream) {
   pattern_fill(from, KIB, 2);
   expect_blocking(0, to, from);
   CHECK_EQ(pattern_mismatch(to, KIB, 2), KIB);
-  give_back(PINNED, to);
+  free_memory(PINNED, to);
   free(from);
 }
 
@@ -220,8 +220,8 @@ TEST(a_copy_that_does_not_block_runs_in_the_devices_current_stream) {
   CHECK_OK(plinth_stream_synchronize(stream));
   CHECK_EQ(pattern_mismatch(pinned + KIB, KIB, 4), KIB);
   CHECK_OK(plinth_set_stream(NULL));
-  give_back(DEVICE_0, memory);
-  give_back(PINNED, pinned);
+  free_memory(DEVICE_0, memory);
+  free_memory(PINNED, pinned);
 }
 
 TEST(a_copy_within_a_device_never_blocks) {
@@ -236,14 +236,14 @@ TEST(a_copy_within_a_device_never_blocks) {
   CHECK(stays_undone(stream));
   gate_open(held);
   CHECK_OK(plinth_stream_synchronize(stream));
-  give_back(DEVICE_0 + device, from);
-  give_back(DEVICE_0 + device, to);
+  free_memory(DEVICE_0 + device, from);
+  free_memory(DEVICE_0 + device, to);
 }
 
-/* Between devices, the copy is ordered with the current streams of both. */
+/* A copy between devices is ordered with the current streams of both. */
 static void expect_order_across_devices(int32_t shut_device) {
   plinth_stream_t streams[2] = {stream_on(0), stream_on(1)};
-  plinth_event_t at_the_end = new_event(0);
+  plinth_event_t last_event = new_event(0);
   unsigned char *host = memory_of(PINNED, KIB);
   unsigned char *from = memory_of(DEVICE_0, KIB);
   unsigned char *to = memory_of(DEVICE_1, KIB);
@@ -253,24 +253,24 @@ static void expect_order_across_devices(int32_t shut_device) {
   put(to, host, KIB);
   CHECK_OK(plinth_set_stream(streams[1]));
   CHECK_OK(plinth_set_stream(streams[0]));
-  CHECK_OK(plinth_event_record(at_the_end, streams[1]));
-  CHECK_OK(plinth_event_synchronize(at_the_end));
+  CHECK_OK(plinth_event_record(last_event, streams[1]));
+  CHECK_OK(plinth_event_synchronize(last_event));
   gate *held = gate_shut(streams[shut_device]);
   CHECK_OK(plinth_copy(to, from, KIB, true));
   CHECK(stays_undone(streams[0]));
-  /* Later work of the destination's stream waits for the copy, and reads what it brought. */
+  /* Later work in the destination's stream waits for the copy, and reads its result. */
   CHECK_OK(plinth_memcpy(host, to, KIB, streams[1]));
-  CHECK_OK(plinth_event_record(at_the_end, streams[1]));
+  CHECK_OK(plinth_event_record(last_event, streams[1]));
   CHECK(stays_undone(streams[1]));
   CHECK_EQ(host[0] | host[KIB - 1], 0);
   gate_open(held);
-  CHECK_OK(plinth_event_synchronize(at_the_end));
+  CHECK_OK(plinth_event_synchronize(last_event));
   CHECK(stream_done(streams[0]));
   CHECK_EQ(pattern_mismatch(host, KIB, 6), KIB);
-  CHECK_OK(plinth_event_destroy(at_the_end));
-  give_back(DEVICE_0, from);
-  give_back(DEVICE_1, to);
-  give_back(PINNED, host);
+  CHECK_OK(plinth_event_destroy(last_event));
+  free_memory(DEVICE_0, from);
+  free_memory(DEVICE_1, to);
+  free_memory(PINNED, host);
 }
 
 TEST(a_copy_across_devices_waits_for_the_source) {
@@ -283,23 +283,23 @@ TEST(a_copy_across_devices_waits_for_the_destination) {
   expect_order_across_devices(1);
 }
 
-TEST(a_copy_across_devices_leaves_other_streams_alone) {
+TEST(a_copy_across_devices_does_not_wait_for_other_streams) {
   need_devices(2);
-  plinth_stream_t bystander = stream_on(1);
+  plinth_stream_t unrelated = stream_on(1);
   unsigned char *from = memory_of(DEVICE_0, KIB);
   unsigned char *to = memory_of(DEVICE_1, KIB);
   CHECK_OK(plinth_copy(to, from, KIB, true));
   CHECK_OK(plinth_stream_synchronize(NULL));
-  gate *held = gate_shut(bystander);
+  gate *held = gate_shut(unrelated);
   CHECK_OK(plinth_copy(to, from, KIB, true));
   CHECK_OK(plinth_stream_synchronize(NULL));
-  CHECK(!stream_done(bystander));
+  CHECK(!stream_done(unrelated));
   gate_open(held);
-  give_back(DEVICE_0, from);
-  give_back(DEVICE_1, to);
+  free_memory(DEVICE_0, from);
+  free_memory(DEVICE_1, to);
 }
 
-TEST(a_copy_leaves_the_current_device_alone) {
+TEST(a_copy_does_not_change_the_current_device) {
   need_devices(2);
   int32_t device = UNTOUCHED;
   unsigned char *from = memory_of(DEVICE_1, KIB);
@@ -308,8 +308,8 @@ TEST(a_copy_leaves_the_current_device_alone) {
   CHECK_OK(plinth_memcpy(to, from, KIB, stream_on(1)));
   CHECK_OK(plinth_current_device(&device));
   CHECK_EQ(device, 0);
-  give_back(DEVICE_1, from);
-  give_back(DEVICE_1, to);
+  free_memory(DEVICE_1, from);
+  free_memory(DEVICE_1, to);
 }
 
 TEST(nothing_is_copied_for_zero_bytes) {
@@ -331,7 +331,7 @@ TEST(addresses_must_not_be_null) {
   CHECK_STATUS(plinth_copy(host, NULL, 1, true), PLINTH_ERROR_NULL_POINTER);
 }
 
-TEST(ranges_must_end_before_the_addresses_do) {
+TEST(ranges_must_not_exceed_the_address_space) {
   unsigned char *memory = memory_of(DEVICE_0, KIB);
   unsigned char host[4] = {0};
   const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 1, SIZE_MAX - KIB};
@@ -342,5 +342,5 @@ TEST(ranges_must_end_before_the_addresses_do) {
     CHECK_STATUS(plinth_copy(host, memory, sizes[index], true), PLINTH_ERROR_INVALID_VALUE);
     CHECK_MESSAGE("past the end");
   }
-  give_back(DEVICE_0, memory);
+  free_memory(DEVICE_0, memory);
 }

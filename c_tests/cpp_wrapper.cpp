@@ -1,4 +1,4 @@
-// plinth.hpp: values for outputs, exceptions for errors, guards that restore, views that no integer becomes.
+// plinth.hpp: return values, exceptions, guards, and views that cannot be constructed from integers.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-// What the compiler must refuse.
+// Expressions that must not compile.
 static_assert(!std::is_constructible<plinth::StreamView, int>::value, "a view from an int");
 static_assert(!std::is_constructible<plinth::StreamView, long>::value, "a view from a long");
 static_assert(!std::is_constructible<plinth::StreamView, std::uintptr_t>::value, "a view from an address");
@@ -23,7 +23,7 @@ static_assert(!std::is_copy_constructible<plinth::DeviceGuard>::value, "a guard 
 static_assert(!std::is_copy_constructible<plinth::StreamGuard>::value, "a guard copied");
 static_assert(!std::is_convertible<std::int32_t, plinth::DeviceGuard>::value, "a number as a guard");
 
-// And what it must accept.
+// Expressions that must compile.
 static_assert(std::is_nothrow_move_constructible<plinth::Event>::value, "an event moved");
 static_assert(std::is_convertible<plinth::Stream, plinth::StreamView>::value, "a stream as a view");
 static_assert(std::is_convertible<plinth_stream_t, plinth::StreamView>::value, "a handle as a view");
@@ -51,7 +51,7 @@ TEST(an_error_carries_status_message_and_code) {
   CHECK(caught);
 }
 
-TEST(devices_tell_of_themselves) {
+TEST(devices_have_properties) {
   CHECK(plinth::is_available());
   plinth::init();
   CHECK(plinth::is_initialized());
@@ -117,7 +117,7 @@ TEST(streams_run_functions_of_any_kind) {
   for (int i = 0; i <= 100; i++) CHECK_EQ(order[static_cast<std::size_t>(i)], i);
 }
 
-TEST(streams_know_themselves) {
+TEST(streams_have_priority_device_and_id) {
   const auto range = plinth::Stream::priority_range(0);
   CHECK(range.second < range.first);
   const plinth::Stream stream(0, range.second);
@@ -176,7 +176,7 @@ TEST(events_are_moved_not_copied) {
   CHECK_STATUS(plinth_event_query(handle, &done), PLINTH_ERROR_INVALID_HANDLE);
 }
 
-TEST(generators_draw_and_are_moved) {
+TEST(generators_fill_tensors_and_are_moved) {
   const std::size_t count = 5;
   const plinth::DeviceMemory memory = plinth::device_malloc(count * sizeof(float));
   std::int64_t shape[] = {5};
@@ -189,7 +189,7 @@ TEST(generators_draw_and_are_moved) {
   float numbers[count];
   plinth::current_stream().synchronize();
   plinth::copy(numbers, memory.get(), sizeof numbers);
-  /* What PyTorch's rand gives with this seed. */
+  /* The result of PyTorch's rand with this seed. */
   const double expected[] = {0.6130, 0.0101, 0.3984, 0.0403, 0.1563};
   for (std::size_t index = 0; index < count; index++) {
     CHECK(std::fabs(numbers[index] - expected[index]) < 6e-5);
@@ -204,7 +204,7 @@ TEST(generators_draw_and_are_moved) {
   CHECK(plinth::default_generator().state() == plinth::rng_state());
 }
 
-TEST(states_of_generators_are_kept_and_shared) {
+TEST(states_of_generators_are_saved_and_shared) {
   plinth::manual_seed_all(11);
   const std::vector<plinth::RngState> states = plinth::rng_state_all();
   CHECK_EQ(states.size(), plinth::device_count());
@@ -223,7 +223,7 @@ TEST(states_of_generators_are_kept_and_shared) {
   CHECK_EQ(other.offset(), 12);
 }
 
-TEST(memory_goes_there_and_back) {
+TEST(memory_is_filled_and_copied_to_the_host) {
   const std::size_t count = 1000;
   const plinth::Stream stream;
   const plinth::StreamGuard guard(stream);
@@ -239,7 +239,7 @@ TEST(memory_goes_there_and_back) {
   for (std::size_t i = 0; i < count; i++) CHECK(host[i] == 0.0f);
 }
 
-TEST(the_sync_debug_mode_is_a_value) {
+TEST(the_sync_debug_mode_is_an_enum) {
   CHECK(plinth::sync_debug_mode() == plinth::SyncDebugMode::standard);
   plinth::init();
   plinth::set_sync_debug_mode(plinth::SyncDebugMode::error);
@@ -255,18 +255,18 @@ TEST(the_sync_debug_mode_is_a_value) {
   CHECK_EQ(plinth::sync_debug_warnings(), 0);
 }
 
-TEST(warnings_are_told_to_any_function) {
+TEST(any_callable_may_receive_warnings) {
   plinth::init();
   CHECK(plinth::driver_version() >= 11000);
-  std::string told;
-  plinth::set_sync_debug_callback([&](const char *message) { told += message; });
+  std::string warnings;
+  plinth::set_sync_debug_callback([&](const char *message) { warnings += message; });
   plinth::set_sync_debug_mode(plinth::SyncDebugMode::warn);
   plinth::synchronize();
-  CHECK(!told.empty());
+  CHECK(!warnings.empty());
   CHECK_EQ(plinth::sync_debug_warnings(), 1);
-  const std::size_t length = told.size();
+  const std::size_t length = warnings.size();
   plinth::set_sync_debug_callback(nullptr);
   plinth::synchronize();
-  CHECK_EQ(told.size(), length);
+  CHECK_EQ(warnings.size(), length);
   CHECK_EQ(plinth::sync_debug_warnings(), 2);
 }

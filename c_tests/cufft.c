@@ -1,16 +1,16 @@
-/* Fourier transforms against their definition. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Fourier transforms, compared with their definition. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* library: fake_cufft */
 /* library: fake_cufft_for_gpus */
 /* env: FAKE_CUFFT_ALLOCATES=1 */
 /* also: PLINTH_SANITIZER=error */
-/* alone: a_library_that_is_not_there_is_named; expects what only a fresh process has */
-/* alone: nothing_is_called_once_the_exit_has_begun; expects what only a fresh process has */
-/* alone: the_child_of_a_fork_is_told; expects what only a fresh process has */
+/* alone: a_missing_library_is_reported; expects a new process */
+/* alone: calls_are_refused_at_exit; expects a new process */
+/* alone: calls_are_refused_in_a_forked_child; expects a new process */
 #include "transforming.h"
 
 static const int64_t sizes[] = {1, 7, 4, 6};
 
-/* Every transform of so many dimensions, forth and back, in both precisions, one and several, with gaps and without. */
+/* Every transform of this rank: both directions and precisions, with and without batches and strides. */
 static void expect_transforms(int32_t rank) {
   need_cufft();
   plinth_stream_t stream = on_new_stream(0);
@@ -23,12 +23,12 @@ static void expect_transforms(int32_t rank) {
       params.sizes[dimension] = rank == 1 ? 30 : sizes[dimension];
     }
     const int direction = kind == 0 || kind == 2 ? PLINTH_CUFFT_FORWARD : PLINTH_CUFFT_INVERSE;
-    transform *of = new_transform(params, direction, variant / 16 != 0, 0, (uint64_t)variant);
-    plinth_cufft_plan_t plan = plan_for(&of->params, 0);
-    carry_out(of, plan);
-    expect_transformed(of, stream);
+    transform *fft = new_transform(params, direction, variant / 16 != 0, 0, (uint64_t)variant);
+    plinth_cufft_plan_t plan = plan_for(&fft->params, 0);
+    carry_out(fft, plan);
+    expect_transformed(fft, stream);
     CHECK_OK(plinth_cufft_plan_destroy(plan));
-    free_transform(of);
+    free_transform(fft);
   }
   CHECK_OK(plinth_cufft_plan_cache_clear(0));
   expect_nothing_left();
@@ -38,7 +38,7 @@ TEST(transforms_of_one_dimension_are_right) { expect_transforms(1); }
 TEST(transforms_of_two_dimensions_are_right) { expect_transforms(2); }
 TEST(transforms_of_three_dimensions_are_right) { expect_transforms(3); }
 
-TEST(transforms_of_half_numbers_are_right) {
+TEST(transforms_of_float16_are_right) {
   need_cufft();
   plinth_stream_t stream = on_new_stream(0);
   for (int kind = 0; kind < 3; kind++) {
@@ -46,28 +46,28 @@ TEST(transforms_of_half_numbers_are_right) {
     params.sizes[0] = 2;
     params.sizes[1] = 4;
     params.sizes[2] = 8;
-    transform *of = new_transform(params, kind == PLINTH_CUFFT_C2R ? 1 : -1, false, 0, 77);
+    transform *fft = new_transform(params, kind == PLINTH_CUFFT_C2R ? 1 : -1, false, 0, 77);
     plinth_cufft_plan_t plan = plan_for(&params, 0);
-    carry_out(of, plan);
-    expect_transformed(of, stream);
+    carry_out(fft, plan);
+    expect_transformed(fft, stream);
     CHECK_OK(plinth_cufft_plan_destroy(plan));
-    free_transform(of);
+    free_transform(fft);
   }
 }
 
 TEST(a_transform_in_the_default_stream_and_in_place) {
   need_cufft();
-  transform *of = new_transform(row_of(3, 20), PLINTH_CUFFT_FORWARD, false, 0, 5);
-  plinth_cufft_plan_t plan = plan_for(&of->params, -1);
-  carry_out(of, plan);
-  expect_transformed(of, NULL);
-  CHECK_OK(plinth_cufft_execute(plan, of->input.memory, of->input.memory, PLINTH_CUFFT_FORWARD));
-  expect_transformed_in(of, of->input.memory, NULL);
+  transform *fft = new_transform(row_of(3, 20), PLINTH_CUFFT_FORWARD, false, 0, 5);
+  plinth_cufft_plan_t plan = plan_for(&fft->params, -1);
+  carry_out(fft, plan);
+  expect_transformed(fft, NULL);
+  CHECK_OK(plinth_cufft_execute(plan, fft->input.memory, fft->input.memory, PLINTH_CUFFT_FORWARD));
+  expect_transformed_in(fft, fft->input.memory, NULL);
   CHECK_OK(plinth_cufft_plan_destroy(plan));
-  free_transform(of);
+  free_transform(fft);
 }
 
-TEST(each_device_has_plans_of_its_own) {
+TEST(each_device_has_its_own_plans) {
   need_devices(2);
   need_cufft();
   transform *here = new_transform(row_of(2, 12), PLINTH_CUFFT_FORWARD, false, 0, 6);
@@ -92,14 +92,14 @@ TEST(each_device_has_plans_of_its_own) {
 
 /* ---- plans in use */
 
-static plinth_cufft_plan_t lent;
-static transform *waiting;
+static plinth_cufft_plan_t acquired;
+static transform *shared_fft;
 
-static void *transform_by_another_handle(void *context) {
+static void *transform_with_new_handle(void *context) {
   (void)context;
   on_new_stream(0);
-  plinth_cufft_plan_t plan = plan_for(&waiting->params, 0);
-  carry_out(waiting, plan);
+  plinth_cufft_plan_t plan = plan_for(&shared_fft->params, 0);
+  carry_out(shared_fft, plan);
   CHECK_OK(plinth_cufft_plan_destroy(plan));
   return NULL;
 }
@@ -108,37 +108,37 @@ TEST(a_handle_is_not_destroyed_while_its_plan_is_acquired) {
   need_cufft();
   plinth_stream_t stream = on_new_stream(0);
   int32_t native = 0;
-  waiting = new_transform(row_of(1, 16), PLINTH_CUFFT_FORWARD, false, 0, 5);
-  lent = plan_for(&waiting->params, 0);
-  plinth_cufft_plan_t another = plan_for(&waiting->params, 0);
-  CHECK_OK(plinth_cufft_plan_acquire(lent, &native));
-  CHECK_STATUS(plinth_cufft_plan_destroy(lent), PLINTH_ERROR_INVALID_VALUE);
+  shared_fft = new_transform(row_of(1, 16), PLINTH_CUFFT_FORWARD, false, 0, 5);
+  acquired = plan_for(&shared_fft->params, 0);
+  plinth_cufft_plan_t another = plan_for(&shared_fft->params, 0);
+  CHECK_OK(plinth_cufft_plan_acquire(acquired, &native));
+  CHECK_STATUS(plinth_cufft_plan_destroy(acquired), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("plinth_cufft_plan_release comes first");
-  /* One by which nobody has it goes, and nobody loses the plan by that. */
+  /* Another handle of the plan can be destroyed. */
   CHECK_OK(plinth_cufft_plan_destroy(another));
-  CHECK_OK(plinth_cufft_plan_release(lent));
-  CHECK_OK(plinth_cufft_plan_destroy(lent));
-  run_threads(1, transform_by_another_handle);
+  CHECK_OK(plinth_cufft_plan_release(acquired));
+  CHECK_OK(plinth_cufft_plan_destroy(acquired));
+  run_threads(1, transform_with_new_handle);
   CHECK_OK(plinth_synchronize(0));
-  expect_transformed(waiting, stream);
-  free_transform(waiting);
+  expect_transformed(shared_fft, stream);
+  free_transform(shared_fft);
 }
 
 /* ---- threads */
 
-static transform *of_thread[8];
+static transform *ffts[8];
 
 static void *transform_in_a_thread(void *context) {
   const int number = *(int *)context;
   plinth_stream_t stream = on_new_stream(0);
-  transform *of = of_thread[number];
+  transform *fft = ffts[number];
   for (int round = 0; round < 40; round++) {
-    plinth_cufft_plan_t plan = plan_for(&of->params, 0);
-    carry_out(of, plan);
+    plinth_cufft_plan_t plan = plan_for(&fft->params, 0);
+    carry_out(fft, plan);
     CHECK_OK(plinth_cufft_plan_destroy(plan));
     if (round % 10 == 9) {
-      expect_transformed(of, stream);
-      forget_output(of, stream);
+      expect_transformed(fft, stream);
+      forget_output(fft, stream);
     }
   }
   return NULL;
@@ -146,11 +146,11 @@ static void *transform_in_a_thread(void *context) {
 
 static void expect_right_in_threads(int keys) {
   for (int index = 0; index < 8; index++) {
-    of_thread[index] = new_transform(row_of(2, 10 + index % keys), PLINTH_CUFFT_FORWARD, false, 0, (uint64_t)index);
+    ffts[index] = new_transform(row_of(2, 10 + index % keys), PLINTH_CUFFT_FORWARD, false, 0, (uint64_t)index);
   }
   run_threads(8, transform_in_a_thread);
   for (int index = 0; index < 8; index++) {
-    free_transform(of_thread[index]);
+    free_transform(ffts[index]);
   }
 }
 
@@ -160,7 +160,7 @@ TEST(threads_share_one_plan) {
   CHECK_EQ(cached(0), 1);
 }
 
-TEST(threads_push_each_others_plans_out) {
+TEST(threads_evict_each_others_plans) {
   need_cufft();
   CHECK_OK(plinth_cufft_plan_cache_set_max_size(0, 1));
   expect_right_in_threads(4);
@@ -172,7 +172,7 @@ TEST(threads_push_each_others_plans_out) {
   expect_nothing_left();
 }
 
-/* One plan works in two streams at once, with memory for each. */
+/* A plan can run in two streams at once, with a work area for each. */
 TEST(two_streams_share_one_plan) {
   need_cufft();
   transform *one = new_transform(row_of(2, 24), PLINTH_CUFFT_FORWARD, false, 0, 1);
@@ -197,21 +197,21 @@ TEST(two_streams_share_one_plan) {
 TEST(a_captured_transform_is_right_at_each_replay) {
   need_cufft();
   plinth_stream_t stream = on_new_stream(0);
-  transform *of = new_transform(row_of(3, 32), PLINTH_CUFFT_FORWARD, false, 0, 3);
-  plinth_cufft_plan_t plan = plan_for(&of->params, 0);
+  transform *fft = new_transform(row_of(3, 32), PLINTH_CUFFT_FORWARD, false, 0, 3);
+  plinth_cufft_plan_t plan = plan_for(&fft->params, 0);
   plinth_graph_t graph = new_graph(0);
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
-  carry_out(of, plan);
+  carry_out(fft, plan);
   CHECK_OK(plinth_graph_capture_end(graph));
   CHECK_EQ(graph_allocated(graph), 0);
-  /* Now only the graph has it. */
+  /* Now only the graph references the plan. */
   CHECK_OK(plinth_cufft_plan_destroy(plan));
   CHECK_OK(plinth_cufft_plan_cache_clear(0));
   CHECK_OK(plinth_empty_cache());
   for (int round = 0; round < 3; round++) {
-    forget_output(of, stream);
+    forget_output(fft, stream);
     CHECK_OK(plinth_graph_replay(graph));
-    expect_transformed(of, stream);
+    expect_transformed(fft, stream);
   }
   if (on_host_device()) {
     CHECK_EQ(plans_now(), 1);
@@ -220,59 +220,60 @@ TEST(a_captured_transform_is_right_at_each_replay) {
   if (on_host_device()) {
     CHECK_EQ(plans_now(), 0);
   }
-  free_transform(of);
+  free_transform(fft);
   expect_nothing_left();
 }
 
-TEST(a_plan_is_made_in_a_capture) {
+TEST(a_plan_may_be_created_in_a_capture) {
   need_cufft();
   plinth_stream_t stream = on_new_stream(0);
-  transform *of = new_transform(row_of(1, 31), PLINTH_CUFFT_FORWARD, false, 0, 4);
+  transform *fft = new_transform(row_of(1, 31), PLINTH_CUFFT_FORWARD, false, 0, 4);
   plinth_graph_t graph = new_graph(0);
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
-  plinth_cufft_plan_t plan = plan_for(&of->params, 0);
-  carry_out(of, plan);
+  plinth_cufft_plan_t plan = plan_for(&fft->params, 0);
+  carry_out(fft, plan);
   CHECK_OK(plinth_graph_capture_end(graph));
   CHECK_OK(plinth_cufft_plan_destroy(plan));
   CHECK_OK(plinth_graph_replay(graph));
-  expect_transformed(of, stream);
+  expect_transformed(fft, stream);
   CHECK_OK(plinth_graph_destroy(graph));
-  free_transform(of);
+  free_transform(fft);
 }
 
-static size_t allocated_after_another(transform *of, plinth_cufft_plan_t plan) {
-  carry_out(of, plan);
+static size_t allocated_after_transform(transform *fft, plinth_cufft_plan_t plan) {
+  carry_out(fft, plan);
   return allocated(0);
 }
 
-/* Of a capture by the driver's own calls nobody hears the end: its graph has the plan, and what that works with. */
-TEST(a_graph_of_the_programs_own_keeps_plan_and_area) {
+/* plinth is not notified of the end of a capture that uses the driver directly, so the driver's graph owns the plan and its
+ * work area. */
+TEST(a_graph_captured_by_driver_calls_keeps_plan_and_work_area) {
   need_cufft();
   plinth_stream_t stream = on_new_stream(0);
-  transform *of = new_transform(row_of(1, 16), PLINTH_CUFFT_FORWARD, false, 0, 5);
-  plinth_cufft_plan_t plan = plan_for(&of->params, 0);
+  transform *fft = new_transform(row_of(1, 16), PLINTH_CUFFT_FORWARD, false, 0, 5);
+  plinth_cufft_plan_t plan = plan_for(&fft->params, 0);
   void *graph = NULL, *executable = NULL;
   DRIVER(driver_graph_instantiate, instantiate, "cuGraphInstantiateWithFlags");
   DRIVER(driver_graph_launch, launch, "cuGraphLaunch");
   DRIVER(driver_graph_destroy, destroy, "cuGraphDestroy");
   DRIVER(driver_graph_destroy, destroy_executable, "cuGraphExecDestroy");
   begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
-  carry_out(of, plan);
-  carry_out(of, plan);
+  carry_out(fft, plan);
+  carry_out(fft, plan);
   CHECK_EQ(end_capture(stream, &graph), CUDA_SUCCESS);
-  const size_t kept = allocated(0);
+  const size_t bytes_of_graph = allocated(0);
   CHECK_OK(plinth_cufft_plan_destroy(plan));
   CHECK_OK(plinth_cufft_plan_cache_clear(0));
   CHECK_EQ(instantiate(&executable, graph, 0), CUDA_SUCCESS);
   CHECK_EQ(destroy(graph), CUDA_SUCCESS);
-  /* What others get is not what the graph works with. */
+  /* Blocks that are allocated now do not overlap the graph's work area. */
   unsigned char *blocks[8], seen[256];
   for (int index = 0; index < 8; index++) {
     blocks[index] = (unsigned char *)alloc_on(sizeof seen, 0, stream);
     CHECK_OK(plinth_memset(blocks[index], 0x55, sizeof seen, stream));
   }
   CHECK_EQ(launch(executable, stream), CUDA_SUCCESS);
-  expect_transformed(of, stream);
+  expect_transformed(fft, stream);
   for (int index = 0; index < 8; index++) {
     fetch(seen, blocks[index], sizeof seen);
     for (size_t at = 0; at < sizeof seen; at++) {
@@ -280,77 +281,77 @@ TEST(a_graph_of_the_programs_own_keeps_plan_and_area) {
     }
     release(blocks[index]);
   }
-  CHECK_EQ(allocated(0), kept);
+  CHECK_EQ(allocated(0), bytes_of_graph);
   if (on_host_device()) {
-    CHECK(kept > 0);
+    CHECK(bytes_of_graph > 0);
     CHECK_EQ(plans_now(), 1);
   }
   CHECK_EQ(destroy_executable(executable), CUDA_SUCCESS);
   transform *other = new_transform(row_of(1, 24), PLINTH_CUFFT_FORWARD, false, 0, 5);
   plan = plan_for(&other->params, 0);
-  EVENTUALLY(allocated_after_another(other, plan) == 0);
+  EVENTUALLY(allocated_after_transform(other, plan) == 0);
   if (on_host_device()) {
     CHECK_EQ(plans_now(), 1);
   }
   CHECK_OK(plinth_cufft_plan_destroy(plan));
-  free_transform(of);
+  free_transform(fft);
   free_transform(other);
 }
 
-/* ---- a plan for oneself */
+/* ---- exclusive plans */
 
 static plinth_cufft_plan_t shared;
-static transform *waiting;
-static int arrived, through;
+static transform *shared_fft;
+static int arrived, finished;
 
-static void *wait_for_the_plan(void *context) {
+static void *execute_shared_plan(void *context) {
   (void)context;
   plinth_stream_t stream = on_new_stream(0);
   __atomic_store_n(&arrived, 1, __ATOMIC_SEQ_CST);
-  carry_out(waiting, shared);
-  __atomic_store_n(&through, 1, __ATOMIC_SEQ_CST);
-  expect_transformed(waiting, stream);
+  carry_out(shared_fft, shared);
+  __atomic_store_n(&finished, 1, __ATOMIC_SEQ_CST);
+  expect_transformed(shared_fft, stream);
   CHECK_STATUS(plinth_cufft_plan_release(shared), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("does not have the plan");
   return NULL;
 }
 
-TEST(a_thread_has_a_plan_for_itself) {
+TEST(an_acquired_plan_is_exclusive_to_the_thread) {
   need_cufft();
   int (*execute)(int, void *, void *, int);
   int32_t native = UNTOUCHED;
   pthread_t thread;
-  transform *of = new_transform(row_of(2, 18), PLINTH_CUFFT_FORWARD, false, 0, 9);
-  waiting = new_transform(row_of(2, 18), PLINTH_CUFFT_FORWARD, false, 0, 10);
-  shared = plan_for(&of->params, 0);
+  transform *fft = new_transform(row_of(2, 18), PLINTH_CUFFT_FORWARD, false, 0, 9);
+  shared_fft = new_transform(row_of(2, 18), PLINTH_CUFFT_FORWARD, false, 0, 10);
+  shared = plan_for(&fft->params, 0);
   plinth_stream_t stream = on_new_stream(0);
   CHECK_STATUS(plinth_cufft_plan_release(shared), PLINTH_ERROR_INVALID_VALUE);
   CHECK_OK(plinth_cufft_plan_acquire(shared, &native));
   CHECK(allocated(0) > 0 || !on_host_device());
-  CHECK(pthread_create(&thread, NULL, wait_for_the_plan, NULL) == 0);
+  CHECK(pthread_create(&thread, NULL, execute_shared_plan, NULL) == 0);
   EVENTUALLY(__atomic_load_n(&arrived, __ATOMIC_SEQ_CST));
   sleep_milliseconds(30);
-  CHECK(!__atomic_load_n(&through, __ATOMIC_SEQ_CST));
+  CHECK(!__atomic_load_n(&finished, __ATOMIC_SEQ_CST));
   int32_t again = UNTOUCHED;
   CHECK_STATUS(plinth_cufft_plan_acquire(shared, &again), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("has the plan already");
-  CHECK_STATUS(plinth_cufft_execute(shared, of->input.memory, of->output.memory, -1), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_cufft_execute(shared, fft->input.memory, fft->output.memory, -1), PLINTH_ERROR_INVALID_VALUE);
   CHECK_EQ(again, UNTOUCHED);
   void *found = function_of(CUFFT, cufft_names, "cufftXtExec");
   memcpy(&execute, &found, sizeof found);
-  CHECK_EQ(execute(native, of->input.memory, of->output.memory, -1), 0);
+  CHECK_EQ(execute(native, fft->input.memory, fft->output.memory, -1), 0);
   CHECK_OK(plinth_cufft_plan_release(shared));
   CHECK(pthread_join(thread, NULL) == 0);
-  expect_transformed(of, stream);
+  expect_transformed(fft, stream);
   CHECK_OK(plinth_cufft_plan_destroy(shared));
-  free_transform(of);
-  free_transform(waiting);
+  free_transform(fft);
+  free_transform(shared_fft);
   expect_nothing_left();
 }
 
-/* ---- what is wrong */
+/* ---- errors */
 
-TEST(what_cufft_cannot_do_is_refused) {
+TEST(invalid_parameters_are_refused) {
   need_cufft();
   plinth_cufft_plan_t plan = (plinth_cufft_plan_t)UNTOUCHED_POINTER;
   plinth_cufft_params_t params;
@@ -378,7 +379,7 @@ TEST(what_cufft_cannot_do_is_refused) {
   CHECK_EQ(cached(0), 0);
 }
 
-TEST(a_transform_has_its_directions) {
+TEST(directions_depend_on_the_transform) {
   need_cufft();
   const int directions[3][2] = {{-1, 1}, {-1, -1}, {1, 1}};
   char *memory = (char *)device_memory(64 * KIB, 0);
@@ -400,7 +401,7 @@ TEST(a_transform_has_its_directions) {
   CHECK_OK(plinth_device_free(memory));
 }
 
-TEST(wrong_handles_are_noticed) {
+TEST(invalid_handles_are_refused) {
   need_cufft();
   const plinth_cufft_params_t params = row_of(1, 16);
   plinth_event_t event = new_event(0);
@@ -420,7 +421,7 @@ TEST(wrong_handles_are_noticed) {
   CHECK_OK(plinth_event_destroy(event));
 }
 
-TEST(what_fails_in_the_library_is_named_and_can_be_tried_again) {
+TEST(library_errors_are_reported_and_calls_can_be_repeated) {
   need_host_device();
   need_cufft();
   const struct {
@@ -438,16 +439,16 @@ TEST(what_fails_in_the_library_is_named_and_can_be_tried_again) {
       {"cufftXtExec:99", PLINTH_ERROR_LIBRARY, "99"},
   };
   plinth_stream_t stream = on_new_stream(0);
-  transform *of = new_transform(row_of(1, 16), PLINTH_CUFFT_FORWARD, false, 0, 9);
+  transform *fft = new_transform(row_of(1, 16), PLINTH_CUFFT_FORWARD, false, 0, 9);
   for (size_t index = 0; index < sizeof cases / sizeof cases[0]; index++) {
     char call[64];
     plinth_cufft_plan_t plan = NULL;
     snprintf(call, sizeof call, "%.*s", (int)strcspn(cases[index].fault, ":"), cases[index].fault);
     setenv("FAKE_CUFFT_FAIL", cases[index].fault, 1);
-    plinth_status_t status = plinth_cufft_plan_create(&of->params, 0, &plan);
+    plinth_status_t status = plinth_cufft_plan_create(&fft->params, 0, &plan);
     CHECK_EQ(status == PLINTH_OK, index >= 4);
     if (status == PLINTH_OK) {
-      status = plinth_cufft_execute(plan, of->input.memory, of->output.memory, -1);
+      status = plinth_cufft_execute(plan, fft->input.memory, fft->output.memory, -1);
     }
     CHECK_EQ(status, cases[index].status);
     CHECK_MESSAGE(call);
@@ -456,19 +457,19 @@ TEST(what_fails_in_the_library_is_named_and_can_be_tried_again) {
     CHECK_EQ(cached(0), index >= 4);
     unsetenv("FAKE_CUFFT_FAIL");
     CHECK_OK(plinth_cufft_plan_destroy(plan));
-    plan = plan_for(&of->params, 0);
-    carry_out(of, plan);
-    expect_transformed(of, stream);
-    forget_output(of, stream);
+    plan = plan_for(&fft->params, 0);
+    carry_out(fft, plan);
+    expect_transformed(fft, stream);
+    forget_output(fft, stream);
     CHECK_OK(plinth_cufft_plan_destroy(plan));
     CHECK_OK(plinth_cufft_plan_cache_clear(0));
   }
   CHECK_EQ(plans_now(), 0);
-  free_transform(of);
+  free_transform(fft);
   expect_nothing_left();
 }
 
-TEST(a_library_that_is_not_there_is_named) {
+TEST(a_missing_library_is_reported) {
   plinth_cufft_plan_t plan = (plinth_cufft_plan_t)UNTOUCHED_POINTER;
   const plinth_cufft_params_t params = row_of(1, 16);
   setenv(CUFFT, "/nowhere/libcufft.so.12", 1);
@@ -486,8 +487,8 @@ TEST(a_library_that_is_not_there_is_named) {
   CHECK_EQ(cached(0), 0);
 }
 
-/* What CUDA's own libraries do at the end of such a child is not for us to test. */
-static bool ends_like_a_process;
+/* On a GPU the child skips exit handlers: those of CUDA's libraries are not tested here. */
+static bool run_exit_handlers;
 
 static void expect_refused(void) {
   const plinth_cufft_params_t params = row_of(1, 16);
@@ -497,22 +498,22 @@ static void expect_refused(void) {
   CHECK_STATUS(plinth_cufft_plan_cache_size(0, &size), PLINTH_ERROR_FORKED_CHILD);
   CHECK_OK(plinth_cufft_plan_destroy(shared));
   CHECK(plan == UNTOUCHED_POINTER);
-  if (ends_like_a_process) {
+  if (run_exit_handlers) {
     exit(0);
   }
 }
 
-TEST(the_child_of_a_fork_is_told) {
+TEST(calls_are_refused_in_a_forked_child) {
   need_cufft();
   const plinth_cufft_params_t params = row_of(1, 16);
   CHECK_OK(plinth_cufft_plan_cache_set_max_size(0, 0));
   shared = plan_for(&params, 0);
-  ends_like_a_process = on_host_device();
+  run_exit_handlers = on_host_device();
   in_child(expect_refused);
   CHECK_OK(plinth_cufft_plan_destroy(shared));
 }
 
-static void after_the_exit(void) {
+static void expect_shutting_down(void) {
   const plinth_cufft_params_t params = row_of(1, 16);
   plinth_cufft_plan_t plan = (plinth_cufft_plan_t)UNTOUCHED_POINTER;
   CHECK_STATUS(plinth_cufft_plan_create(&params, 0, &plan), PLINTH_ERROR_SHUTTING_DOWN);
@@ -521,8 +522,8 @@ static void after_the_exit(void) {
   CHECK_OK(plinth_cufft_plan_destroy(shared));
 }
 
-TEST(nothing_is_called_once_the_exit_has_begun) {
-  CHECK(atexit(after_the_exit) == 0);
+TEST(calls_are_refused_at_exit) {
+  CHECK(atexit(expect_shutting_down) == 0);
   need_cufft();
   const plinth_cufft_params_t params = row_of(1, 16);
   CHECK_OK(plinth_cufft_plan_cache_set_max_size(0, 0));

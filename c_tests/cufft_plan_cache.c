@@ -1,26 +1,26 @@
-/* The cache of cuFFT's plans. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The cache of cuFFT plans. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* library: fake_cufft */
 /* env: FAKE_CUFFT_ALLOCATES=1 */
-/* alone: a_cache_of_no_plans_keeps_none; expects what only a fresh process has */
-/* alone: under_a_limit_of_two_the_one_that_was_not_used_goes; expects what only a fresh process has */
-/* alone: the_cache_refuses_what_torch_refuses; expects what only a fresh process has */
+/* alone: a_cache_of_no_plans_keeps_none; expects a new process */
+/* alone: the_least_recently_used_plan_is_evicted; expects a new process */
+/* alone: invalid_arguments_are_refused_as_in_pytorch; expects a new process */
 #include "transforming.h"
 
-TEST(a_plan_is_found_again) {
+TEST(equal_parameters_share_a_plan) {
   need_cufft();
   plinth_cufft_params_t params = params_of(2, PLINTH_CUFFT_R2C, 32);
   params.sizes[0] = 2;
   params.sizes[1] = 3;
   params.sizes[2] = 8;
-  plinth_cufft_params_t spelled = params;
+  plinth_cufft_params_t with_strides = params;
   const int64_t input[] = {24, 8, 1, 0}, output[] = {15, 5, 1, 0};
-  memcpy(spelled.input_strides, input, sizeof input);
-  memcpy(spelled.output_strides, output, sizeof output);
+  memcpy(with_strides.input_strides, input, sizeof input);
+  memcpy(with_strides.output_strides, output, sizeof output);
   CHECK_EQ(cached(0), 0);
   CHECK_OK(plinth_cufft_plan_destroy(plan_for(&params, 0)));
-  CHECK_OK(plinth_cufft_plan_destroy(plan_for(&spelled, 0)));
-  spelled.sizes[3] = 55; /* Beyond the rank nothing counts. */
-  CHECK_OK(plinth_cufft_plan_destroy(plan_for(&spelled, 0)));
+  CHECK_OK(plinth_cufft_plan_destroy(plan_for(&with_strides, 0)));
+  with_strides.sizes[3] = 55; /* Ignored beyond the rank. */
+  CHECK_OK(plinth_cufft_plan_destroy(plan_for(&with_strides, 0)));
   CHECK_EQ(cached(0), 1);
   params.number.bits = 64;
   CHECK_OK(plinth_cufft_plan_destroy(plan_for(&params, 0)));
@@ -39,7 +39,7 @@ TEST(a_plan_is_found_again) {
   }
 }
 
-TEST(under_a_limit_of_two_the_one_that_was_not_used_goes) {
+TEST(the_least_recently_used_plan_is_evicted) {
   need_cufft();
   const plinth_cufft_params_t a = row_of(1, 8), b = row_of(1, 9), c = row_of(1, 10);
   int64_t most = UNTOUCHED;
@@ -76,23 +76,23 @@ TEST(under_a_limit_of_two_the_one_that_was_not_used_goes) {
   }
 }
 
-TEST(a_plan_that_somebody_has_lives_on) {
+TEST(an_evicted_plan_lives_until_its_handles_are_destroyed) {
   need_cufft();
   plinth_stream_t stream = on_new_stream(0);
-  transform *of[4];
+  transform *fft[4];
   plinth_cufft_plan_t plans[4];
   CHECK_OK(plinth_cufft_plan_cache_set_max_size(0, 2));
   for (int index = 0; index < 4; index++) {
-    of[index] = new_transform(row_of(1, 16 + index), PLINTH_CUFFT_FORWARD, false, 0, (uint64_t)index);
-    plans[index] = plan_for(&of[index]->params, 0);
+    fft[index] = new_transform(row_of(1, 16 + index), PLINTH_CUFFT_FORWARD, false, 0, (uint64_t)index);
+    plans[index] = plan_for(&fft[index]->params, 0);
   }
   CHECK_EQ(cached(0), 2);
   CHECK_OK(plinth_cufft_plan_cache_clear(0));
   for (int index = 0; index < 4; index++) {
-    carry_out(of[index], plans[index]);
+    carry_out(fft[index], plans[index]);
     CHECK_OK(plinth_cufft_plan_destroy(plans[index]));
-    expect_transformed(of[index], stream);
-    free_transform(of[index]);
+    expect_transformed(fft[index], stream);
+    free_transform(fft[index]);
   }
   if (on_host_device()) {
     CHECK_EQ(plans_now(), 0);
@@ -103,23 +103,23 @@ TEST(a_cache_of_no_plans_keeps_none) {
   need_cufft();
   plinth_stream_t stream = on_new_stream(0);
   CHECK_OK(plinth_cufft_plan_cache_set_max_size(0, 0));
-  transform *of = new_transform(row_of(2, 15), PLINTH_CUFFT_INVERSE, false, 0, 8);
+  transform *fft = new_transform(row_of(2, 15), PLINTH_CUFFT_INVERSE, false, 0, 8);
   for (int round = 0; round < 3; round++) {
-    plinth_cufft_plan_t plan = plan_for(&of->params, 0);
-    carry_out(of, plan);
+    plinth_cufft_plan_t plan = plan_for(&fft->params, 0);
+    carry_out(fft, plan);
     CHECK_OK(plinth_cufft_plan_destroy(plan));
-    expect_transformed(of, stream);
-    forget_output(of, stream);
+    expect_transformed(fft, stream);
+    forget_output(fft, stream);
     CHECK_EQ(cached(0), 0);
   }
   if (on_host_device()) {
     CHECK_EQ(plans_ever(), 3);
     CHECK_EQ(plans_now(), 0);
   }
-  free_transform(of);
+  free_transform(fft);
 }
 
-TEST(the_cache_refuses_what_torch_refuses) {
+TEST(invalid_arguments_are_refused_as_in_pytorch) {
   int64_t number = UNTOUCHED;
   CHECK_STATUS(plinth_cufft_plan_cache_set_max_size(0, -1), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("cuFFT plan cache size must be non-negative, but got -1");

@@ -1,7 +1,7 @@
-/* Devices: which is current, what they are, and their peers. SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* alone: maybe_exchange_makes_no_context; expects what only a fresh process has */
-/* alone: the_list_is_empty_without_a_device; expects what only a fresh process has */
-/* alone: exchange_makes_a_context; expects what only a fresh process has */
+/* Devices: the current device, properties, and peer access. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* alone: maybe_exchange_creates_no_context; expects a new process */
+/* alone: the_list_is_empty_without_a_device; expects a new process */
+/* alone: exchange_creates_a_context; expects a new process */
 #include "driver.h"
 #include "support.h"
 
@@ -14,7 +14,7 @@ static int32_t current(void) {
   return device;
 }
 
-TEST(device_0_is_current_at_first) { CHECK_EQ(current(), 0); }
+TEST(device_0_is_current_initially) { CHECK_EQ(current(), 0); }
 
 TEST(set_device_makes_current) {
   need_devices(2);
@@ -40,7 +40,7 @@ TEST(set_device_does_nothing_for_a_negative_number) {
   CHECK_EQ(current(), 1);
 }
 
-TEST(exchange_tells_which_device_was_current) {
+TEST(exchange_returns_the_previous_device) {
   need_devices(2);
   int32_t previous = UNTOUCHED;
   CHECK_OK(plinth_exchange_device(1, &previous));
@@ -68,7 +68,7 @@ TEST(exchange_of_a_negative_number_changes_nothing) {
   }
 }
 
-TEST(maybe_exchange_makes_no_context) {
+TEST(maybe_exchange_creates_no_context) {
   need_devices(2);
   int32_t previous = UNTOUCHED;
   bool can_access = false;
@@ -85,7 +85,7 @@ TEST(maybe_exchange_makes_no_context) {
   CHECK(!has_context(0));
 }
 
-TEST(exchange_makes_a_context) {
+TEST(exchange_creates_a_context) {
   need_devices(2);
   int32_t previous = UNTOUCHED;
   CHECK_OK(plinth_exchange_device(1, &previous));
@@ -93,7 +93,7 @@ TEST(exchange_makes_a_context) {
   CHECK(!has_context(0));
 }
 
-TEST(exchange_device_of_follows_the_memory) {
+TEST(exchange_device_of_selects_the_device_of_the_memory) {
   need_devices(2);
   void *memory = device_memory(MIB, 1);
   int32_t previous = UNTOUCHED;
@@ -119,7 +119,7 @@ TEST(exchange_device_of_changes_nothing_for_host_memory) {
   CHECK_OK(plinth_pinned_free(pinned));
 }
 
-/* Every call that takes the number of a device, with one that none has. */
+/* Calls every function that takes a device, with an invalid one. */
 static void expect_no_such_device(int32_t number) {
   int32_t first = UNTOUCHED;
   int32_t second = UNTOUCHED;
@@ -210,7 +210,7 @@ TEST(minus_1_is_the_current_device) {
   CHECK_EQ(device, 1);
 }
 
-static void *look_at_the_device_and_change_it(void *context) {
+static void *change_device_in_thread(void *context) {
   const int32_t mine = *(int *)context % device_count();
   CHECK_EQ(current(), 0);
   CHECK_OK(plinth_set_device(mine));
@@ -223,11 +223,11 @@ static void *look_at_the_device_and_change_it(void *context) {
 TEST(each_thread_has_its_own_current_device) {
   need_devices(2);
   CHECK_OK(plinth_set_device(1));
-  run_threads(8, look_at_the_device_and_change_it);
+  run_threads(8, change_device_in_thread);
   CHECK_EQ(current(), 1);
 }
 
-TEST(a_name_is_cut_to_its_room) {
+TEST(a_name_is_truncated_to_its_buffer) {
   char whole[256];
   CHECK_OK(plinth_get_device_name(0, whole, sizeof whole));
   const size_t length = strlen(whole);
@@ -243,14 +243,14 @@ TEST(a_name_is_cut_to_its_room) {
   }
 }
 
-TEST(a_name_needs_room) {
+TEST(a_name_needs_a_buffer) {
   char name[2] = "#";
   CHECK_STATUS(plinth_get_device_name(0, name, 0), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_get_device_name(0, NULL, 10), PLINTH_ERROR_NULL_POINTER);
   CHECK_TEXT(name, "#");
 }
 
-TEST(properties_agree_with_the_other_questions) {
+TEST(properties_agree_with_other_queries) {
   for (int32_t device = 0; device < device_count(); device++) {
     plinth_device_properties_t properties = PLINTH_DEVICE_PROPERTIES_INIT;
     char name[256];
@@ -278,7 +278,7 @@ TEST(properties_agree_with_the_other_questions) {
   }
 }
 
-TEST(properties_make_sense) {
+TEST(properties_are_plausible) {
   plinth_device_properties_t properties = PLINTH_DEVICE_PROPERTIES_INIT;
   CHECK_OK(plinth_get_device_properties(0, &properties));
   CHECK_EQ(properties.warp_size, 32);
@@ -298,7 +298,7 @@ TEST(properties_make_sense) {
   CHECK(properties.has_virtual_memory == 0 || properties.has_virtual_memory == 1);
 }
 
-TEST(the_host_device_is_built_like_an_h200) {
+TEST(the_host_device_has_the_properties_of_an_h200) {
   need_host_device();
   plinth_device_properties_t properties = PLINTH_DEVICE_PROPERTIES_INIT;
   CHECK_OK(plinth_get_device_properties(0, &properties));
@@ -309,7 +309,7 @@ TEST(the_host_device_is_built_like_an_h200) {
   CHECK_EQ(properties.has_virtual_memory, 1);
 }
 
-TEST(devices_are_told_apart) {
+TEST(devices_have_distinct_ids) {
   need_devices(2);
   plinth_device_properties_t zero = PLINTH_DEVICE_PROPERTIES_INIT;
   plinth_device_properties_t one = PLINTH_DEVICE_PROPERTIES_INIT;
@@ -319,27 +319,27 @@ TEST(devices_are_told_apart) {
   CHECK(memcmp(zero.uuid, one.uuid, sizeof zero.uuid) != 0);
 }
 
-TEST(properties_are_filled_as_far_as_the_caller_knows_them) {
+TEST(properties_are_filled_up_to_struct_size) {
   struct {
     plinth_device_properties_t properties;
     unsigned char guard[64];
-  } room;
+  } buffer;
   plinth_device_properties_t whole = PLINTH_DEVICE_PROPERTIES_INIT;
   CHECK_OK(plinth_get_device_properties(0, &whole));
-  for (size_t size = offsetof(plinth_device_properties_t, uuid); size <= sizeof room; size++) {
-    memset(&room, 0xA5, sizeof room);
-    room.properties.struct_size = size;
-    CHECK_OK(plinth_get_device_properties(0, &room.properties));
+  for (size_t size = offsetof(plinth_device_properties_t, uuid); size <= sizeof buffer; size++) {
+    memset(&buffer, 0xA5, sizeof buffer);
+    buffer.properties.struct_size = size;
+    CHECK_OK(plinth_get_device_properties(0, &buffer.properties));
     const size_t filled = size < sizeof whole ? size : sizeof whole;
-    CHECK_EQ(room.properties.struct_size, filled);
-    CHECK(memcmp((char *)&room + sizeof(size_t), (char *)&whole + sizeof(size_t), filled - sizeof(size_t)) == 0);
-    for (size_t byte = filled; byte < sizeof room; byte++) {
-      CHECK_EQ(((unsigned char *)&room)[byte], 0xA5);
+    CHECK_EQ(buffer.properties.struct_size, filled);
+    CHECK(memcmp((char *)&buffer + sizeof(size_t), (char *)&whole + sizeof(size_t), filled - sizeof(size_t)) == 0);
+    for (size_t byte = filled; byte < sizeof buffer; byte++) {
+      CHECK_EQ(((unsigned char *)&buffer)[byte], 0xA5);
     }
   }
 }
 
-TEST(properties_need_the_size_of_the_struct) {
+TEST(properties_need_struct_size) {
   plinth_device_properties_t properties;
   memset(&properties, 0xA5, sizeof properties);
   properties.struct_size = 0;
@@ -364,13 +364,13 @@ TEST(memory_info_follows_an_allocation) {
     CHECK_EQ(before - during, bytes);
     CHECK_EQ(after, before);
   } else {
-    /* Other processes may use the GPU too: only the rough size is sure. */
+    /* Other processes may use the GPU too, so the check is coarse. */
     CHECK(during + bytes / 2 < before);
     CHECK(during + bytes / 2 < after);
   }
 }
 
-TEST(memory_info_is_each_devices_own) {
+TEST(memory_info_is_per_device) {
   need_host_device();
   need_devices(2);
   size_t zero = 0;
@@ -397,7 +397,7 @@ TEST(no_device_is_its_own_peer) {
   }
 }
 
-TEST(peer_access_may_be_given_and_taken_again) {
+TEST(peer_access_can_be_enabled_and_disabled_repeatedly) {
   need_devices(2);
   bool can_access = false;
   CHECK_OK(plinth_can_device_access_peer(0, 1, &can_access));
@@ -417,7 +417,7 @@ TEST(peer_access_may_be_given_and_taken_again) {
   CHECK_EQ(current(), 0);
 }
 
-TEST(flags_name_every_architecture_of_the_list) {
+TEST(gencode_flags_contain_every_architecture_of_the_list) {
   char *list = NULL;
   char *flags = NULL;
   int words = 0;

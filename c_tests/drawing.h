@@ -1,5 +1,5 @@
 /*
- * What the tests of random numbers share: tensors, generators, and the numbers themselves, computed here once more.
+ * Helpers for tests of random numbers: tensors, generators, and a second implementation of the numbers.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -13,7 +13,7 @@
 
 #define DEFAULT_SEED UINT64_C(67280421310721)
 
-/* A dtype, and whether its numbers are floating. */
+/* A dtype, and whether it is a floating-point type. */
 typedef struct dtype {
   const char *name;
   DLDataType type;
@@ -31,7 +31,7 @@ enum { F16, BF16, F32, F64, U8, I8, I16, I32, I64, BOOL, DTYPES };
 
 static inline size_t bytes_of(int kind) { return dtypes[kind].type.bits / 8u; }
 
-/* A tensor, with room for the numbers that it points to. It must stay where it is. */
+/* A tensor with its own shape and strides. It must not be moved, because `dl` points into it. */
 typedef struct tensor {
   DLTensor dl;
   int64_t shape[32];
@@ -82,13 +82,13 @@ static inline uint64_t seed_of(plinth_generator_t generator) {
   return seed;
 }
 
-/* The state of a seed and an offset, as get_state gives it. */
+/* The state of a generator with this seed and offset, in the format of get_state. */
 static inline void state_of(uint64_t seed, uint64_t offset, uint8_t state[16]) {
   memcpy(state, &seed, 8);
   memcpy(state + 8, &offset, 8);
 }
 
-/* Subsequences of a fill of `count` elements: the threads that PyTorch would launch. */
+/* The number of Philox subsequences in a fill of `count` elements, which is the number of threads that PyTorch launches. */
 static inline uint64_t lanes_of(int64_t count) {
   plinth_device_properties_t properties = PLINTH_DEVICE_PROPERTIES_INIT;
   uint64_t most;
@@ -98,7 +98,7 @@ static inline uint64_t lanes_of(int64_t count) {
   return 256 * (blocks < most ? blocks : most);
 }
 
-/* How far a fill moves the offset; `unroll` is 4, or 2 where a number takes 64 bits. */
+/* By how much a fill advances the offset; `unroll` is 4, or 2 if an element takes 64 random bits. */
 static inline uint64_t advance_of(int64_t count, int unroll) {
   return count == 0 ? 0 : (((uint64_t)count - 1) / (lanes_of(count) * (uint64_t)unroll) + 1) * 4;
 }
@@ -124,7 +124,7 @@ static inline void philox(uint64_t seed, uint64_t lane, uint64_t call, uint32_t 
   }
 }
 
-/* The 32 bits of element `index` in a fill of `count`, which began at `offset`. */
+/* The 32 random bits of element `index` in a fill of `count` that started at `offset`. */
 static inline uint32_t word_at(uint64_t seed, uint64_t offset, int64_t index, int64_t count) {
   const uint64_t lanes = lanes_of(count);
   const uint64_t line = (uint64_t)index / lanes;
@@ -133,7 +133,7 @@ static inline uint32_t word_at(uint64_t seed, uint64_t offset, int64_t index, in
   return words[line % 4];
 }
 
-/* The same where a number takes 64 bits: the earlier word of the two is the high one. */
+/* The same for an element that takes 64 bits: the earlier word is the high one. */
 static inline uint64_t long_at(uint64_t seed, uint64_t offset, int64_t index, int64_t count) {
   const uint64_t lanes = lanes_of(count);
   const uint64_t line = (uint64_t)index / lanes;
@@ -142,8 +142,8 @@ static inline uint64_t long_at(uint64_t seed, uint64_t offset, int64_t index, in
   return (uint64_t)words[line % 2 * 2] << 32 | words[line % 2 * 2 + 1];
 }
 
-/* The float32 in (0, 1] of a word; what rounds to 1 becomes 0 in a uniform fill. The sum is exact as a double, so that it
- * is rounded once. */
+/* Converts a word to a float32 in (0, 1]; a uniform fill replaces 1 by 0. The sum is exact as a double, so that it is rounded
+ * once. */
 static inline float fraction(uint32_t word) { return (float)((double)(float)word * 0x1p-32 + 0x1p-33); }
 
 static inline float uniform_at(uint64_t seed, uint64_t offset, int64_t index, int64_t count) {
@@ -151,7 +151,7 @@ static inline float uniform_at(uint64_t seed, uint64_t offset, int64_t index, in
   return number == 1.0f ? 0.0f : number;
 }
 
-/* A number of any dtype as a double. */
+/* Converts an element of any dtype to a double. */
 static inline double number_at(const void *memory, int kind, int64_t index) {
   const unsigned char *at = (const unsigned char *)memory + (size_t)index * bytes_of(kind);
   uint16_t half;
@@ -194,7 +194,7 @@ static inline double number_at(const void *memory, int kind, int64_t index) {
   }
 }
 
-/* Every fill by one signature, so that tests can go through all of them. */
+/* The fills with one signature, so that tests can iterate over them. */
 typedef plinth_status_t (*fill_call)(DLTensor *out, plinth_generator_t generator, plinth_stream_t stream);
 
 #define FILL(identifier, call)                                                                               \
@@ -214,7 +214,7 @@ FILL(draw_random_range, plinth_random_range(out, 0, 2, generator, stream))
 FILL(draw_randperm, plinth_randperm(out, generator, stream))
 #undef FILL
 
-/* A fill, and which dtypes it takes. The last one takes only tensors of one dimension. */
+/* A fill, and the dtypes that it accepts. The last fill accepts only tensors of one dimension. */
 typedef struct fill {
   const char *name;
   fill_call call;

@@ -1,6 +1,6 @@
 /*
- * Driver functions that tests call themselves, by plinth_driver_entry_point: on a GPU and on the host device alike.
- * cuda.h is not needed; the types are declared as it declares them.
+ * Driver functions that tests call directly, found with plinth_driver_entry_point on a GPU and on the host device.
+ * The types are declared as in cuda.h, which the tests do not need.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -10,7 +10,7 @@
 
 #include "harness.h"
 
-/* The codes and constants of cuda.h that the tests name. */
+/* Codes and constants of cuda.h. */
 #define CUDA_SUCCESS 0
 #define CUDA_ERROR_OUT_OF_MEMORY 2
 #define CUDA_ERROR_INVALID_HANDLE 400
@@ -48,7 +48,7 @@ typedef int (*driver_context_set)(void *context);
   type variable = NULL;              \
   CHECK_OK(plinth_driver_entry_point(name, (void **)&variable))
 
-/* Makes a stream as another library would, in the context of `device`. */
+/* Creates a stream with the driver, as another library would, in the context of `device`. */
 static inline plinth_stream_t foreign_stream(int32_t device, unsigned flags, int priority) {
   plinth_stream_t stream = NULL;
   int32_t previous = -1;
@@ -60,7 +60,7 @@ static inline plinth_stream_t foreign_stream(int32_t device, unsigned flags, int
   return stream;
 }
 
-/* The same, made known to plinth. */
+/* The same, registered with plinth_stream_from_external. */
 static inline plinth_stream_t known_foreign_stream(int32_t device, unsigned flags) {
   plinth_stream_t stream = foreign_stream(device, flags, 0);
   plinth_stream_t known = NULL;
@@ -74,7 +74,7 @@ static inline void begin_capture(plinth_stream_t stream, unsigned mode) {
   CHECK_EQ(begin(stream, mode), CUDA_SUCCESS);
 }
 
-/* Ends a capture and returns the driver's code, which tells whether the capture was still valid. */
+/* Ends a capture. Returns the driver's code, which is CUDA_SUCCESS if the capture was valid. */
 static inline int end_capture(plinth_stream_t stream, void **graph) {
   DRIVER(driver_end_capture, end, "cuStreamEndCapture");
   return end(stream, graph);

@@ -1,6 +1,7 @@
-/* The driver behind plinth: its calls listed, counted and handed out. SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* alone: a_count_of_no_call_is_refused; enables fault injection, which comes before everything else */
-/* alone: calls_are_counted; enables fault injection, which comes before everything else */
+/* The driver's functions that plinth uses: the list, call counts and entry points.
+ * SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* alone: a_count_of_an_unknown_call_is_refused; enables fault injection before the first call */
+/* alone: calls_are_counted; enables fault injection before the first call */
 #include "driver.h"
 #include "support.h"
 
@@ -24,7 +25,7 @@ TEST(the_list_of_calls_has_three_words_a_line) {
   plinth_string_free(text);
 }
 
-TEST(every_call_of_the_list_can_be_had) {
+TEST(every_call_of_the_list_has_an_entry_point) {
   char *text = NULL;
   CHECK_OK(plinth_driver_calls(&text));
   for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
@@ -45,7 +46,7 @@ TEST(a_call_is_found_with_and_without_its_version) {
   CHECK_SAME(with, without);
 }
 
-TEST(a_call_that_is_none_is_refused) {
+TEST(an_unknown_call_is_refused) {
   const char *const names[] = {"", "cuMakeCoffee", "cuMemAlloc_v9", "CUINIT", "cuInit "};
   for (size_t index = 0; index < sizeof names / sizeof names[0]; index++) {
     void *function = UNTOUCHED_POINTER;
@@ -89,7 +90,7 @@ TEST(calls_are_counted) {
   CHECK_OK(plinth_event_destroy(event));
 }
 
-TEST(the_cost_of_calls_is_kept_by_the_host_device) {
+TEST(the_host_device_measures_the_cost_of_calls) {
   need_host_device();
   uint64_t before = 0;
   uint64_t after = 0;
@@ -103,36 +104,36 @@ TEST(the_cost_of_calls_is_kept_by_the_host_device) {
   CHECK_OK(plinth_device_free(memory));
 }
 
-TEST(a_count_of_no_call_is_refused) {
+TEST(a_count_of_an_unknown_call_is_refused) {
   uint64_t count = UNTOUCHED;
   CHECK_OK(plinth_enable_fault_injection());
   CHECK_STATUS(plinth_driver_call_count("cuMakeCoffee", &count), PLINTH_ERROR_INVALID_VALUE);
   CHECK_EQ(count, UNTOUCHED);
 }
 
-TEST(usage_is_filled_as_far_as_the_caller_knows_it) {
+TEST(usage_is_filled_up_to_struct_size) {
   need_host_device();
   struct {
     plinth_host_usage_t usage;
     unsigned char guard[32];
-  } room;
-  for (size_t size = 2 * sizeof(size_t); size <= sizeof room; size++) {
-    memset(&room, 0xA5, sizeof room);
-    room.usage.struct_size = size;
-    CHECK_OK(plinth_host_usage(&room.usage));
-    const size_t filled = size < sizeof room.usage ? size : sizeof room.usage;
-    CHECK_EQ(room.usage.struct_size, filled);
-    for (size_t byte = filled; byte < sizeof room; byte++) {
-      CHECK_EQ(((unsigned char *)&room)[byte], 0xA5);
+  } buffer;
+  for (size_t size = 2 * sizeof(size_t); size <= sizeof buffer; size++) {
+    memset(&buffer, 0xA5, sizeof buffer);
+    buffer.usage.struct_size = size;
+    CHECK_OK(plinth_host_usage(&buffer.usage));
+    const size_t filled = size < sizeof buffer.usage ? size : sizeof buffer.usage;
+    CHECK_EQ(buffer.usage.struct_size, filled);
+    for (size_t byte = filled; byte < sizeof buffer; byte++) {
+      CHECK_EQ(((unsigned char *)&buffer)[byte], 0xA5);
     }
   }
-  room.usage.struct_size = 0;
-  CHECK_STATUS(plinth_host_usage(&room.usage), PLINTH_ERROR_INVALID_VALUE);
+  buffer.usage.struct_size = 0;
+  CHECK_STATUS(plinth_host_usage(&buffer.usage), PLINTH_ERROR_INVALID_VALUE);
 }
 
-TEST(usage_counts_what_is_held) {
+TEST(usage_counts_live_resources) {
   need_host_device();
-  void *warm = device_memory(MIB, 0);
+  void *first_memory = device_memory(MIB, 0);
   const plinth_host_usage_t before = host_usage();
   void *memory = device_memory(8 * MIB, 0);
   void *pinned = pinned_memory(MIB);
@@ -151,10 +152,10 @@ TEST(usage_counts_what_is_held) {
   CHECK_EQ(after.device_bytes, before.device_bytes);
   CHECK_EQ(after.pinned_bytes, before.pinned_bytes);
   CHECK_EQ(after.events, before.events);
-  CHECK_OK(plinth_device_free(warm));
+  CHECK_OK(plinth_device_free(first_memory));
 }
 
-TEST(usage_and_cost_are_the_host_devices_only) {
+TEST(usage_and_cost_need_the_host_device) {
   plinth_host_usage_t usage = PLINTH_HOST_USAGE_INIT;
   uint64_t cost = UNTOUCHED;
   if (on_host_device()) {

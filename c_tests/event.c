@@ -1,6 +1,6 @@
-/* Events: made, recorded, asked, timed, destroyed. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Events: creation, recording, queries, timing, destruction. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_SANITIZER=error */
-/* alone: ten_thousand_events_need_one_of_the_drivers; enables fault injection, which comes before everything else */
+/* alone: ten_thousand_events_need_one_driver_event; enables fault injection before the first call */
 #include "driver.h"
 #include "support.h"
 
@@ -31,7 +31,7 @@ static void expect_working(plinth_event_t event) {
   CHECK_OK(plinth_event_wait(event, stream_on(0)));
 }
 
-TEST(flags_that_make_sense_make_an_event_that_works) {
+TEST(events_with_valid_flags_work) {
   for (uint32_t flags = 0; flags <= EVERY_FLAG; flags++) {
     if (is_valid(flags)) {
       plinth_event_t event = new_event(flags);
@@ -41,7 +41,7 @@ TEST(flags_that_make_sense_make_an_event_that_works) {
   }
 }
 
-TEST(flags_that_make_no_sense_are_refused) {
+TEST(invalid_flags_are_refused) {
   const uint32_t beyond[] = {16, 17, 32, 0x80000000u, UINT32_MAX};
   plinth_event_t event = (plinth_event_t)UNTOUCHED_POINTER;
   for (uint32_t flags = 0; flags <= EVERY_FLAG; flags++) {
@@ -70,7 +70,7 @@ TEST(an_event_never_recorded_is_complete) {
   CHECK_OK(plinth_device_free(memory));
 }
 
-TEST(the_first_record_makes_the_event) {
+TEST(the_first_record_creates_the_driver_event) {
   const int32_t device = device_count() - 1;
   plinth_event_t event = new_event(0);
   CHECK(native_of(event) == NULL);
@@ -104,7 +104,7 @@ TEST(an_event_stays_on_its_device) {
   CHECK_OK(plinth_event_destroy(event));
 }
 
-TEST(query_follows_the_last_record) {
+TEST(query_reports_the_last_record) {
   plinth_stream_t stream = stream_on(0);
   plinth_event_t event = new_event(0);
   CHECK_OK(plinth_event_record(event, stream));
@@ -151,7 +151,7 @@ TEST(synchronize_does_not_wait_for_later_work) {
   CHECK_OK(plinth_event_destroy(event));
 }
 
-/* Work of `waiting` stays behind an event of `recorded`, whichever of the four calls is used. */
+/* Work in `waiting` runs after an event recorded in `recorded`, with either pair of calls. */
 static void expect_order(plinth_stream_t waiting, plinth_stream_t recorded, void *memory, bool stream_first) {
   plinth_event_t event = new_event(0);
   gate *held = gate_shut(recorded);
@@ -182,7 +182,7 @@ TEST(wait_orders_streams_of_two_devices) {
   CHECK_OK(plinth_device_free(memory));
 }
 
-/* The driver alone crashes here: plinth must go another way. */
+/* The driver crashes if it waits directly for such an event. */
 static void expect_interprocess_order(plinth_stream_t recording, plinth_stream_t waiting) {
   void *memory = device_memory(KIB, 0);
   plinth_event_t event = new_event(PLINTH_EVENT_INTERPROCESS);
@@ -206,7 +206,7 @@ TEST(an_interprocess_event_orders_streams_of_two_devices) {
   expect_interprocess_order(stream_on(1), NULL);
 }
 
-TEST(wait_is_for_what_was_recorded_then) {
+TEST(wait_ignores_later_records) {
   plinth_stream_t shut = stream_on(0);
   plinth_stream_t waiting = stream_on(0);
   void *memory = device_memory(KIB, 0);
@@ -224,7 +224,7 @@ TEST(wait_is_for_what_was_recorded_then) {
   CHECK_OK(plinth_device_free(memory));
 }
 
-TEST(a_stream_goes_on_waiting_for_a_destroyed_event) {
+TEST(a_stream_keeps_waiting_for_a_destroyed_event) {
   plinth_stream_t shut = stream_on(0);
   plinth_stream_t waiting = stream_on(0);
   plinth_stream_t idle = stream_on(0);
@@ -234,7 +234,7 @@ TEST(a_stream_goes_on_waiting_for_a_destroyed_event) {
   CHECK_OK(plinth_event_record(event, shut));
   CHECK_OK(plinth_event_wait(event, waiting));
   CHECK_OK(plinth_event_destroy(event));
-  /* What the next event records elsewhere, with the same event of the driver's, must not let the stream go. */
+  /* The next event may reuse the driver's event. Recording it elsewhere must not end the wait. */
   plinth_event_t next = new_event(0);
   CHECK_OK(plinth_event_record(next, idle));
   CHECK_OK(plinth_event_synchronize(next));
@@ -247,7 +247,7 @@ TEST(a_stream_goes_on_waiting_for_a_destroyed_event) {
   CHECK_OK(plinth_device_free(memory));
 }
 
-TEST(time_passes_between_two_events) {
+TEST(elapsed_time_between_two_events) {
   plinth_stream_t stream = stream_on(0);
   plinth_event_t start = new_event(PLINTH_EVENT_TIMING);
   plinth_event_t end = new_event(PLINTH_EVENT_TIMING);
@@ -269,7 +269,7 @@ TEST(time_passes_between_two_events) {
   CHECK_OK(plinth_event_destroy(end));
 }
 
-TEST(time_needs_two_events_that_were_made_for_it) {
+TEST(elapsed_time_needs_events_with_timing) {
   plinth_event_t timed = new_event(PLINTH_EVENT_TIMING);
   plinth_event_t plain = new_event(0);
   float time = (float)UNTOUCHED;
@@ -283,7 +283,7 @@ TEST(time_needs_two_events_that_were_made_for_it) {
   CHECK(time == (float)UNTOUCHED);
 }
 
-TEST(time_needs_two_events_that_were_recorded) {
+TEST(elapsed_time_needs_recorded_events) {
   plinth_event_t recorded = new_event(PLINTH_EVENT_TIMING);
   plinth_event_t fresh = new_event(PLINTH_EVENT_TIMING);
   float time = (float)UNTOUCHED;
@@ -295,7 +295,7 @@ TEST(time_needs_two_events_that_were_recorded) {
   CHECK(time == (float)UNTOUCHED);
 }
 
-TEST(time_needs_two_events_that_are_complete) {
+TEST(elapsed_time_needs_complete_events) {
   plinth_stream_t stream = stream_on(0);
   plinth_event_t start = new_event(PLINTH_EVENT_TIMING);
   plinth_event_t end = new_event(PLINTH_EVENT_TIMING);
@@ -313,7 +313,7 @@ TEST(time_needs_two_events_that_are_complete) {
   CHECK(time >= 0 && time < 60000);
 }
 
-TEST(time_needs_two_events_of_one_device) {
+TEST(elapsed_time_needs_events_of_one_device) {
   need_devices(2);
   plinth_event_t zero = new_event(PLINTH_EVENT_TIMING);
   plinth_event_t one = new_event(PLINTH_EVENT_TIMING);
@@ -326,7 +326,7 @@ TEST(time_needs_two_events_of_one_device) {
   CHECK(time == (float)UNTOUCHED);
 }
 
-static void expect_no_event(plinth_event_t event, plinth_status_t status) {
+static void expect_event_refused(plinth_event_t event, plinth_status_t status) {
   plinth_event_t timed = new_event(PLINTH_EVENT_TIMING);
   bool done = true;
   int32_t device = UNTOUCHED;
@@ -359,16 +359,16 @@ static void expect_no_event(plinth_event_t event, plinth_status_t status) {
 TEST(a_destroyed_event_is_refused) {
   plinth_event_t fresh = new_event(0);
   CHECK_OK(plinth_event_destroy(fresh));
-  expect_no_event(fresh, PLINTH_ERROR_INVALID_HANDLE);
+  expect_event_refused(fresh, PLINTH_ERROR_INVALID_HANDLE);
   plinth_event_t recorded = new_event(PLINTH_EVENT_TIMING);
   expect_working(recorded);
   CHECK_OK(plinth_event_destroy(recorded));
   CHECK_STATUS(plinth_event_destroy(recorded), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_MESSAGE("destroyed");
-  expect_no_event(recorded, PLINTH_ERROR_INVALID_HANDLE);
+  expect_event_refused(recorded, PLINTH_ERROR_INVALID_HANDLE);
 }
 
-TEST(a_destroyed_event_is_refused_though_its_place_is_taken) {
+TEST(a_destroyed_event_is_refused_after_its_slot_is_reused) {
   plinth_event_t old = new_event(0);
   CHECK_OK(plinth_event_destroy(old));
   for (int round = 0; round < 1000; round++) {
@@ -379,22 +379,22 @@ TEST(a_destroyed_event_is_refused_though_its_place_is_taken) {
   }
 }
 
-TEST(handles_that_are_no_event_are_refused) {
+TEST(invalid_handles_are_refused) {
   int on_stack = 0;
   uint64_t state = 2;
-  expect_no_event((plinth_event_t)(void *)stream_on(0), PLINTH_ERROR_INVALID_HANDLE);
-  expect_no_event((plinth_event_t)(void *)&on_stack, PLINTH_ERROR_INVALID_HANDLE);
-  expect_no_event((plinth_event_t)(uintptr_t)1, PLINTH_ERROR_INVALID_HANDLE);
-  expect_no_event((plinth_event_t)UINTPTR_MAX, PLINTH_ERROR_INVALID_HANDLE);
+  expect_event_refused((plinth_event_t)(void *)stream_on(0), PLINTH_ERROR_INVALID_HANDLE);
+  expect_event_refused((plinth_event_t)(void *)&on_stack, PLINTH_ERROR_INVALID_HANDLE);
+  expect_event_refused((plinth_event_t)(uintptr_t)1, PLINTH_ERROR_INVALID_HANDLE);
+  expect_event_refused((plinth_event_t)UINTPTR_MAX, PLINTH_ERROR_INVALID_HANDLE);
   for (int round = 0; round < 100; round++) {
-    expect_no_event((plinth_event_t)(uintptr_t)(random_next(&state) | 1), PLINTH_ERROR_INVALID_HANDLE);
+    expect_event_refused((plinth_event_t)(uintptr_t)(random_next(&state) | 1), PLINTH_ERROR_INVALID_HANDLE);
   }
 }
 
-TEST(null_is_no_event) {
+TEST(null_is_refused) {
   float time = (float)UNTOUCHED;
   plinth_event_t event = new_event(PLINTH_EVENT_TIMING);
-  expect_no_event(NULL, PLINTH_ERROR_NULL_POINTER);
+  expect_event_refused(NULL, PLINTH_ERROR_NULL_POINTER);
   CHECK_OK(plinth_event_destroy(NULL));
   CHECK_STATUS(plinth_event_create(0, NULL), PLINTH_ERROR_NULL_POINTER);
   CHECK_STATUS(plinth_event_query(event, NULL), PLINTH_ERROR_NULL_POINTER);
@@ -406,7 +406,7 @@ TEST(null_is_no_event) {
   CHECK_OK(plinth_event_destroy(event));
 }
 
-TEST(events_made_anew_have_their_own_flags) {
+TEST(recycled_events_have_their_own_flags) {
   enum { EVENTS = 64 };
   plinth_event_t events[EVENTS];
   uint64_t state = 6;
@@ -426,7 +426,7 @@ TEST(events_made_anew_have_their_own_flags) {
   }
 }
 
-TEST(ten_thousand_events_need_one_of_the_drivers) {
+TEST(ten_thousand_events_need_one_driver_event) {
   uint64_t created = 0;
   CHECK_OK(plinth_enable_fault_injection());
   plinth_stream_t stream = stream_on(0);

@@ -8,23 +8,24 @@
 #include <fcntl.h>
 #include <sys/wait.h>
 
-/* The other process learns the event's handle and the ends of two pipes from here. */
+/* Environment variables that pass the event's handle and device to the other process. */
 #define HANDLE_VARIABLE "PLINTH_TEST_EVENT"
 #define DEVICE_VARIABLE "PLINTH_TEST_DEVICE"
 
-enum { SAY = 60, HEAR = 61 };
+/* File descriptors of the pipes between the two processes. */
+enum { WRITE_END = 60, READ_END = 61 };
 
-static void say(char word) { CHECK_EQ(write(SAY, &word, 1), 1); }
+static void send_byte(char byte) { CHECK_EQ(write(WRITE_END, &byte, 1), 1); }
 
-static void expect_to_hear(char word) {
-  char heard = 0;
-  CHECK_EQ(read(HEAR, &heard, 1), 1);
-  CHECK_EQ(heard, word);
+static void expect_byte(char byte) {
+  char received = 0;
+  CHECK_EQ(read(READ_END, &received, 1), 1);
+  CHECK_EQ(received, byte);
 }
 
-static int32_t the_device(void) { return atoi(getenv(DEVICE_VARIABLE)); }
+static int32_t event_device(void) { return atoi(getenv(DEVICE_VARIABLE)); }
 
-static plinth_event_t open_the_event(void) {
+static plinth_event_t open_event(void) {
   const char *digits = getenv(HANDLE_VARIABLE);
   uint8_t ipc_handle[PLINTH_IPC_EVENT_HANDLE_SIZE];
   plinth_event_t event = NULL;
@@ -33,11 +34,11 @@ static plinth_event_t open_the_event(void) {
     CHECK_EQ(sscanf(digits + 2 * index, "%2x", &byte), 1);
     ipc_handle[index] = (uint8_t)byte;
   }
-  CHECK_OK(plinth_event_from_ipc_handle(the_device(), ipc_handle, &event));
+  CHECK_OK(plinth_event_from_ipc_handle(event_device(), ipc_handle, &event));
   return event;
 }
 
-/* Starts a helper of this program in a process of its own. */
+/* Starts a helper of this program in a new process. */
 static pid_t start(const char *helper, plinth_event_t event, int32_t device) {
   uint8_t ipc_handle[PLINTH_IPC_EVENT_HANDLE_SIZE];
   char digits[2 * PLINTH_IPC_EVENT_HANDLE_SIZE + 1];
@@ -55,26 +56,26 @@ static pid_t start(const char *helper, plinth_event_t event, int32_t device) {
   const pid_t child = fork();
   CHECK(child >= 0);
   if (child == 0) {
-    /* High numbers first, so that no end is closed by the making of another. */
-    const int hear = fcntl(to_child[0], F_DUPFD, 100);
-    const int tell = fcntl(to_parent[1], F_DUPFD, 100);
-    dup2(tell, SAY);
-    dup2(hear, HEAR);
+    /* Move the pipes to high numbers first, so that dup2 does not close one of them. */
+    const int read_end = fcntl(to_child[0], F_DUPFD, 100);
+    const int write_end = fcntl(to_parent[1], F_DUPFD, 100);
+    dup2(write_end, WRITE_END);
+    dup2(read_end, READ_END);
     execl("/proc/self/exe", "event_ipc", helper, (char *)NULL);
     _exit(126);
   }
-  const int say_to = fcntl(to_child[1], F_DUPFD, 100);
-  const int hear_from = fcntl(to_parent[0], F_DUPFD, 100);
+  const int write_end = fcntl(to_child[1], F_DUPFD, 100);
+  const int read_end = fcntl(to_parent[0], F_DUPFD, 100);
   CHECK(close(to_child[0]) == 0 && close(to_child[1]) == 0);
   CHECK(close(to_parent[0]) == 0 && close(to_parent[1]) == 0);
-  /* The library may own files by now, so these numbers must be free. */
-  CHECK(fcntl(SAY, F_GETFD) == -1 && fcntl(HEAR, F_GETFD) == -1);
-  dup2(say_to, SAY);
-  dup2(hear_from, HEAR);
+  /* The library may have open files by now, so check that these numbers are free. */
+  CHECK(fcntl(WRITE_END, F_GETFD) == -1 && fcntl(READ_END, F_GETFD) == -1);
+  dup2(write_end, WRITE_END);
+  dup2(read_end, READ_END);
   return child;
 }
 
-static void expect_end(pid_t child) {
+static void expect_exit(pid_t child) {
   int status = -1;
   CHECK_EQ(waitpid(child, &status, 0), child);
   CHECK(WIFEXITED(status));
@@ -82,12 +83,12 @@ static void expect_end(pid_t child) {
 }
 
 HELPER(waits_for_the_event) {
-  plinth_event_t event = open_the_event();
+  plinth_event_t event = open_event();
   int32_t device = UNTOUCHED;
   CHECK_OK(plinth_event_device(event, &device));
-  CHECK_EQ(device, the_device());
+  CHECK_EQ(device, event_device());
   CHECK(!event_done(event));
-  say('w');
+  send_byte('w');
   CHECK_OK(plinth_event_synchronize(event));
   CHECK(event_done(event));
   CHECK_OK(plinth_event_destroy(event));
@@ -99,11 +100,11 @@ static void expect_other_process_waits(int32_t device) {
   gate *held = gate_shut(stream);
   CHECK_OK(plinth_event_record(event, stream));
   const pid_t child = start("waits_for_the_event", event, device);
-  expect_to_hear('w');
+  expect_byte('w');
   sleep_milliseconds(20);
   CHECK_EQ(waitpid(child, NULL, WNOHANG), 0);
   gate_open(held);
-  expect_end(child);
+  expect_exit(child);
   CHECK_OK(plinth_event_destroy(event));
 }
 
@@ -115,13 +116,13 @@ TEST(another_process_waits_for_an_event_of_another_device) {
 }
 
 HELPER(holds_a_stream_behind_the_event) {
-  plinth_event_t event = open_the_event();
-  plinth_stream_t stream = stream_on(the_device());
-  void *memory = device_memory(KIB, the_device());
+  plinth_event_t event = open_event();
+  plinth_stream_t stream = stream_on(event_device());
+  void *memory = device_memory(KIB, event_device());
   CHECK_OK(plinth_event_wait(event, stream));
   CHECK_OK(plinth_memset(memory, 1, KIB, stream));
   CHECK(stays_undone(stream));
-  say('w');
+  send_byte('w');
   CHECK_OK(plinth_stream_synchronize(stream));
   CHECK_OK(plinth_event_destroy(event));
 }
@@ -132,42 +133,42 @@ TEST(a_stream_of_another_process_waits_for_an_event) {
   gate *held = gate_shut(stream);
   CHECK_OK(plinth_event_record(event, stream));
   const pid_t child = start("holds_a_stream_behind_the_event", event, 0);
-  expect_to_hear('w');
+  expect_byte('w');
   CHECK_EQ(waitpid(child, NULL, WNOHANG), 0);
   gate_open(held);
-  expect_end(child);
+  expect_exit(child);
   CHECK_OK(plinth_event_destroy(event));
 }
 
 HELPER(records_the_event) {
-  plinth_event_t event = open_the_event();
-  plinth_stream_t stream = stream_on(the_device());
+  plinth_event_t event = open_event();
+  plinth_stream_t stream = stream_on(event_device());
   gate *held = gate_shut(stream);
   CHECK_OK(plinth_event_record(event, stream));
-  say('r');
-  expect_to_hear('o');
+  send_byte('r');
+  expect_byte('o');
   gate_open(held);
   CHECK_OK(plinth_stream_synchronize(stream));
-  say('d');
-  expect_to_hear('e');
+  send_byte('d');
+  expect_byte('e');
   CHECK_OK(plinth_event_destroy(event));
 }
 
 TEST(another_process_records_an_event) {
   plinth_event_t event = new_event(PLINTH_EVENT_INTERPROCESS);
   const pid_t child = start("records_the_event", event, 0);
-  expect_to_hear('r');
+  expect_byte('r');
   CHECK(!event_done(event));
-  say('o');
-  expect_to_hear('d');
+  send_byte('o');
+  expect_byte('d');
   EVENTUALLY(event_done(event));
   CHECK_OK(plinth_event_synchronize(event));
-  say('e');
-  expect_end(child);
+  send_byte('e');
+  expect_exit(child);
   CHECK_OK(plinth_event_destroy(event));
 }
 
-TEST(a_handle_makes_the_event_on_the_current_device) {
+TEST(exporting_a_handle_creates_the_event_on_the_current_device) {
   uint8_t ipc_handle[PLINTH_IPC_EVENT_HANDLE_SIZE];
   int32_t device = UNTOUCHED;
   const int32_t last = device_count() - 1;
@@ -200,7 +201,7 @@ TEST(a_process_cannot_open_its_own_event) {
   CHECK_OK(plinth_event_destroy(event));
 }
 
-TEST(bytes_that_are_no_handle_are_refused) {
+TEST(invalid_handles_are_refused) {
   uint8_t bytes[PLINTH_IPC_EVENT_HANDLE_SIZE];
   plinth_event_t opened = (plinth_event_t)UNTOUCHED_POINTER;
   memset(bytes, 0, sizeof bytes);

@@ -1,5 +1,5 @@
-/* The end of a process: handlers, threads and work that are still there. SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A child has none of its parent's threads, and what they held looks lost to a sanitizer: it must not look. */
+/* The exit of a process: exit handlers, threads and pending work. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* A forked child lacks its parent's threads, so their memory looks leaked to a sanitizer: disable leak detection. */
 /* env: ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 */
 /* alone: all; ends its process */
 #include "process.h"
@@ -16,8 +16,8 @@ static void use_the_device(void) {
   CHECK_OK(plinth_memset(memory, 1, MIB, stream));
 }
 
-/* A call at the end may work or be refused as too late; anything else is wrong. */
-static void expect_tolerable(plinth_status_t status) {
+/* A call during exit may succeed or be refused with PLINTH_ERROR_SHUTTING_DOWN. */
+static void expect_success_or_shutdown(plinth_status_t status) {
   if (status != PLINTH_OK) {
     CHECK_STATUS(status, PLINTH_ERROR_SHUTTING_DOWN);
   }
@@ -28,24 +28,24 @@ static void call_everything(void) {
   int32_t number = 0;
   void *pointer = NULL;
   plinth_stream_t new_stream = NULL;
-  expect_tolerable(plinth_current_device(&number));
-  expect_tolerable(plinth_set_device(0));
-  expect_tolerable(plinth_stream_create(0, 0, &new_stream));
-  expect_tolerable(plinth_stream_query(stream, &done));
-  expect_tolerable(plinth_event_record(event, stream));
-  expect_tolerable(plinth_event_query(event, &done));
-  expect_tolerable(plinth_stream_synchronize(stream));
-  expect_tolerable(plinth_memset(memory, 1, KIB, stream));
-  expect_tolerable(plinth_device_malloc(KIB, 0, &pointer));
-  expect_tolerable(plinth_device_free(memory));
-  expect_tolerable(plinth_event_destroy(event));
-  expect_tolerable(plinth_synchronize(0));
+  expect_success_or_shutdown(plinth_current_device(&number));
+  expect_success_or_shutdown(plinth_set_device(0));
+  expect_success_or_shutdown(plinth_stream_create(0, 0, &new_stream));
+  expect_success_or_shutdown(plinth_stream_query(stream, &done));
+  expect_success_or_shutdown(plinth_event_record(event, stream));
+  expect_success_or_shutdown(plinth_event_query(event, &done));
+  expect_success_or_shutdown(plinth_stream_synchronize(stream));
+  expect_success_or_shutdown(plinth_memset(memory, 1, KIB, stream));
+  expect_success_or_shutdown(plinth_device_malloc(KIB, 0, &pointer));
+  expect_success_or_shutdown(plinth_device_free(memory));
+  expect_success_or_shutdown(plinth_event_destroy(event));
+  expect_success_or_shutdown(plinth_synchronize(0));
   (void)plinth_is_available();
   (void)plinth_is_initialized();
   (void)plinth_last_error();
 }
 
-/* Registered before the library's own handler, and so called after it: the driver must be left alone. */
+/* Registered before the library's exit handler, so it runs after it: the library must not call the driver any more. */
 static void expect_shutting_down(void) {
   bool done = true;
   void *pointer = UNTOUCHED_POINTER;
@@ -67,7 +67,7 @@ static void exit_with_an_early_handler(void) {
   exit(7);
 }
 
-TEST(a_handler_registered_before_the_first_use_comes_too_late) {
+TEST(calls_are_refused_in_an_exit_handler_registered_before_the_first_use) {
   expect_child(start_child(exit_with_an_early_handler), 7);
 }
 
@@ -77,14 +77,14 @@ static void exit_with_a_late_handler(void) {
   exit(7);
 }
 
-TEST(a_handler_registered_after_the_first_use_may_call) {
+TEST(an_exit_handler_registered_after_the_first_use_may_make_calls) {
   expect_child(start_child(exit_with_a_late_handler), 7);
 }
 
-/* Runs after every handler, when even the library's own memory for a thread may be gone. */
+/* Runs after all exit handlers, when the library's thread-local memory may be freed. */
 static int destructor_calls;
 
-__attribute__((destructor)) static void last_of_all(void) {
+__attribute__((destructor)) static void call_in_destructor(void) {
   if (destructor_calls) {
     call_everything();
   }
@@ -96,31 +96,31 @@ static void exit_with_a_destructor(void) {
   exit(7);
 }
 
-TEST(a_destructor_may_call) { expect_child(start_child(exit_with_a_destructor), 7); }
+TEST(a_destructor_may_make_calls) { expect_child(start_child(exit_with_a_destructor), 7); }
 
-static void use_the_device_at_last(void) {
+static void use_the_device_in_handler(void) {
   use_the_device();
   call_everything();
 }
 
 static void use_the_device_first_at_exit(void) {
-  CHECK(atexit(use_the_device_at_last) == 0);
+  CHECK(atexit(use_the_device_in_handler) == 0);
   exit(7);
 }
 
-TEST(the_first_use_may_come_at_exit) { expect_child(start_child(use_the_device_first_at_exit), 7); }
+TEST(the_first_use_may_be_at_exit) { expect_child(start_child(use_the_device_first_at_exit), 7); }
 
-static void *call_without_end(void *context) {
+static void *call_forever(void *context) {
   (void)context;
   for (;;) {
     bool done = false;
     plinth_event_t own = NULL;
-    expect_tolerable(plinth_event_create(0, &own));
-    expect_tolerable(plinth_event_record(own, stream));
-    expect_tolerable(plinth_event_query(own, &done));
-    expect_tolerable(plinth_event_wait(own, stream));
-    expect_tolerable(plinth_event_destroy(own));
-    expect_tolerable(plinth_memset(memory, 1, KIB, stream));
+    expect_success_or_shutdown(plinth_event_create(0, &own));
+    expect_success_or_shutdown(plinth_event_record(own, stream));
+    expect_success_or_shutdown(plinth_event_query(own, &done));
+    expect_success_or_shutdown(plinth_event_wait(own, stream));
+    expect_success_or_shutdown(plinth_event_destroy(own));
+    expect_success_or_shutdown(plinth_memset(memory, 1, KIB, stream));
   }
   return NULL;
 }
@@ -129,19 +129,19 @@ static void exit_while_threads_call(void) {
   pthread_t thread;
   use_the_device();
   for (int index = 0; index < 8; index++) {
-    CHECK(pthread_create(&thread, NULL, call_without_end, NULL) == 0);
+    CHECK(pthread_create(&thread, NULL, call_forever, NULL) == 0);
   }
   sleep_milliseconds(30);
   exit(7);
 }
 
-TEST(threads_may_call_while_the_process_exits) {
+TEST(threads_may_make_calls_while_the_process_exits) {
   for (int round = 0; round < 5; round++) {
     expect_child(start_child(exit_while_threads_call), 7);
   }
 }
 
-/* The driver of a GPU waits at exit for a host function that runs. The child asks, so that it is the first to ask. */
+/* A GPU's driver waits at exit for a running host function. A child queries the device, since the parent must not use it. */
 static void exit_with_the_kind(void) { _exit(on_host_device() ? 0 : 1); }
 
 static void need_host_device_in_child(void) {
@@ -153,9 +153,9 @@ static void need_host_device_in_child(void) {
   }
 }
 
-static void *wait_without_end(void *context) {
+static void *wait_for_stream(void *context) {
   (void)context;
-  expect_tolerable(plinth_stream_synchronize(stream));
+  expect_success_or_shutdown(plinth_stream_synchronize(stream));
   return NULL;
 }
 
@@ -163,7 +163,7 @@ static void exit_while_a_thread_waits(void) {
   pthread_t thread;
   use_the_device();
   (void)gate_shut(stream);
-  CHECK(pthread_create(&thread, NULL, wait_without_end, NULL) == 0);
+  CHECK(pthread_create(&thread, NULL, wait_for_stream, NULL) == 0);
   sleep_milliseconds(30);
   exit(7);
 }
@@ -183,7 +183,7 @@ static void exit_with_work(void) {
   exit(7);
 }
 
-TEST(a_process_exits_with_work_that_never_ends) {
+TEST(a_process_exits_with_blocked_work) {
   need_host_device_in_child();
   expect_child(start_child(exit_with_work), 7);
 }
@@ -194,11 +194,11 @@ static void exit_without_a_device(void) {
   exit(7);
 }
 
-TEST(a_process_exits_that_never_used_a_device) { expect_child(start_child(exit_without_a_device), 7); }
+TEST(a_process_exits_without_having_used_a_device) { expect_child(start_child(exit_without_a_device), 7); }
 
 static pthread_key_t key;
 
-/* The thread's message may be gone by now; the status is there. */
+/* The thread-local message may be freed by now, but the status is returned. */
 static void call_at_thread_end(void *context) {
   (void)context;
   bool done = false;
@@ -214,7 +214,7 @@ static void *end_with_a_call(void *context) {
   return NULL;
 }
 
-TEST(a_thread_may_call_while_it_ends) {
+TEST(a_thread_may_make_calls_while_it_exits) {
   use_the_device();
   CHECK(pthread_key_create(&key, call_at_thread_end) == 0);
   run_threads(8, end_with_a_call);

@@ -1,6 +1,7 @@
-/* Every driver call made to fail, once, in every call of the library. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Each driver call fails once, in each function for devices, streams, events and plain memory.
+ * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* timeout: 240 */
-/* alone: all; enables fault injection, which comes before everything else */
+/* alone: all; enables fault injection before the first call */
 #include "faults.h"
 
 static void expect_current(int32_t expected) {
@@ -9,27 +10,27 @@ static void expect_current(int32_t expected) {
   CHECK_EQ(device, expected);
 }
 
-SCENARIO(set_device) { expect_current(ATTEMPT(plinth_set_device(last)) ? last : 0); }
+SCENARIO(set_device) { expect_current(ATTEMPT(plinth_set_device(last_device)) ? last_device : 0); }
 
 SCENARIO(exchange_device) {
   int32_t previous = UNTOUCHED;
-  if (!ATTEMPT(plinth_exchange_device(last, &previous))) {
+  if (!ATTEMPT(plinth_exchange_device(last_device, &previous))) {
     CHECK_EQ(previous, UNTOUCHED);
     expect_current(0);
     return;
   }
   CHECK_EQ(previous, 0);
-  GIVE_BACK(plinth_maybe_exchange_device(previous, &previous));
+  RETRY(plinth_maybe_exchange_device(previous, &previous));
 }
 
 SCENARIO(maybe_exchange_device) {
   int32_t previous = UNTOUCHED;
-  if (!ATTEMPT(plinth_maybe_exchange_device(last, &previous))) {
+  if (!ATTEMPT(plinth_maybe_exchange_device(last_device, &previous))) {
     CHECK_EQ(previous, UNTOUCHED);
     expect_current(0);
     return;
   }
-  GIVE_BACK(plinth_exchange_device(0, &previous));
+  RETRY(plinth_exchange_device(0, &previous));
 }
 
 SCENARIO(device_of) {
@@ -42,19 +43,19 @@ SCENARIO(device_of) {
 SCENARIO(exchange_device_of) {
   int32_t previous = UNTOUCHED;
   void *memory = NULL;
-  if (ATTEMPT(plinth_device_malloc(KIB, last, &memory))) {
+  if (ATTEMPT(plinth_device_malloc(KIB, last_device, &memory))) {
     if (!ATTEMPT(plinth_exchange_device_of(memory, &previous))) {
       CHECK_EQ(previous, UNTOUCHED);
     } else {
       CHECK_EQ(previous, 0);
-      GIVE_BACK(plinth_exchange_device(0, &previous));
+      RETRY(plinth_exchange_device(0, &previous));
     }
   }
-  GIVE_BACK(plinth_device_free(memory));
+  RETRY(plinth_device_free(memory));
 }
 
 SCENARIO(synchronize) {
-  if (ATTEMPT(plinth_synchronize(last))) {
+  if (ATTEMPT(plinth_synchronize(last_device))) {
     (void)ATTEMPT(plinth_synchronize(-1));
   }
 }
@@ -62,7 +63,7 @@ SCENARIO(synchronize) {
 SCENARIO(mem_get_info) {
   size_t free_bytes = UNTOUCHED;
   size_t total_bytes = UNTOUCHED;
-  if (!ATTEMPT(plinth_mem_get_info(last, &free_bytes, &total_bytes))) {
+  if (!ATTEMPT(plinth_mem_get_info(last_device, &free_bytes, &total_bytes))) {
     CHECK_EQ(free_bytes, UNTOUCHED);
     CHECK_EQ(total_bytes, UNTOUCHED);
   }
@@ -77,12 +78,12 @@ SCENARIO(descriptions) {
   plinth_device_properties_t properties = PLINTH_DEVICE_PROPERTIES_INIT;
   if (!ATTEMPT(plinth_driver_version(&version))) {
     CHECK_EQ(version, UNTOUCHED);
-  } else if (!ATTEMPT(plinth_get_device_name(last, name, sizeof name))) {
+  } else if (!ATTEMPT(plinth_get_device_name(last_device, name, sizeof name))) {
     CHECK_TEXT(name, "before");
-  } else if (!ATTEMPT(plinth_get_device_capability(last, &major, &minor))) {
+  } else if (!ATTEMPT(plinth_get_device_capability(last_device, &major, &minor))) {
     CHECK_EQ(major, UNTOUCHED);
     CHECK_EQ(minor, UNTOUCHED);
-  } else if (!ATTEMPT(plinth_get_device_properties(last, &properties))) {
+  } else if (!ATTEMPT(plinth_get_device_properties(last_device, &properties))) {
     CHECK_EQ(properties.total_memory, 0);
   } else if (!ATTEMPT(plinth_can_device_access_peer(0, 0, &can_access))) {
     CHECK(can_access);
@@ -91,9 +92,9 @@ SCENARIO(descriptions) {
 
 SCENARIO(peer_access) {
   bool can_access = false;
-  if (ATTEMPT(plinth_can_device_access_peer(0, last, &can_access)) && can_access &&
-      ATTEMPT(plinth_enable_peer_access(0, last))) {
-    GIVE_BACK(plinth_disable_peer_access(0, last));
+  if (ATTEMPT(plinth_can_device_access_peer(0, last_device, &can_access)) && can_access &&
+      ATTEMPT(plinth_enable_peer_access(0, last_device))) {
+    RETRY(plinth_disable_peer_access(0, last_device));
   }
 }
 
@@ -101,9 +102,9 @@ SCENARIO(stream_create) {
   plinth_stream_t stream = (plinth_stream_t)UNTOUCHED_POINTER;
   int32_t least = UNTOUCHED;
   int32_t greatest = UNTOUCHED;
-  if (!ATTEMPT(plinth_stream_create(last, -1, &stream))) {
+  if (!ATTEMPT(plinth_stream_create(last_device, -1, &stream))) {
     CHECK_SAME(stream, UNTOUCHED_POINTER);
-  } else if (!ATTEMPT(plinth_stream_priority_range(last, &least, &greatest))) {
+  } else if (!ATTEMPT(plinth_stream_priority_range(last_device, &least, &greatest))) {
     CHECK_EQ(least, UNTOUCHED);
     CHECK_EQ(greatest, UNTOUCHED);
   }
@@ -113,7 +114,7 @@ SCENARIO(stream_current) {
   plinth_stream_t stream = NULL;
   plinth_stream_context_t saved;
   saved.device = UNTOUCHED;
-  if (!ATTEMPT(plinth_stream_create(last, 0, &stream))) {
+  if (!ATTEMPT(plinth_stream_create(last_device, 0, &stream))) {
     return;
   }
   if (!ATTEMPT(plinth_stream_context_enter(stream, &saved))) {
@@ -121,7 +122,7 @@ SCENARIO(stream_current) {
     expect_current(0);
     return;
   }
-  GIVE_BACK(plinth_stream_context_exit(&saved));
+  RETRY(plinth_stream_context_exit(&saved));
   expect_current(0);
   (void)ATTEMPT(plinth_set_stream(stream));
 }
@@ -129,7 +130,7 @@ SCENARIO(stream_current) {
 SCENARIO(stream_wait) {
   plinth_stream_t stream = NULL;
   bool done = true;
-  if (ATTEMPT(plinth_stream_create(last, 0, &stream)) && ATTEMPT(plinth_stream_wait_stream(stream, NULL)) &&
+  if (ATTEMPT(plinth_stream_create(last_device, 0, &stream)) && ATTEMPT(plinth_stream_wait_stream(stream, NULL)) &&
       ATTEMPT(plinth_stream_wait_stream(NULL, stream)) && ATTEMPT(plinth_stream_synchronize(stream)) &&
       ATTEMPT(plinth_stream_synchronize(NULL))) {
     (void)ATTEMPT(plinth_stream_query(stream, &done));
@@ -142,7 +143,7 @@ static void nothing(void *context) { (void)context; }
 SCENARIO(stream_work) {
   plinth_stream_t stream = NULL;
   bool capturing = true;
-  if (ATTEMPT(plinth_stream_create(last, 0, &stream)) &&
+  if (ATTEMPT(plinth_stream_create(last_device, 0, &stream)) &&
       ATTEMPT(plinth_launch_host_function(stream, nothing, NULL)) && ATTEMPT(plinth_sleep(10, stream)) &&
       ATTEMPT(plinth_sleep(10, NULL)) && ATTEMPT(plinth_stream_synchronize(stream))) {
     if (!ATTEMPT(plinth_stream_is_capturing(stream, &capturing))) {
@@ -174,11 +175,11 @@ static void use_event(uint32_t flags) {
   plinth_stream_t stream = NULL;
   plinth_event_t event = new_event(flags);
   bool done = true;
-  if (ATTEMPT(plinth_stream_create(last, 0, &stream)) && ATTEMPT(plinth_event_record(event, stream)) &&
+  if (ATTEMPT(plinth_stream_create(last_device, 0, &stream)) && ATTEMPT(plinth_event_record(event, stream)) &&
       ATTEMPT(plinth_event_wait(event, NULL)) && ATTEMPT(plinth_event_query(event, &done))) {
     (void)ATTEMPT(plinth_event_synchronize(event));
   }
-  GIVE_BACK(plinth_event_destroy(event));
+  RETRY(plinth_event_destroy(event));
 }
 
 SCENARIO(event) { use_event(0); }
@@ -192,7 +193,7 @@ SCENARIO(event_on_the_default_stream) {
   if (ATTEMPT(plinth_event_record(event, NULL))) {
     (void)ATTEMPT(plinth_event_synchronize(event));
   }
-  GIVE_BACK(plinth_event_destroy(event));
+  RETRY(plinth_event_destroy(event));
 }
 
 SCENARIO(elapsed_time) {
@@ -200,13 +201,13 @@ SCENARIO(elapsed_time) {
   plinth_event_t start = new_event(PLINTH_EVENT_TIMING);
   plinth_event_t end = new_event(PLINTH_EVENT_TIMING);
   float time = (float)UNTOUCHED;
-  if (ATTEMPT(plinth_stream_create(last, 0, &stream)) && ATTEMPT(plinth_event_record(start, stream)) &&
+  if (ATTEMPT(plinth_stream_create(last_device, 0, &stream)) && ATTEMPT(plinth_event_record(start, stream)) &&
       ATTEMPT(plinth_event_record(end, stream)) && ATTEMPT(plinth_event_synchronize(end)) &&
       !ATTEMPT(plinth_event_elapsed_time(start, end, &time))) {
     CHECK(time == (float)UNTOUCHED);
   }
-  GIVE_BACK(plinth_event_destroy(start));
-  GIVE_BACK(plinth_event_destroy(end));
+  RETRY(plinth_event_destroy(start));
+  RETRY(plinth_event_destroy(end));
 }
 
 SCENARIO(event_ipc_handle) {
@@ -216,7 +217,7 @@ SCENARIO(event_ipc_handle) {
   if (!ATTEMPT(plinth_event_ipc_handle(event, ipc_handle))) {
     CHECK_EQ(ipc_handle[0] & ipc_handle[20] & ipc_handle[63], 7);
   }
-  GIVE_BACK(plinth_event_destroy(event));
+  RETRY(plinth_event_destroy(event));
 }
 
 SCENARIO(captured_external_event) {
@@ -238,16 +239,16 @@ SCENARIO(captured_external_event) {
       CHECK_EQ(destroy(graph), CUDA_SUCCESS);
     }
   }
-  GIVE_BACK(plinth_event_destroy(event));
+  RETRY(plinth_event_destroy(event));
 }
 
 SCENARIO(device_memory_of_another_device) {
   void *memory = UNTOUCHED_POINTER;
-  if (!ATTEMPT(plinth_device_malloc(KIB, last, &memory))) {
+  if (!ATTEMPT(plinth_device_malloc(KIB, last_device, &memory))) {
     CHECK_SAME(memory, UNTOUCHED_POINTER);
     return;
   }
-  GIVE_BACK(plinth_device_free(memory));
+  RETRY(plinth_device_free(memory));
 }
 
 SCENARIO(device_memory_of_the_current_device) {
@@ -256,16 +257,16 @@ SCENARIO(device_memory_of_the_current_device) {
     CHECK_SAME(memory, UNTOUCHED_POINTER);
     return;
   }
-  GIVE_BACK(plinth_device_free(memory));
+  RETRY(plinth_device_free(memory));
 }
 
-SCENARIO(pinned_memory_and_back) {
+SCENARIO(pinned_memory_allocation) {
   void *memory = UNTOUCHED_POINTER;
   if (!ATTEMPT(plinth_pinned_malloc(KIB, &memory))) {
     CHECK_SAME(memory, UNTOUCHED_POINTER);
     return;
   }
-  GIVE_BACK(plinth_pinned_free(memory));
+  RETRY(plinth_pinned_free(memory));
 }
 
 SCENARIO(fills) {
@@ -275,7 +276,7 @@ SCENARIO(fills) {
       ATTEMPT(plinth_memset_pattern(memory, &pattern, 2, KIB, NULL))) {
     (void)ATTEMPT(plinth_memset_pattern(memory, &pattern, 4, KIB, NULL));
   }
-  GIVE_BACK(plinth_device_free(memory));
+  RETRY(plinth_device_free(memory));
 }
 
 SCENARIO(copies) {
@@ -283,24 +284,25 @@ SCENARIO(copies) {
   void *memory = NULL;
   void *pinned = NULL;
   plinth_stream_t stream = NULL;
-  /* In a stream of the memory's device, for whose work the free below waits. */
-  if (ATTEMPT(plinth_device_malloc(KIB, last, &memory)) && ATTEMPT(plinth_pinned_malloc(KIB, &pinned)) &&
-      ATTEMPT(plinth_stream_create(last, 0, &stream)) && ATTEMPT(plinth_memcpy(memory, host, KIB, stream)) && ATTEMPT(plinth_copy(memory, pinned, KIB, true)) &&
-      ATTEMPT(plinth_copy(host, memory, KIB, false)) && ATTEMPT(plinth_copy(host, pinned, KIB, false))) {
+  /* In a stream of the memory's device, so that freeing the memory waits for the copies. */
+  if (ATTEMPT(plinth_device_malloc(KIB, last_device, &memory)) && ATTEMPT(plinth_pinned_malloc(KIB, &pinned)) &&
+      ATTEMPT(plinth_stream_create(last_device, 0, &stream)) && ATTEMPT(plinth_memcpy(memory, host, KIB, stream)) &&
+      ATTEMPT(plinth_copy(memory, pinned, KIB, true)) && ATTEMPT(plinth_copy(host, memory, KIB, false)) &&
+      ATTEMPT(plinth_copy(host, pinned, KIB, false))) {
     (void)ATTEMPT(plinth_copy(host + KIB, host, KIB, true));
   }
-  GIVE_BACK(plinth_device_free(memory));
-  GIVE_BACK(plinth_pinned_free(pinned));
+  RETRY(plinth_device_free(memory));
+  RETRY(plinth_pinned_free(pinned));
 }
 
 SCENARIO(copy_across_devices) {
   void *from = NULL;
   void *to = NULL;
-  if (ATTEMPT(plinth_device_malloc(KIB, 0, &from)) && ATTEMPT(plinth_device_malloc(KIB, last, &to))) {
+  if (ATTEMPT(plinth_device_malloc(KIB, 0, &from)) && ATTEMPT(plinth_device_malloc(KIB, last_device, &to))) {
     (void)ATTEMPT(plinth_copy(to, from, KIB, false));
   }
-  GIVE_BACK(plinth_device_free(from));
-  GIVE_BACK(plinth_device_free(to));
+  RETRY(plinth_device_free(from));
+  RETRY(plinth_device_free(to));
 }
 
 SCENARIO(copies_in_sync_debug_mode) {
@@ -308,14 +310,14 @@ SCENARIO(copies_in_sync_debug_mode) {
   void *memory = NULL;
   plinth_stream_t stream = NULL;
   CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_WARN));
-  if (ATTEMPT(plinth_device_malloc(KIB, last, &memory)) && ATTEMPT(plinth_stream_create(last, 0, &stream)) &&
+  if (ATTEMPT(plinth_device_malloc(KIB, last_device, &memory)) && ATTEMPT(plinth_stream_create(last_device, 0, &stream)) &&
       ATTEMPT(plinth_memcpy(memory, host, KIB, stream))) {
     (void)ATTEMPT(plinth_copy(memory, host, KIB, true));
   }
-  GIVE_BACK(plinth_device_free(memory));
+  RETRY(plinth_device_free(memory));
 }
 
-TEST(faults_must_be_asked_for) {
+TEST(fault_injection_must_be_enabled) {
   CHECK_STATUS(plinth_inject_fault(1, 2), PLINTH_ERROR_NOT_SUPPORTED);
   CHECK_MESSAGE("plinth_enable_fault_injection");
   CHECK_OK(plinth_init());
@@ -324,7 +326,7 @@ TEST(faults_must_be_asked_for) {
   CHECK(plinth_tripped_fault() == NULL);
 }
 
-TEST(the_environment_may_ask_for_faults) {
+TEST(the_environment_enables_fault_injection) {
   setenv("PLINTH_FAULT_INJECTION", "1", 1);
   CHECK_OK(plinth_inject_fault(1, 2));
   CHECK_STATUS(plinth_synchronize(0), PLINTH_ERROR_OUT_OF_MEMORY);
@@ -332,7 +334,7 @@ TEST(the_environment_may_ask_for_faults) {
   CHECK_OK(plinth_synchronize(0));
 }
 
-TEST(a_fault_happens_once_and_can_be_called_off) {
+TEST(a_fault_happens_once_and_can_be_disarmed) {
   CHECK_OK(plinth_enable_fault_injection());
   CHECK_OK(plinth_enable_fault_injection());
   CHECK_OK(plinth_synchronize(0));

@@ -1,12 +1,11 @@
 /*
- * Every driver call made to fail, once, in every call of a graph's life. A call that meets the fault gives an error or finds
- * another way; either way streams, routes and generators are usable after it, what gives back can be done again, and
- * nothing is lost.
+ * Each driver call of each function for graphs fails once. The function reports an error or recovers. In both cases streams,
+ * pools and generators stay usable, a function that frees can be called again, and nothing leaks.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 /* timeout: 240 */
-/* alone: all; enables fault injection, which comes before everything else */
+/* alone: all; enables fault injection before the first call */
 #include "drawing.h"
 #include "faults.h"
 #include "graphing.h"
@@ -14,10 +13,10 @@
 enum { BYTES = 64 * 1024, COUNT = 1000 };
 
 static plinth_stream_t own, other;
-static void *inside, *pinned;
+static void *memory, *pinned;
 static plinth_generator_t generator;
 
-/* What every scenario may rely on afterwards. */
+/* After a run, streams, memory and generators work. */
 static void expect_usable(void) {
   CHECK_OK(plinth_set_stream(own));
   CHECK(!capturing_here());
@@ -27,7 +26,7 @@ static void expect_usable(void) {
   finish(own);
 }
 
-static void make_what_is_used(void) {
+static void set_up(void) {
   need_host_device();
   own = stream_on(0);
   other = stream_on(0);
@@ -37,36 +36,36 @@ static void make_what_is_used(void) {
 
 static void enter_stream(void) { CHECK_OK(plinth_set_stream(own)); }
 
-static void expect_no_graph_lost(const plinth_host_usage_t *before, const plinth_host_usage_t *after) {
+static void expect_no_graph_leak(const plinth_host_usage_t *before, const plinth_host_usage_t *after) {
   CHECK_EQ(after->graphs, before->graphs);
   CHECK_EQ(after->device_bytes, before->device_bytes);
   CHECK_EQ(after->streams, before->streams);
 }
 
 static const fault_plan graph_plan = {
-    .set_up = make_what_is_used,
+    .set_up = set_up,
     .prepare = enter_stream,
     .recover = expect_usable,
     .inspect = expect_nothing_left,
-    .compare = expect_no_graph_lost,
+    .compare = expect_no_graph_leak,
     .report = FAULT_MAY_MEAN_NO_MEMORY,
     .kinds = KINDS_WITH_CONTEXT,
     .warm_up = 40,
-    .least_faults = 2,
+    .min_faults = 2,
 };
 
-/* Work of every kind in a capture; whether all of it was given. */
-static bool give_work(uint32_t word, bool random) {
+/* Enqueues work of every kind in a capture. Returns whether every call succeeds. */
+static bool enqueue_work(uint32_t word, bool random) {
   tensor out;
-  inside = NULL;
-  bool given = ATTEMPT(plinth_caching_allocator_alloc(4 * MIB, 0, own, &inside)) &&
-               ATTEMPT(plinth_memset_pattern(inside, &word, sizeof word, 4 * MIB, own));
-  if (given && random) {
-    given = ATTEMPT(plinth_uniform(row(&out, inside, F32, COUNT), 0, 1, generator, own));
+  memory = NULL;
+  bool enqueued = ATTEMPT(plinth_caching_allocator_alloc(4 * MIB, 0, own, &memory)) &&
+                  ATTEMPT(plinth_memset_pattern(memory, &word, sizeof word, 4 * MIB, own));
+  if (enqueued && random) {
+    enqueued = ATTEMPT(plinth_uniform(row(&out, memory, F32, COUNT), 0, 1, generator, own));
   }
-  given = given && ATTEMPT(plinth_memcpy(pinned, inside, BYTES, own));
-  GIVE_BACK(plinth_caching_allocator_delete(inside));
-  return given;
+  enqueued = enqueued && ATTEMPT(plinth_memcpy(pinned, memory, BYTES, own));
+  RETRY(plinth_caching_allocator_delete(memory));
+  return enqueued;
 }
 
 static bool capture(plinth_graph_t graph, const plinth_pool_id_t *pool, uint32_t word, bool random) {
@@ -77,31 +76,31 @@ static bool capture(plinth_graph_t graph, const plinth_pool_id_t *pool, uint32_t
     CHECK_STATUS(plinth_graph_capture_end(graph), PLINTH_ERROR_GRAPH_NOT_CAPTURING);
     return false;
   }
-  const bool given = give_work(word, random);
-  /* The fault happened before, so that the end either is what it would be without, or says that the capture is invalid. */
+  const bool enqueued = enqueue_work(word, random);
+  /* If a call failed before, the end of the capture either succeeds or reports that the capture is invalid. */
   const plinth_status_t status = plinth_graph_capture_end(graph);
-  if (status != PLINTH_OK && given) {
+  if (status != PLINTH_OK && enqueued) {
     return ATTEMPT(status);
   }
-  return given && status == PLINTH_OK;
+  return enqueued && status == PLINTH_OK;
 }
 
-/* Questions can meet the fault, too. */
+/* The fault can happen in queries too. */
 static uint64_t offset_now(void) {
   uint64_t offset = UNTOUCHED;
-  GIVE_BACK(plinth_generator_get_offset(generator, &offset));
+  RETRY(plinth_generator_get_offset(generator, &offset));
   return offset;
 }
 
 static bool capturing_now(void) {
   bool capturing = true;
-  GIVE_BACK(plinth_is_current_stream_capturing(&capturing));
+  RETRY(plinth_is_current_stream_capturing(&capturing));
   return capturing;
 }
 
-static void destroy(plinth_graph_t graph) { GIVE_BACK(plinth_graph_destroy(graph)); }
+static void destroy(plinth_graph_t graph) { RETRY(plinth_graph_destroy(graph)); }
 
-SCENARIO_OF(graph_plan, a_life) {
+SCENARIO_OF(graph_plan, capture_replay_and_reset) {
   plinth_graph_t graph = new_graph(0);
   for (int round = 0; round < 2; round++) {
     if (capture(graph, NULL, 5, false)) {
@@ -114,12 +113,12 @@ SCENARIO_OF(graph_plan, a_life) {
     } else {
       (void)plinth_graph_replay(graph);
     }
-    GIVE_BACK(plinth_graph_reset(graph));
+    RETRY(plinth_graph_reset(graph));
   }
   destroy(graph);
 }
 
-/* What fails takes no numbers. */
+/* A failed replay does not advance the generator. */
 SCENARIO_OF(graph_plan, random_replays) {
   plinth_graph_t graph = new_graph(0);
   if (capture(graph, NULL, 5, true)) {
@@ -134,11 +133,11 @@ SCENARIO_OF(graph_plan, random_replays) {
   } else {
     CHECK_EQ(offset_now(), 0);
   }
-  GIVE_BACK(plinth_stream_synchronize(own));
+  RETRY(plinth_stream_synchronize(own));
   destroy(graph);
 }
 
-SCENARIO_OF(graph_plan, streams_in_turn) {
+SCENARIO_OF(graph_plan, alternating_streams) {
   const plinth_pool_id_t pool = shared_pool();
   plinth_graph_t graphs[2] = {new_graph(0), new_graph(0)};
   bool made[2];
@@ -160,23 +159,23 @@ SCENARIO_OF(graph_plan, streams_in_turn) {
   destroy(graphs[0]);
 }
 
-SCENARIO_OF(graph_plan, a_capture_given_up) {
+SCENARIO_OF(graph_plan, an_aborted_capture) {
   plinth_graph_t graph = new_graph(0);
   CHECK_OK(plinth_graph_register_generator_state(graph, generator));
   for (int round = 0; round < 2; round++) {
     if (ATTEMPT(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_THREAD_LOCAL))) {
-      (void)give_work(1, round == 1);
+      (void)enqueue_work(1, round == 1);
     }
-    GIVE_BACK(plinth_graph_reset(graph));
+    RETRY(plinth_graph_reset(graph));
     CHECK(!capturing_now());
   }
   if (ATTEMPT(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_RELAXED))) {
-    (void)give_work(1, false);
+    (void)enqueue_work(1, false);
   }
   destroy(graph);
 }
 
-SCENARIO_OF(graph_plan, a_block) {
+SCENARIO_OF(graph_plan, graph_context) {
   plinth_graph_context_t context;
   plinth_graph_t graph = new_graph(0);
   plinth_stream_t now = NULL;
@@ -225,17 +224,17 @@ SCENARIO_OF(graph_plan, sleep_and_wake) {
   if (capture(graph, NULL, 5, false)) {
     for (int round = 0; round < 2; round++) {
       (void)ATTEMPT(plinth_graph_replay(graph));
-      GIVE_BACK(plinth_graph_sleep(graph));
+      RETRY(plinth_graph_sleep(graph));
       CHECK_EQ(graph_held(graph), 0);
       expect_sound();
-      GIVE_BACK(plinth_graph_wake(graph));
+      RETRY(plinth_graph_wake(graph));
       expect_sound();
       memset(pinned, 0, BYTES);
       if (ATTEMPT(plinth_graph_replay(graph)) && ATTEMPT(plinth_stream_synchronize(own))) {
         CHECK_EQ(words_mismatch(pinned, 5, BYTES), BYTES);
       }
     }
-    GIVE_BACK(plinth_graph_sleep(graph));
+    RETRY(plinth_graph_sleep(graph));
   }
   destroy(graph);
 }

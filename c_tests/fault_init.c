@@ -1,19 +1,19 @@
-/* Faults in the driver calls by which the library begins. SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* alone: all; enables fault injection, which comes before everything else */
+/* Faults in the driver calls of the library's initialization. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* alone: all; enables fault injection before the first call */
 #include "faults.h"
 
-static void expect_no_beginning(void) { CHECK(!plinth_is_initialized()); }
+static void expect_not_initialized(void) { CHECK(!plinth_is_initialized()); }
 
 static const fault_plan init_plan = {
-    .set_up = expect_no_beginning,
+    .set_up = expect_not_initialized,
     .report = FAULT_ALWAYS_REPORTED,
     .kinds_in_new_processes = KINDS_WITHOUT_CONTEXT,
-    .least_faults = 2, /* cuInit, the count, and each device */
+    .min_faults = 2, /* cuInit, the count, and each device */
     .initializes = true,
 };
 
-/* In a process that has done nothing yet: initialization fails, says why, and works when it is tried again. */
-SCENARIO_OF(init_plan, beginning) {
+/* In a new process: initialization reports the fault, and succeeds when it is repeated. */
+SCENARIO_OF(init_plan, initialization) {
   int32_t count = UNTOUCHED;
   const bool is_first = !plinth_is_initialized();
   if (!ATTEMPT(plinth_init())) {

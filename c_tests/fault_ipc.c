@@ -1,35 +1,35 @@
 /*
- * Every driver call made to fail, once, on either side of a message about memory. The other side is told or sees nothing of
- * it, and the next message is in order.
+ * Each driver call fails once, on either side of an IPC message with memory. The other side gets an error or no message, and
+ * the next message is transferred.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 /* timeout: 240 */
-/* alone: all; enables fault injection, which comes before everything else */
+/* alone: all; enables fault injection before the first call */
 #include "faults.h"
 #include "peering.h"
 
 static peer other;
 static plinth_stream_t stream;
 
-/* The other process may not know yet that a message was abandoned. */
-static void expect_memory_back(void) {
+/* The other process may not have noticed yet that a message was abandoned. */
+static void expect_no_memory_left(void) {
   EVENTUALLY(plinth_ipc_collect() == PLINTH_OK && plinth_empty_cache() == PLINTH_OK && reserved(0) == 0);
 }
 
-/* Receives until the sender ends, and then sends back how many messages were abandoned. */
+/* Receives until the sender closes the socket, and then sends back the number of abandoned messages. */
 HELPER(receives) {
-  char given_up = 0;
+  char abandoned = 0;
   for (;;) {
     plinth_ipc_memory_t memory = PLINTH_IPC_MEMORY_INIT;
     const plinth_status_t status = plinth_ipc_receive(SOCKET, -1, &memory);
     if (status == PLINTH_ERROR_IPC_PEER_GONE) {
       if (strstr(plinth_last_error(), "gave the message up") != NULL) {
-        given_up++;
+        abandoned++;
         continue;
       }
-      say(SOCKET, given_up);
+      say(SOCKET, abandoned);
       return;
     }
     CHECK_OK(status);
@@ -38,7 +38,7 @@ HELPER(receives) {
   }
 }
 
-/* Sends a block again and again, whenever it is told to. */
+/* Sends a block for each byte that it receives. */
 HELPER(sends) {
   char word = 0;
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
@@ -46,7 +46,7 @@ HELPER(sends) {
   plinth_stream_t busy = stream_on(0);
   CHECK_OK(plinth_set_stream(busy));
   while (recv(SOCKET, &word, 1, 0) == 1) {
-    /* So that there is something to wait for. */
+    /* The stream is busy, so that the receiver has to wait for an event. */
     gate *held = gate_shut(busy);
     const plinth_status_t status = plinth_ipc_send(SOCKET, block);
     gate_open(held);
@@ -78,12 +78,12 @@ static void send_and_free(void) {
       CHECK(pthread_join(opener, NULL) == 0);
     }
   }
-  GIVE_BACK(plinth_caching_allocator_delete(block));
-  GIVE_BACK(plinth_stream_synchronize(stream));
+  RETRY(plinth_caching_allocator_delete(block));
+  RETRY(plinth_stream_synchronize(stream));
   free(held);
-  GIVE_BACK(plinth_ipc_collect());
-  GIVE_BACK(plinth_empty_cache());
-  expect_memory_back();
+  RETRY(plinth_ipc_collect());
+  RETRY(plinth_empty_cache());
+  expect_no_memory_left();
   expect_sound();
 }
 
@@ -97,16 +97,16 @@ static void end_peer(void) {
   expect_end(other);
 }
 
-/* If the query of a stream fails, one more event may have been made, which is kept. */
-static void expect_nothing_lost_but_events(const plinth_host_usage_t *before, const plinth_host_usage_t *after) {
+/* If a stream query fails, the library may have created one more event, which it keeps. */
+static void expect_no_leak_but_events(const plinth_host_usage_t *before, const plinth_host_usage_t *after) {
   plinth_host_usage_t expected = *before;
   CHECK(after->events <= 4);
   expected.events = after->events;
-  expect_nothing_lost(&expected, after);
+  expect_no_leak(&expected, after);
 }
 
 #define MESSAGE_PLAN                                                                                   \
-  .tear_down = end_peer, .compare = expect_nothing_lost_but_events, .report = FAULT_MAY_MEAN_NO_MEMORY, \
+  .tear_down = end_peer, .compare = expect_no_leak_but_events, .report = FAULT_MAY_MEAN_NO_MEMORY,      \
   .kinds = EVERY_KIND, .warm_up = 5
 
 static const fault_plan sending_plan = {MESSAGE_PLAN, .set_up = start_receiver};
@@ -117,7 +117,7 @@ static void receive_and_close(void) {
   plinth_ipc_memory_t memory = {sizeof memory, UNTOUCHED_POINTER, 1, 2, 3, 4};
   say(other.socket, 'n');
   if (ATTEMPT(plinth_ipc_receive(other.socket, -1, &memory))) {
-    GIVE_BACK(plinth_ipc_close(memory.pointer));
+    RETRY(plinth_ipc_close(memory.pointer));
   } else {
     CHECK_SAME(memory.pointer, UNTOUCHED_POINTER);
   }
@@ -145,21 +145,21 @@ static void send_large(void) {
   if (ATTEMPT(plinth_ipc_send(other.socket, block))) {
     expect_to_hear(other.socket, 'r');
   }
-  GIVE_BACK(plinth_caching_allocator_delete(block));
-  GIVE_BACK(plinth_ipc_collect());
-  expect_memory_back();
+  RETRY(plinth_caching_allocator_delete(block));
+  RETRY(plinth_ipc_collect());
+  expect_no_memory_left();
 }
 
 static const fault_plan large_plan = {.set_up = start_receiver};
 
-/* The descriptors are made part by part, so a driver that refuses late leaves half a message behind. */
-TEST(a_message_is_given_up_in_the_middle) {
+/* The memory is exported in several parts, so a late fault leaves an incomplete message. */
+TEST(a_message_is_abandoned_after_some_of_its_parts) {
   if (getenv("PLINTH_ALLOC_CONF") != NULL) {
     SKIP("is about mapped memory");
   }
   const fault_kind unknown = {CUDA_ERROR_UNKNOWN, false};
   plan = &large_plan;
-  begin_faults();
+  begin_process();
   limit_memory(300 * MIB, 0);
   run_without_fault(send_large, unknown);
   uint64_t before = 0;
@@ -168,37 +168,37 @@ TEST(a_message_is_given_up_in_the_middle) {
   run_without_fault(send_large, unknown);
   CHECK_OK(plinth_driver_call_count("cuMemExportToShareableHandle", &after));
   CHECK(after - before > 130);
-  /* The memory is created and mapped first, and then exported; what is told to the receiver lies in the exports' last. */
+  /* The memory is created and mapped first, and then exported. Messages begin during the last exports. */
   for (uint64_t nth = 290; nth < 470; nth += 3) {
     run_scenario(send_large, nth, unknown);
   }
   CHECK(shutdown(other.socket, SHUT_WR) == 0);
-  char given_up = 0;
-  CHECK_EQ(recv(other.socket, &given_up, 1, 0), 1);
-  CHECK(given_up >= 3);
+  char abandoned = 0;
+  CHECK_EQ(recv(other.socket, &abandoned, 1, 0), 1);
+  CHECK(abandoned >= 3);
   expect_end(other);
   lift_limit(0);
-  expect_memory_back();
+  expect_no_memory_left();
 }
 
-/* ---- CUDA's own handles */
+/* ---- CUDA IPC handles */
 
-static void make_a_handle(void) {
+static void export_handle(void) {
   uint8_t ipc_handle[PLINTH_IPC_MEM_HANDLE_SIZE];
   size_t offset;
   void *memory = NULL;
   if (ATTEMPT(plinth_device_malloc(MIB, 0, &memory))) {
     (void)ATTEMPT(plinth_ipc_mem_handle(memory, ipc_handle, &offset));
-    GIVE_BACK(plinth_device_free(memory));
+    RETRY(plinth_device_free(memory));
   }
 }
 
-static const fault_plan making_plan = {
-    .compare = expect_nothing_lost, .report = FAULT_ALWAYS_REPORTED, .kinds = EVERY_KIND, .warm_up = 70};
+static const fault_plan exporting_plan = {
+    .compare = expect_no_leak, .report = FAULT_ALWAYS_REPORTED, .kinds = EVERY_KIND, .warm_up = 70};
 
-TEST(making_handles_survives_faults) { survive_faults(&making_plan, make_a_handle); }
+TEST(exporting_handles_survives_faults) { survive_faults(&exporting_plan, export_handle); }
 
-static uint8_t the_handle[PLINTH_IPC_MEM_HANDLE_SIZE];
+static uint8_t received_handle[PLINTH_IPC_MEM_HANDLE_SIZE];
 
 HELPER(has_memory) {
   uint8_t ipc_handle[PLINTH_IPC_MEM_HANDLE_SIZE];
@@ -209,16 +209,16 @@ HELPER(has_memory) {
   expect_to_hear(SOCKET, 'e');
 }
 
-static void open_a_handle(void) {
+static void open_handle(void) {
   void *memory = NULL;
-  if (ATTEMPT(plinth_ipc_open_mem_handle(0, the_handle, &memory))) {
-    GIVE_BACK(plinth_ipc_close_mem_handle(memory));
+  if (ATTEMPT(plinth_ipc_open_mem_handle(0, received_handle, &memory))) {
+    RETRY(plinth_ipc_close_mem_handle(memory));
   }
 }
 
 static void start_owner(void) {
   other = start_peer("has_memory", SOCK_STREAM);
-  CHECK_EQ(recv(other.socket, the_handle, sizeof the_handle, MSG_WAITALL), sizeof the_handle);
+  CHECK_EQ(recv(other.socket, received_handle, sizeof received_handle, MSG_WAITALL), sizeof received_handle);
 }
 
 static void end_owner(void) {
@@ -229,10 +229,10 @@ static void end_owner(void) {
 static const fault_plan opening_plan = {
     .set_up = start_owner,
     .tear_down = end_owner,
-    .compare = expect_nothing_lost,
+    .compare = expect_no_leak,
     .report = FAULT_ALWAYS_REPORTED,
     .kinds = EVERY_KIND,
     .warm_up = 70,
 };
 
-TEST(opening_handles_survives_faults) { survive_faults(&opening_plan, open_a_handle); }
+TEST(opening_handles_survives_faults) { survive_faults(&opening_plan, open_handle); }

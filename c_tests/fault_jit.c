@@ -1,8 +1,8 @@
-/* Every driver call made to fail, once, in jiterated functions and in kernels of modules.
+/* Each driver call fails once, in jiterator functions and kernels of modules.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* env: PLINTH_USE_KERNEL_CACHE=0 */
 /* timeout: 240 */
-/* alone: all; enables fault injection, which comes before everything else */
+/* alone: all; enables fault injection before the first call */
 #include "faults.h"
 
 enum { COUNT = 1000 };
@@ -11,23 +11,23 @@ static const char module_text[] =
     ".version 7.0\n.target sm_75\n.address_size 64\n"
     ".visible .entry plinth_sleep(.param .u64 cycles)\n{\n  ret;\n}\n";
 
-/* In a warm process the kernel is loaded already; in new ones it is loaded in each. */
+/* In the shared process the kernel is loaded once; each new process loads it. */
 SCENARIO(jiterated_call) {
   int64_t count = COUNT;
   float *memory = NULL;
   plinth_stream_t stream = NULL;
   plinth_jit_function_t function = NULL;
   if (ATTEMPT(plinth_jiterator_create_jit_fn("template <typename T> T next(T x) { return x + T(1); }", NULL, 0, &function)) &&
-      ATTEMPT(plinth_device_malloc(COUNT * sizeof *memory, last, (void **)&memory)) &&
-      ATTEMPT(plinth_stream_create(last, 0, &stream))) {
-    DLTensor tensor = {memory, {2, last}, 1, {2, 32, 1}, &count, NULL, 0};
+      ATTEMPT(plinth_device_malloc(COUNT * sizeof *memory, last_device, (void **)&memory)) &&
+      ATTEMPT(plinth_stream_create(last_device, 0, &stream))) {
+    DLTensor tensor = {memory, {2, last_device}, 1, {2, 32, 1}, &count, NULL, 0};
     const DLTensor *inputs[1] = {&tensor};
     DLTensor *outputs[1] = {&tensor};
     if (ATTEMPT(plinth_jiterator_call(function, inputs, 1, outputs, 1, NULL, 0, stream))) {
       (void)ATTEMPT(plinth_stream_synchronize(stream));
     }
   }
-  GIVE_BACK(plinth_device_free(memory));
+  RETRY(plinth_device_free(memory));
   CHECK_OK(plinth_jiterator_destroy_jit_fn(function));
 }
 
@@ -41,13 +41,13 @@ SCENARIO(kernel_of_a_module) {
   plinth_kernel_attributes_t attributes = PLINTH_KERNEL_ATTRIBUTES_INIT;
   int32_t blocks = 0;
   launch.shared_bytes = 60 * 1024;
-  if (ATTEMPT(plinth_kernel_module_load(module_text, sizeof module_text, last, &module)) &&
+  if (ATTEMPT(plinth_kernel_module_load(module_text, sizeof module_text, last_device, &module)) &&
       ATTEMPT(plinth_kernel_module_get_kernel(module, "plinth_sleep", &kernel)) &&
       ATTEMPT(plinth_kernel_attributes(kernel, &attributes)) &&
-      ATTEMPT(plinth_kernel_occupancy(kernel, 32, 0, &blocks)) && ATTEMPT(plinth_stream_create(last, 0, &stream)) &&
+      ATTEMPT(plinth_kernel_occupancy(kernel, 32, 0, &blocks)) && ATTEMPT(plinth_stream_create(last_device, 0, &stream)) &&
       ATTEMPT(plinth_kernel_launch(kernel, &launch, arguments, 1, stream))) {
     (void)ATTEMPT(plinth_stream_synchronize(stream));
   }
-  GIVE_BACK(plinth_kernel_destroy(kernel));
-  GIVE_BACK(plinth_kernel_module_destroy(module));
+  RETRY(plinth_kernel_destroy(kernel));
+  RETRY(plinth_kernel_module_destroy(module));
 }

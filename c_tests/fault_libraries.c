@@ -1,11 +1,11 @@
-/* Every driver call made to fail, once, around the calls of CUDA's libraries: what fails is told, what was made is
- * given back, and the next call does it right. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Each driver call of the functions for CUDA's libraries fails once: the function reports it and releases its resources, and
+ * the next call succeeds. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* library: fake_cublas */
 /* library: fake_cufft */
 /* device: host */
 /* env: PLINTH_HOST_DEVICES=2 */
 /* timeout: 240 */
-/* alone: all; enables fault injection, which comes before everything else */
+/* alone: all; enables fault injection before the first call */
 #include "faults.h"
 #include "transforming.h"
 
@@ -17,8 +17,8 @@ static void name_libraries(void) {
 
 static void expect_usable(void) {
   CHECK_OK(plinth_set_stream(NULL));
-  CHECK_OK(plinth_synchronize(last));
-  CHECK_EQ(allocated(last), 0);
+  CHECK_OK(plinth_synchronize(last_device));
+  CHECK_EQ(allocated(last_device), 0);
   expect_sound();
 }
 
@@ -29,12 +29,12 @@ static const fault_plan library_plan = {
     .kinds = UNKNOWN_WITH_CONTEXT,
     .kinds_in_new_processes = UNKNOWN_WITH_CONTEXT,
     .warm_up = 40,
-    .least_failures = 2,
+    .min_failures = 2,
 };
 
 static bool enter_stream(void) {
   plinth_stream_t stream = NULL;
-  return ATTEMPT(plinth_stream_create(last, 0, &stream)) && ATTEMPT(plinth_set_stream(stream));
+  return ATTEMPT(plinth_stream_create(last_device, 0, &stream)) && ATTEMPT(plinth_set_stream(stream));
 }
 
 static void handles(void) {
@@ -44,7 +44,7 @@ static void handles(void) {
       ATTEMPT(plinth_current_blaslt_workspace(&handle, &bytes))) {
     (void)ATTEMPT(plinth_current_solver_handle(&handle));
   }
-  GIVE_BACK(plinth_clear_blas_workspaces());
+  RETRY(plinth_clear_blas_workspaces());
 }
 
 TEST(handles_survive_faults) { survive_faults(&library_plan, handles); }
@@ -58,8 +58,8 @@ static void handles_in_a_capture(void) {
       (void)ATTEMPT(plinth_graph_capture_end(graph));
     }
   }
-  GIVE_BACK(plinth_graph_destroy(graph));
-  GIVE_BACK(plinth_clear_blas_workspaces());
+  RETRY(plinth_graph_destroy(graph));
+  RETRY(plinth_clear_blas_workspaces());
 }
 
 TEST(handles_in_a_capture_survive_faults) { survive_faults(&library_plan, handles_in_a_capture); }
@@ -68,13 +68,13 @@ static void plans(void) {
   const plinth_cufft_params_t params = row_of(2, 100);
   plinth_cufft_plan_t plan = NULL;
   int32_t native = 0;
-  if (enter_stream() && ATTEMPT(plinth_cufft_plan_create(&params, last, &plan))) {
+  if (enter_stream() && ATTEMPT(plinth_cufft_plan_create(&params, last_device, &plan))) {
     if (ATTEMPT(plinth_cufft_plan_acquire(plan, &native))) {
       CHECK_OK(plinth_cufft_plan_release(plan));
     }
     CHECK_OK(plinth_cufft_plan_destroy(plan));
   }
-  GIVE_BACK(plinth_cufft_plan_cache_clear(last));
+  RETRY(plinth_cufft_plan_cache_clear(last_device));
 }
 
 TEST(plans_survive_faults) { survive_faults(&library_plan, plans); }

@@ -1,30 +1,30 @@
-/* Every driver call made to fail, once, in generators and fills: a fill that fails takes no numbers of its generator.
+/* Each driver call of generators and fills fails once: a fill that fails does not advance its generator.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* timeout: 240 */
-/* alone: all; enables fault injection, which comes before everything else */
+/* alone: all; enables fault injection before the first call */
 #include "drawing.h"
 #include "faults.h"
 
 enum { COUNT = 1000, LONG = 5000 };
 
-/* A generator that is made without a fault, and its offset now. */
+/* The current offset of a generator, from a call without a fault. */
 static uint64_t offset_now(plinth_generator_t generator) {
   uint64_t offset = UNTOUCHED;
   CHECK_OK(plinth_generator_get_offset(generator, &offset));
   return offset;
 }
 
-/* Fills memory of the last device, in one of its streams, with a generator of its own. */
+/* Fills memory of the last device, in one of its streams, with a new generator. */
 static void survive_fill(fill_call call, int kind, int64_t count) {
   tensor out;
   void *memory = NULL;
   plinth_stream_t stream = NULL;
   plinth_generator_t generator = NULL;
-  if (ATTEMPT(plinth_generator_create(last, &generator)) &&
-      ATTEMPT(plinth_device_malloc((size_t)count * bytes_of(kind), last, &memory)) &&
-      ATTEMPT(plinth_stream_create(last, 0, &stream))) {
+  if (ATTEMPT(plinth_generator_create(last_device, &generator)) &&
+      ATTEMPT(plinth_device_malloc((size_t)count * bytes_of(kind), last_device, &memory)) &&
+      ATTEMPT(plinth_stream_create(last_device, 0, &stream))) {
     row(&out, memory, kind, count);
-    out.dl.device.device_id = last;
+    out.dl.device.device_id = last_device;
     const uint64_t before = failure.failed ? 0 : offset_now(generator);
     if (!ATTEMPT(call(&out.dl, generator, stream))) {
       CHECK_EQ(offset_now(generator), before);
@@ -32,7 +32,7 @@ static void survive_fill(fill_call call, int kind, int64_t count) {
       (void)ATTEMPT(plinth_stream_synchronize(stream));
     }
   }
-  GIVE_BACK(plinth_device_free(memory));
+  RETRY(plinth_device_free(memory));
   CHECK_OK(plinth_generator_destroy(generator));
 }
 
@@ -83,7 +83,7 @@ static void expect_permutation(void) {
   expect_sound();
 }
 
-/* Takes memory of the caching allocator, which has other ways to it when one fails, and three kernels. */
+/* A long permutation uses three kernels, and memory of the caching allocator, which can recover from faults. */
 static const fault_plan permutation_plan = {
     .set_up = make_permutation,
     .tear_down = end_permutation,
@@ -91,7 +91,7 @@ static const fault_plan permutation_plan = {
     .recover = expect_permutation,
     .report = FAULT_MAY_MEAN_NO_MEMORY,
     .kinds = UNKNOWN_WITH_CONTEXT,
-    .least_failures = 4,
+    .min_failures = 4,
 };
 
 TEST(long_permutation_survives_faults) { survive_faults(&permutation_plan, long_permutation); }

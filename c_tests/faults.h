@@ -1,7 +1,7 @@
 /*
- * The one loop of all fault tests: it runs a scenario again and again, and each time makes another of its driver calls fail,
- * once, in a process that is warm and, on the host device, in new processes too. A program gives scenarios, and a plan that
- * says what must hold after each run. SPDX-License-Identifier: MIT OR Apache-2.0
+ * The loop of all fault tests. It runs a scenario repeatedly, and each time fails a different driver call once: in one process
+ * that has run the scenario before and, on the host device, in new processes too. A test program defines scenarios, and a plan
+ * with the checks after each run. SPDX-License-Identifier: MIT OR Apache-2.0
  */
 
 #ifndef FAULTS_H
@@ -13,17 +13,17 @@
 
 /* ---- Plans */
 
-/* What a scenario's caller must see of a fault. */
+/* How a fault must be reported to the caller. */
 typedef enum fault_report {
-  /* A call fails with the fault's code and name. Only restoring what was current may be tried again without an error. */
+  /* A call fails with the fault's code and driver call. The library may only retry restoring thread state without an error. */
   FAULT_ALWAYS_REPORTED,
-  /* The library may find another way. A call that fails does so with the fault's code and name. */
+  /* The library may recover. A call that fails reports the fault's code and driver call. */
   FAULT_MAY_BE_AVOIDED,
-  /* The same, and a call may also fail for lack of memory. */
+  /* The same, and a call may also fail with out of memory. */
   FAULT_MAY_MEAN_NO_MEMORY,
 } fault_report;
 
-/* A fault: the code, and whether the thread has device 0's context before the scenario or its first call finds none. */
+/* A fault: the driver's code, and whether device 0's context is current before the scenario. */
 typedef struct fault_kind {
   int32_t code;
   bool attached;
@@ -34,7 +34,7 @@ static const fault_kind fault_kinds[] = {
     {CUDA_ERROR_OUT_OF_MEMORY, true},  {CUDA_ERROR_UNKNOWN, true},  {12345, true},
 };
 
-/* Sets of kinds: bit N stands for fault_kinds[N]. */
+/* Sets of kinds, as bit masks over fault_kinds. */
 enum {
   FAULT_KINDS = 6,
   EVERY_KIND = 0x3F,
@@ -45,44 +45,44 @@ enum {
 };
 
 typedef struct fault_plan {
-  /* Run once in a process: before the first call of the library, after plinth_init, and at the end of the test. */
+  /* Called once per process: before the first call of the library, after plinth_init, and at the end of the test. */
   void (*configure)(void);
   void (*set_up)(void);
   void (*tear_down)(void);
-  /* Run with every run of the scenario, in its thread: before the fault is armed, and after it is disarmed. */
+  /* Called in the thread of each run of the scenario: before the fault is armed, and after it is disarmed. */
   void (*prepare)(void);
   void (*recover)(void);
-  /* Runs after every run of the scenario, in the main thread. */
+  /* Called in the main thread after each run of the scenario. */
   void (*inspect)(void);
-  /* Runs after every call that the scenario attempts. */
+  /* Called after each call that the scenario attempts. */
   void (*after_call)(void);
-  /* Compares what the host device holds before a fault and after it. NULL: with nothing. */
+  /* Compares the host device's usage before and after a fault. NULL: no comparison. */
   void (*compare)(const plinth_host_usage_t *before, const plinth_host_usage_t *after);
   fault_report report;
-  /* The kinds that every call meets in a warm process, and in new ones. */
+  /* The kinds with which each driver call fails in the shared process, and in new processes. */
   unsigned kinds;
   unsigned kinds_in_new_processes;
-  /* How often the scenario runs without a fault before the first one. */
+  /* The number of runs without a fault before the first fault. */
   int warm_up;
-  /* How many calls must meet a fault in a process, and how many of the runs in a warm one must fail, at least. */
-  int least_faults;
-  int least_failures;
-  /* Whether the next run after a fault is the one with the next fault, and not one without any. */
+  /* The minimum number of driver calls that fail in each process, and of failed runs in the shared process. */
+  int min_faults;
+  int min_failures;
+  /* Whether to skip the run without a fault after each run with one. */
   bool no_run_between;
-  /* Whether the scenario itself initializes the library; then new processes make sense on a GPU, too. */
+  /* Whether the scenario itself initializes the library. New processes are then used on a GPU too. */
   bool initializes;
-  /* Whether one kind for each call is enough in new processes. NULL: no. */
+  /* Whether each call fails with only one kind in new processes. NULL: with all kinds. */
   bool (*one_kind_in_new_processes)(void);
 } fault_plan;
 
 static const fault_plan *plan;
 
-/* The device that the scenarios work on; device 0 is current, so that they go from one context to the other. */
-static int32_t last;
+/* The device that the scenarios use. Device 0 is current, so that calls have to switch contexts. */
+static int32_t last_device;
 
-/* ---- What a scenario attempts */
+/* ---- Calls of a scenario */
 
-/* The first failed call of a scenario. A scenario must not fail twice, for the fault happens once. */
+/* The failed call of a scenario. Only one call may fail, because the fault happens once. */
 static struct {
   bool failed;
   plinth_status_t status;
@@ -101,7 +101,7 @@ static inline bool attempt(plinth_status_t status, const char *call) {
   if (status != PLINTH_OK) {
     const char *tripped_in = plinth_tripped_fault();
     if (tripped_in == NULL || failure.failed) {
-      fprintf(stderr, "%s fails: \"%s\"; the fault: %s; before: \"%s\" of %s\n", call, plinth_last_error(),
+      fprintf(stderr, "%s fails: \"%s\"; fault: %s; earlier failure: \"%s\" of %s\n", call, plinth_last_error(),
               tripped_in == NULL ? "none" : tripped_in, failure.message, failure.call);
       CHECK_OK(status);
     }
@@ -116,11 +116,11 @@ static inline bool attempt(plinth_status_t status, const char *call) {
   return status == PLINTH_OK;
 }
 
-/* A call that may meet the fault. */
+/* Makes a call that may fail because of the fault. Returns whether it succeeds. */
 #define ATTEMPT(call) attempt((call), #call)
 
-/* The same for one that gives something back: if it fails it did nothing, and can be made again. */
-#define GIVE_BACK(call)   \
+/* Makes a call, and repeats it if it fails. The second call must succeed. */
+#define RETRY(call)       \
   do {                    \
     if (!ATTEMPT(call)) { \
       CHECK_OK(call);     \
@@ -128,7 +128,7 @@ static inline bool attempt(plinth_status_t status, const char *call) {
     }                     \
   } while (0)
 
-/* The test's own driver calls can meet the fault too, and say no more than its code. */
+/* The fault can also happen in a driver call of the test itself, which reports only the code. */
 static inline bool attempt_driver(const char *name, int code) {
   if (code != CUDA_SUCCESS) {
     CHECK(plinth_tripped_fault() != NULL && !failure.failed);
@@ -143,7 +143,7 @@ static inline bool attempt_driver(const char *name, int code) {
 
 /* ---- One run */
 
-/* The driver call that met the fault in the last run of a scenario; NULL if none did. */
+/* The driver call that failed in the last run of a scenario; NULL if none did. */
 static const char *tripped;
 
 static struct {
@@ -153,7 +153,7 @@ static struct {
   bool attached;
 } armed;
 
-/* Runs a function with its nth driver call failing; returns the name of that call, or NULL if there was no nth. */
+/* Runs a function, and fails its nth driver call. Returns the name of that call, or NULL if there are fewer calls. */
 static inline const char *run_armed(void (*function)(void), uint64_t nth, int32_t code) {
   CHECK_OK(plinth_inject_fault(nth, code));
   function();
@@ -178,7 +178,7 @@ static inline void *run_in_thread(void *context) {
   return NULL;
 }
 
-/* Runs a scenario in a thread of its own. */
+/* Runs a scenario in a new thread. */
 static inline void run_scenario(void (*scenario)(void), uint64_t nth, fault_kind kind) {
   armed.scenario = scenario;
   armed.nth = nth;
@@ -200,17 +200,17 @@ static inline void run_without_fault(void (*scenario)(void), fault_kind kind) {
   CHECK(!failure.failed);
 }
 
-/* Restoring what was current may be tried again: then nothing went wrong that a caller could see. */
-static inline bool may_be_tried_again(const char *call) {
+/* The library retries calls that restore thread state, and reports no error if the retry succeeds. */
+static inline bool library_retries(const char *call) {
   return strcmp(call, "cuCtxSetCurrent") == 0 || strcmp(call, "cuThreadExchangeStreamCaptureMode") == 0;
 }
 
-static inline void expect_the_fault_was_reported(int32_t code) {
+static inline void expect_fault_reported(int32_t code) {
   char digits[16];
   snprintf(digits, sizeof digits, "%d", (int)code);
   if (!failure.failed || failure.driver_code != code || strstr(failure.message, tripped) == NULL ||
       strstr(failure.message, digits) == NULL) {
-    fprintf(stderr, "%s failed with %d, and was reported as: failed %d, driver code %d, \"%s\"\n", tripped, (int)code,
+    fprintf(stderr, "%s failed with %d, but the report is: failed %d, driver code %d, \"%s\"\n", tripped, (int)code,
             failure.failed, (int)failure.driver_code, failure.message);
   }
   CHECK(failure.failed);
@@ -220,7 +220,7 @@ static inline void expect_the_fault_was_reported(int32_t code) {
   CHECK_EQ(failure.status, code == CUDA_ERROR_OUT_OF_MEMORY ? PLINTH_ERROR_OUT_OF_MEMORY : PLINTH_ERROR_DRIVER);
 }
 
-/* Runs a scenario with its nth driver call failing; returns whether there was an nth. */
+/* Runs a scenario, and fails its nth driver call. Returns whether there is an nth call. */
 static inline bool run_with_fault(void (*scenario)(void), uint64_t nth, fault_kind kind) {
   run_scenario(scenario, nth, kind);
   if (tripped == NULL) {
@@ -228,21 +228,21 @@ static inline bool run_with_fault(void (*scenario)(void), uint64_t nth, fault_ki
     return false;
   }
   const bool no_memory = plan->report == FAULT_MAY_MEAN_NO_MEMORY && failure.status == PLINTH_ERROR_OUT_OF_MEMORY;
-  if (failure.failed ? !no_memory : plan->report == FAULT_ALWAYS_REPORTED && !may_be_tried_again(tripped)) {
-    expect_the_fault_was_reported(kind.code);
+  if (failure.failed ? !no_memory : plan->report == FAULT_ALWAYS_REPORTED && !library_retries(tripped)) {
+    expect_fault_reported(kind.code);
   }
   return true;
 }
 
-/* ---- Which calls fail, and how */
+/* ---- Selection of the faults */
 
-/* PLINTH_TEST_FAULTS says how many faults a test makes. */
+/* The value of PLINTH_TEST_FAULTS. */
 typedef enum fault_depth {
-  /* Unset: every call fails with every kind of the plan. */
+  /* Unset: each driver call fails with every kind of the plan. */
   FAULTS_ALL,
-  /* `each`: every call fails once in new processes and once in a warm one, with one kind after the other. */
+  /* `each`: each driver call fails once in a new process and once in the shared one, with alternating kinds. */
   FAULTS_EACH,
-  /* `sampled`, of the fast tier: the same for the first calls, and of the later ones for one in seven. */
+  /* `sampled`, for the fast tier: the same for the first calls, and for one in seven of the later ones. */
   FAULTS_SAMPLED,
 } fault_depth;
 
@@ -258,18 +258,18 @@ static inline fault_depth chosen_depth(void) {
   return FAULTS_SAMPLED;
 }
 
-/* A long test is several: each makes its part of the faults, so that they run side by side. */
+/* A long scenario is split into several tests that can run in parallel. */
 static int part, parts = 1;
 
-enum { SAMPLED_FROM = 32, SAMPLED_STEP = 7, MOST_CALLS = 2000 };
+enum { SAMPLED_FROM = 32, SAMPLED_STEP = 7, MAX_CALLS = 2000 };
 
-/* Visits the calls of a scenario until one is not met, in each round, and returns the least number met in a round. In a
- * walk of all faults a round has one kind; otherwise there is one round, and its kinds take turns. */
-static inline int walk_faults(unsigned set, fault_depth depth, bool (*visit)(uint64_t nth, fault_kind kind)) {
+/* Calls `visit` for each driver call of a scenario, until there are no more, and returns the minimum number of faults in a
+ * round. With FAULTS_ALL there is a round for each kind; otherwise there is one round with alternating kinds. */
+static inline int for_each_fault(unsigned set, fault_depth depth, bool (*visit)(uint64_t nth, fault_kind kind)) {
   const bool all = depth == FAULTS_ALL;
   int kinds[FAULT_KINDS];
   int count = 0;
-  int least = MOST_CALLS;
+  int minimum = MAX_CALLS;
   for (int kind = 0; kind < FAULT_KINDS; kind++) {
     if ((set >> kind & 1) != 0) {
       kinds[count++] = kind;
@@ -278,18 +278,18 @@ static inline int walk_faults(unsigned set, fault_depth depth, bool (*visit)(uin
   for (int round = all ? part : 0; round < (all ? count : 1); round += parts) {
     int faults = 0;
     int number = 0;
-    bool met = true;
-    for (uint64_t nth = 1; met; nth += depth == FAULTS_SAMPLED && nth >= SAMPLED_FROM ? SAMPLED_STEP : 1) {
-      CHECK(nth < MOST_CALLS);
+    bool happened = true;
+    for (uint64_t nth = 1; happened; nth += depth == FAULTS_SAMPLED && nth >= SAMPLED_FROM ? SAMPLED_STEP : 1) {
+      CHECK(nth < MAX_CALLS);
       if (all || number % parts == part) {
-        met = visit(nth, fault_kinds[kinds[(all ? round : number) % count]]);
-        faults += met;
+        happened = visit(nth, fault_kinds[kinds[(all ? round : number) % count]]);
+        faults += happened;
       }
       number++;
     }
-    least = faults < least ? faults : least;
+    minimum = faults < minimum ? faults : minimum;
   }
-  return least;
+  return minimum;
 }
 
 /* ---- Tests */
@@ -297,15 +297,15 @@ static inline int walk_faults(unsigned set, fault_depth depth, bool (*visit)(uin
 static void (*current_scenario)(void);
 static int failures;
 
-/* What comes first in every process of a test. */
-static inline void begin_faults(void) {
+/* Initializes a process of a test. */
+static inline void begin_process(void) {
   if (plan->configure != NULL) {
     plan->configure();
   }
   CHECK_OK(plinth_enable_fault_injection());
   if (!plan->initializes) {
     CHECK_OK(plinth_init());
-    last = device_count() - 1;
+    last_device = device_count() - 1;
   }
   if (plan->set_up != NULL) {
     plan->set_up();
@@ -313,18 +313,18 @@ static inline void begin_faults(void) {
 }
 
 static inline bool visit_in_one_process(uint64_t nth, fault_kind kind) {
-  enum { MOST_DEVICES = 64 };
+  enum { MAX_DEVICES = 64 };
   const bool counted = plan->compare != NULL && on_host_device();
   plinth_host_usage_t before = PLINTH_HOST_USAGE_INIT;
-  size_t bytes[MOST_DEVICES];
-  CHECK(device_count() <= MOST_DEVICES);
+  size_t bytes[MAX_DEVICES];
+  CHECK(device_count() <= MAX_DEVICES);
   for (int32_t device = 0; device < device_count(); device++) {
     bytes[device] = allocated(device);
   }
   if (counted) {
     before = host_usage();
   }
-  const bool met = run_with_fault(current_scenario, nth, kind);
+  const bool happened = run_with_fault(current_scenario, nth, kind);
   failures += failure.failed;
   for (int32_t device = 0; device < device_count(); device++) {
     CHECK_EQ(allocated(device), bytes[device]);
@@ -336,18 +336,18 @@ static inline bool visit_in_one_process(uint64_t nth, fault_kind kind) {
     const plinth_host_usage_t after = host_usage();
     plan->compare(&before, &after);
   }
-  return met;
+  return happened;
 }
 
-/* In one process, where everything that the scenario makes once is made. */
+/* All faults in one process, in which the scenario's one-time initialization is done. */
 static inline void survive_in_one_process(void) {
-  begin_faults();
+  begin_process();
   for (int round = 0; round < plan->warm_up; round++) {
     run_without_fault(current_scenario, fault_kinds[0]);
   }
   failures = 0;
-  CHECK(walk_faults(plan->kinds, chosen_depth(), visit_in_one_process) >= plan->least_faults);
-  CHECK(failures >= plan->least_failures);
+  CHECK(for_each_fault(plan->kinds, chosen_depth(), visit_in_one_process) >= plan->min_faults);
+  CHECK(failures >= plan->min_failures);
   if (plan->tear_down != NULL) {
     plan->tear_down();
   }
@@ -359,10 +359,10 @@ static uint64_t new_process_nth;
 static fault_kind new_process_kind;
 
 static inline void survive_in_a_new_process(void) {
-  begin_faults();
-  const bool met = run_with_fault(current_scenario, new_process_nth, new_process_kind);
+  begin_process();
+  const bool happened = run_with_fault(current_scenario, new_process_nth, new_process_kind);
   run_without_fault(current_scenario, new_process_kind);
-  _exit(met ? 0 : NOT_TRIPPED);
+  _exit(happened ? 0 : NOT_TRIPPED);
 }
 
 static inline bool visit_in_a_new_process(uint64_t nth, fault_kind kind) {
@@ -379,7 +379,7 @@ static inline bool visit_in_a_new_process(uint64_t nth, fault_kind kind) {
   return WEXITSTATUS(status) == 0;
 }
 
-/* Each fault in a process of its own, so that it meets what is done only once. Too slow where making a context is. */
+/* Each fault in a new process, to cover one-time initialization. Too slow on a GPU, where creating a context takes long. */
 static inline void survive_in_new_processes(void) {
   const char *kind = getenv("PLINTH_DEVICE");
   if (!plan->initializes && (kind == NULL || strcmp(kind, "host") != 0)) {
@@ -389,9 +389,9 @@ static inline void survive_in_new_processes(void) {
   if (depth == FAULTS_ALL && plan->one_kind_in_new_processes != NULL && plan->one_kind_in_new_processes()) {
     depth = FAULTS_EACH;
   }
-  /* A scenario without any call would test nothing. */
-  const int least = plan->kinds == 0 ? plan->least_faults : 1;
-  CHECK(walk_faults(plan->kinds_in_new_processes, depth, visit_in_a_new_process) >= least);
+  /* A scenario without a driver call would test nothing. */
+  const int minimum = plan->kinds == 0 ? plan->min_faults : 1;
+  CHECK(for_each_fault(plan->kinds_in_new_processes, depth, visit_in_a_new_process) >= minimum);
 }
 
 static inline void survive_faults(const fault_plan *chosen, void (*scenario)(void)) {
@@ -407,7 +407,7 @@ static inline void survive_faults(const fault_plan *chosen, void (*scenario)(voi
 
 /* ---- Scenarios */
 
-static inline void expect_nothing_lost(const plinth_host_usage_t *before, const plinth_host_usage_t *after) {
+static inline void expect_no_leak(const plinth_host_usage_t *before, const plinth_host_usage_t *after) {
   CHECK_EQ(after->device_bytes, before->device_bytes);
   CHECK_EQ(after->pinned_bytes, before->pinned_bytes);
   CHECK_EQ(after->streams, before->streams);
@@ -417,14 +417,14 @@ static inline void expect_nothing_lost(const plinth_host_usage_t *before, const 
 }
 
 static const fault_plan usual_plan = {
-    .compare = expect_nothing_lost,
+    .compare = expect_no_leak,
     .report = FAULT_ALWAYS_REPORTED,
     .kinds = EVERY_KIND,
     .kinds_in_new_processes = EVERY_KIND,
     .warm_up = 70,
 };
 
-/* A scenario: calls that it ATTEMPTs, and GIVE_BACK for whatever it holds at its end. */
+/* Defines a scenario. It makes its calls with ATTEMPT, and frees its resources with RETRY. */
 #define SCENARIO_OF(plan, name)                                    \
   static void name(void);                                          \
   TEST(name##_survives_faults) { survive_faults(&(plan), name); } \
@@ -439,7 +439,7 @@ static const fault_plan usual_plan = {
     survive_faults(&(plan), name);                            \
   }
 
-/* A scenario of many calls, as three tests. */
+/* A scenario with many driver calls, split into three tests. */
 #define LONG_SCENARIO_OF(plan, name) \
   static void name(void);            \
   SCENARIO_PART(plan, name, 1, 3)    \
@@ -447,7 +447,7 @@ static const fault_plan usual_plan = {
   SCENARIO_PART(plan, name, 3, 3)    \
   static void name(void)
 
-/* ---- One call, as a scenario */
+/* ---- Scenarios of one call */
 
 static plinth_status_t (*attempted_call)(void);
 static void (*check_of_call)(void);
@@ -464,13 +464,13 @@ static inline void check_call(void) {
   expect_sound();
 }
 
-/* Runs a call with each of its driver calls failing. `check` sees what a call that succeeded did. */
-static inline void survive_each_call(plinth_status_t (*call)(void), void (*check)(void), int least_failures) {
+/* Runs a call repeatedly, and each time fails one of its driver calls. `check` checks the effect of a successful call. */
+static inline void survive_each_call(plinth_status_t (*call)(void), void (*check)(void), int min_failures) {
   const fault_plan one_call = {
       .recover = check_call,
       .report = FAULT_MAY_BE_AVOIDED,
       .kinds = UNKNOWN_WITH_CONTEXT,
-      .least_failures = least_failures,
+      .min_failures = min_failures,
   };
   attempted_call = call;
   check_of_call = check;

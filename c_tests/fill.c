@@ -5,7 +5,7 @@ enum { ROOM = 8192 };
 
 static unsigned char host[ROOM];
 
-/* Fills a part of a memory and looks at all of it. */
+/* Fills a part of a memory, and checks all of it. */
 static void expect_fill(plinth_stream_t stream, unsigned char *memory, size_t offset, const void *pattern,
                         size_t pattern_size, size_t bytes) {
   memset(host, 0xEE, ROOM);
@@ -20,7 +20,7 @@ static void expect_fill(plinth_stream_t stream, unsigned char *memory, size_t of
 }
 
 static void expect_fills(plinth_stream_t stream, unsigned char *memory) {
-  /* At an odd address: the pattern itself need not be aligned. */
+  /* The pattern starts at an odd address, since it need not be aligned. */
   const unsigned char pattern[] = {0, 0x12, 0x34, 0x56, 0x78};
   for (size_t size = 1; size <= 4; size *= 2) {
     for (size_t count = 1; count <= 1024; count = count * 3 + 1) {
@@ -45,7 +45,7 @@ TEST(pinned_memory_is_filled) {
   CHECK_OK(plinth_pinned_free(memory));
 }
 
-TEST(a_byte_is_a_pattern_of_one) {
+TEST(memset_fills_with_a_byte) {
   unsigned char *memory = (unsigned char *)device_memory(ROOM, 0);
   CHECK_OK(plinth_memset(memory, 0xAB, ROOM, NULL));
   CHECK_OK(plinth_memset(memory + 1, 0xCD, 3, NULL));
@@ -130,7 +130,7 @@ TEST(nothing_is_filled_for_zero_bytes) {
   CHECK_OK(plinth_memset_pattern(NULL, &pattern, 1, 0, NULL));
 }
 
-TEST(memory_must_not_be_null_nor_endless) {
+TEST(invalid_ranges_are_refused) {
   const unsigned char pattern = 1;
   unsigned char *memory = (unsigned char *)device_memory(ROOM, 0);
   CHECK_STATUS(plinth_memset(NULL, 1, 1, NULL), PLINTH_ERROR_NULL_POINTER);

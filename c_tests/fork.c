@@ -1,5 +1,5 @@
-/* Children made by fork. SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A child has none of its parent's threads, and what they held looks lost to a sanitizer: it must not look. */
+/* Forked child processes. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* A forked child lacks its parent's threads, so their memory looks leaked to a sanitizer: disable leak detection. */
 /* env: ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 */
 /* alone: all; forks */
 #include "process.h"
@@ -22,7 +22,7 @@ static void use_the_device(void) {
   CHECK_OK(plinth_stream_synchronize(stream));
 }
 
-/* That the process works with the device as any other does. */
+/* The process can use the device. */
 static void expect_a_working_device(void) {
   unsigned char host[KIB] = {0};
   void *own = device_memory(KIB, 0);
@@ -40,7 +40,7 @@ static void expect_no_device(void) {
   CHECK(!plinth_is_available());
 }
 
-TEST(a_child_of_a_parent_with_a_device_knows_that_it_has_none) {
+TEST(a_child_of_an_initialized_parent_has_no_device) {
   use_the_device();
   in_child(expect_no_device);
   CHECK(plinth_is_initialized());
@@ -126,7 +126,7 @@ static void expect_every_call_refused(void) {
   CHECK_TEXT(name, "before");
 }
 
-TEST(every_call_says_why_it_is_refused) {
+TEST(every_call_is_refused_with_a_reason) {
   use_the_device();
   in_child(expect_every_call_refused);
   expect_a_working_device();
@@ -141,10 +141,10 @@ static void destroy_events(void) {
   CHECK_STATUS(plinth_event_destroy(event), PLINTH_ERROR_INVALID_HANDLE);
 }
 
-TEST(events_are_destroyed_quietly_in_a_child) {
+TEST(a_child_can_destroy_its_copies_of_events) {
   use_the_device();
   in_child(destroy_events);
-  /* The parent's are untouched by that. */
+  /* The parent's events still work. */
   CHECK_OK(plinth_event_record(event, stream));
   CHECK_OK(plinth_event_synchronize(event));
   CHECK_OK(plinth_event_destroy(event));
@@ -153,7 +153,7 @@ TEST(events_are_destroyed_quietly_in_a_child) {
 
 static void exit_at_once(void) { exit(0); }
 
-TEST(a_child_exits_as_usual) {
+TEST(a_child_can_exit_normally) {
   use_the_device();
   in_child(exit_at_once);
   expect_a_working_device();
@@ -164,31 +164,31 @@ static void fork_again(void) {
   in_child(expect_no_device);
 }
 
-TEST(a_childs_child_has_no_device_either) {
+TEST(a_grandchild_has_no_device) {
   use_the_device();
   in_child(fork_again);
 }
 
-TEST(a_child_of_a_parent_that_only_asked_is_told_too) {
+TEST(a_child_has_no_device_if_the_parent_counted_devices) {
   CHECK(device_count() > 0);
   in_child(expect_no_device);
 }
 
-TEST(a_child_of_a_parent_without_a_device_can_have_one) {
+TEST(a_child_of_an_uninitialized_parent_can_use_the_device) {
   in_child(expect_a_working_device);
   CHECK(!plinth_is_initialized());
   in_child(expect_a_working_device);
   expect_a_working_device();
 }
 
-TEST(a_parent_that_only_chose_may_fork) {
+TEST(a_parent_may_fork_after_calls_that_do_not_initialize) {
   CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_WARN));
   plinth_event_t early = new_event(0);
   in_child(expect_a_working_device);
   CHECK_OK(plinth_event_destroy(early));
 }
 
-TEST(a_child_is_refused_while_the_parents_streams_work) {
+TEST(calls_of_a_child_are_refused_while_the_parents_streams_are_busy) {
   use_the_device();
   gate *held = gate_shut(stream);
   in_child(expect_every_call_refused);
@@ -196,13 +196,13 @@ TEST(a_child_is_refused_while_the_parents_streams_work) {
   CHECK_OK(plinth_stream_synchronize(stream));
 }
 
-static int forking_ended;
+static int forks_done;
 
-static void *keep_working(void *context) {
+static void *make_calls(void *context) {
   (void)context;
   plinth_stream_t own_stream = stream_on(0);
   plinth_event_t own = new_event(0);
-  while (!__atomic_load_n(&forking_ended, __ATOMIC_SEQ_CST)) {
+  while (!__atomic_load_n(&forks_done, __ATOMIC_SEQ_CST)) {
     CHECK_OK(plinth_event_record(own, own_stream));
     CHECK_OK(plinth_event_synchronize(own));
     plinth_event_t next = new_event(0);
@@ -218,16 +218,16 @@ static void expect_errors_only(void) {
   CHECK_STATUS(plinth_stream_synchronize(stream), PLINTH_ERROR_FORKED_CHILD);
 }
 
-TEST(forks_while_other_threads_work) {
+TEST(fork_while_other_threads_make_calls) {
   pthread_t threads[4];
   use_the_device();
   for (int index = 0; index < 4; index++) {
-    CHECK(pthread_create(&threads[index], NULL, keep_working, NULL) == 0);
+    CHECK(pthread_create(&threads[index], NULL, make_calls, NULL) == 0);
   }
   for (int round = 0; round < 20; round++) {
     in_child(expect_errors_only);
   }
-  __atomic_store_n(&forking_ended, 1, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&forks_done, 1, __ATOMIC_SEQ_CST);
   for (int index = 0; index < 4; index++) {
     CHECK(pthread_join(threads[index], NULL) == 0);
   }

@@ -1,4 +1,5 @@
-/* Odd arguments for every function, where the header promises an answer. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Random and invalid arguments for all functions. The header promises a status for each of them.
+ * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* timeout: 120 */
 #include "driver.h"
 #include "support.h"
@@ -12,7 +13,7 @@ static unsigned char *pinned;
 
 static uint64_t chance(uint64_t choices) { return random_next(&state) % choices; }
 
-/* Numbers at which things go wrong. */
+/* Boundary values and random numbers. */
 static uint64_t odd_number(void) {
   static const uint64_t numbers[] = {0, 1, 2, 3, 7, 31, 32, 63, 64, 127, 128, 255, 256, 4095, 4096, 65535, 0x7FFFFFFF,
                                      0x80000000, 0xFFFFFFFF, 0x100000000, INT64_MAX, UINT64_MAX, UINT64_MAX - 1};
@@ -30,7 +31,7 @@ static plinth_event_t odd_event(void) {
     case 1:
       return (plinth_event_t)(uintptr_t)odd_number();
     case 2:
-      /* A handle with a bit turned over. */
+      /* A handle with one flipped bit. */
       return (plinth_event_t)((uintptr_t)events[chance(8)] ^ (uintptr_t)1 << chance(64));
     default:
       return events[chance(8)];
@@ -190,7 +191,7 @@ static plinth_status_t call_event(void) {
   }
 }
 
-/* Data pointers are NULL or good, with sizes that fit or run past the end of all addresses. */
+/* Data pointers are NULL or valid; sizes are in range, or exceed the address space. */
 static plinth_status_t call_memory(void) {
   static void *pointer;
   static const unsigned char pattern[8] = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -223,7 +224,7 @@ static plinth_status_t call_memory(void) {
   }
 }
 
-static plinth_status_t call_rest(void) {
+static plinth_status_t call_other(void) {
   static int32_t number;
   static uint64_t count;
   static char *text;
@@ -280,12 +281,12 @@ static plinth_status_t call_rest(void) {
   return status;
 }
 
-static void look_at_report(const plinth_sanitizer_report_t *report, void *context) {
+static void check_report(const plinth_sanitizer_report_t *report, void *context) {
   (void)context;
   CHECK(report->access->name != NULL && report->text != NULL && report->json != NULL);
 }
 
-/* Ranges are told, and never followed. */
+/* The sanitizer records address ranges, and never accesses them. */
 static plinth_status_t call_sanitizer(void) {
   static int32_t mode;
   static size_t reports;
@@ -333,10 +334,10 @@ static plinth_status_t call_sanitizer(void) {
       status = chance(200) == 0 ? plinth_sanitizer_json(MAYBE(&text)) : plinth_sanitizer_count(&reports, NULL);
       break;
     case 10:
-      status = chance(200) == 0 ? plinth_sanitizer_each(MAYBE(look_at_report), NULL) : plinth_sanitizer_clear();
+      status = chance(200) == 0 ? plinth_sanitizer_each(MAYBE(check_report), NULL) : plinth_sanitizer_clear();
       break;
     case 11:
-      status = plinth_sanitizer_set_callback(MAYBE(look_at_report), NULL);
+      status = plinth_sanitizer_set_callback(MAYBE(check_report), NULL);
       break;
     default:
       status = plinth_sanitizer_access(one.pointer, one.bytes, one.kind, odd_stream());
@@ -345,14 +346,14 @@ static plinth_status_t call_sanitizer(void) {
   return status;
 }
 
-static void expect_a_sane_answer(plinth_status_t status) {
+static void expect_valid_status(plinth_status_t status) {
   CHECK(status >= PLINTH_OK && status < plinth_status_count());
   CHECK(status != PLINTH_ERROR_PANIC);
   CHECK(status != PLINTH_ERROR_ILLEGAL_ADDRESS);
   CHECK_STATUS(status, status);
 }
 
-static void make_world(uint64_t seed) {
+static void set_up(uint64_t seed) {
   state = seed;
   pinned = (unsigned char *)pinned_memory(2 * KIB);
   for (int index = 0; index < 8; index++) {
@@ -364,16 +365,16 @@ static void make_world(uint64_t seed) {
 }
 
 static void fuzz(plinth_status_t (*call)(void), uint64_t seed) {
-  make_world(seed);
+  set_up(seed);
   for (int round = 0; round < 20000; round++) {
-    expect_a_sane_answer(call());
-    const int renewed = round % 8;
+    expect_valid_status(call());
+    const int replaced = round % 8;
     if (round % 100 == 0) {
-      (void)plinth_event_destroy(events[renewed]);
-      events[renewed] = new_event(0);
+      (void)plinth_event_destroy(events[replaced]);
+      events[replaced] = new_event(0);
     }
   }
-  /* After all that, everything still works. */
+  /* The library still works. */
   CHECK_OK(plinth_set_device(0));
   for (int32_t device = 0; device < device_count(); device++) {
     CHECK_OK(plinth_synchronize(device));
@@ -396,10 +397,10 @@ TEST(memory_calls_survive_odd_arguments) { fuzz(call_memory, 14); }
 
 TEST(sanitizer_calls_survive_odd_arguments) { fuzz(call_sanitizer, 17); }
 
-TEST(all_other_calls_survive_odd_arguments) { fuzz(call_rest, 15); }
+TEST(all_other_calls_survive_odd_arguments) { fuzz(call_other, 15); }
 
 static plinth_status_t call_any(void) {
-  static plinth_status_t (*const calls[])(void) = {call_device, call_stream, call_event, call_memory, call_rest};
+  static plinth_status_t (*const calls[])(void) = {call_device, call_stream, call_event, call_memory, call_other};
   return calls[chance(5)]();
 }
 

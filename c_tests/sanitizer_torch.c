@@ -307,25 +307,25 @@ TEST(arguments_of_a_copy) {
 }
 
 TEST(arguments_in_place) {
-  item tensor;
+  test_tensor tensor;
   begin();
-  make(&tensor, 0, F32, 2, shape, NULL, 0);
+  make_tensor(&tensor, 0, F32, 2, shape, NULL, 0);
   CHECK_OK(plinth_uniform(&tensor.dl, 0.0, 1.0, NULL, streams[1]));
   conflicts(tensor.dl.data, 128, WRITE, "plinth_uniform", streams[1]);
 }
 
 TEST(arguments_of_a_list_that_is_put_together) {
-  item inputs[2];
-  item output;
+  test_tensor inputs[2];
+  test_tensor output;
   DLTensor list[2];
   int64_t whole[2] = {16, 4};
   begin();
   CHECK_OK(plinth_set_stream(streams[1]));
   for (int index = 0; index < 2; index++) {
-    make(&inputs[index], 0, F32, 2, shape, NULL, 0);
+    make_tensor(&inputs[index], 0, F32, 2, shape, NULL, 0);
     list[index] = inputs[index].dl;
   }
-  make(&output, 0, F32, 2, whole, NULL, 0);
+  make_tensor(&output, 0, F32, 2, whole, NULL, 0);
   CHECK_OK(plinth_comm_gather(list, 2, 0, &output.dl));
   conflicts(inputs[0].dl.data, 128, READ, "plinth_comm_gather", streams[1]);
   conflicts(inputs[1].dl.data, 128, READ, "plinth_comm_gather", streams[1]);
@@ -333,15 +333,15 @@ TEST(arguments_of_a_list_that_is_put_together) {
 }
 
 TEST(arguments_of_a_tensor_that_is_parted) {
-  item input;
-  item parts[2];
+  test_tensor input;
+  test_tensor parts[2];
   DLTensor list[2];
   int64_t half[2] = {4, 4};
   begin();
   CHECK_OK(plinth_set_stream(streams[1]));
-  make(&input, 0, F32, 2, shape, NULL, 0);
+  make_tensor(&input, 0, F32, 2, shape, NULL, 0);
   for (int index = 0; index < 2; index++) {
-    make(&parts[index], 0, F32, 2, half, NULL, 0);
+    make_tensor(&parts[index], 0, F32, 2, half, NULL, 0);
     list[index] = parts[index].dl;
   }
   CHECK_OK(plinth_comm_scatter(&input.dl, list, 2, NULL, 0, NULL));
