@@ -52,7 +52,7 @@ static plinth_status_t backward(const DLTensor *inputs, size_t input_count, DLTe
 }
 
 static plinth_status_t empty_forward(const DLTensor *inputs, size_t input_count, DLTensor *outputs, size_t output_count,
-                               plinth_stream_t stream, void *context) {
+                                     plinth_stream_t stream, void *context) {
   (void)context, (void)inputs, (void)input_count, (void)outputs, (void)output_count, (void)stream;
   return PLINTH_OK;
 }

@@ -411,7 +411,8 @@ TEST(one_function_with_very_many_types) {
 
 /* More elements than 31 bits can count. On the host device that would take a minute and gigabytes. */
 TEST(more_than_2_to_the_31_elements) {
-  const int64_t count = ((int64_t)1 << 31) + 4099, narrow[] = {3, ((int64_t)1 << 30) + 5}, strides[] = {((int64_t)1 << 30) + 8, 1};
+  const int64_t count = ((int64_t)1 << 31) + 4099, narrow[] = {3, ((int64_t)1 << 30) + 5};
+  const int64_t strides[] = {((int64_t)1 << 30) + 8, 1};
   plinth_jit_function_t function = jit("template <typename T> T next(T x) { return x + T(1); }");
   unsigned char *memory, ends[16];
   tensor whole;

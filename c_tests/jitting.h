@@ -236,13 +236,15 @@ static inline number model_add(number x, number y) {
 }
 
 /* Calls a function of two inputs. Expects the model's result in every element, and unchanged bytes between elements. */
-static inline void expect_call(plinth_jit_function_t function, tensor *x, tensor *y, tensor *out, model says) {
+static inline void expect_call(plinth_jit_function_t function, tensor *x, tensor *y, tensor *out, model expected_of) {
   const int32_t rank = out->dl.ndim;
   const int64_t count = count_of(rank, out->shape);
   unsigned char *expected = (unsigned char *)pageable_memory(out->bytes);
   upload(out);
   for (int64_t index = 0; index < count; index++) {
-    const number value = says(get(x, offset_of_element(x, index, rank, out->shape)), get(y, offset_of_element(y, index, rank, out->shape)));
+    const number first = get(x, offset_of_element(x, index, rank, out->shape));
+    const number second = get(y, offset_of_element(y, index, rank, out->shape));
+    const number value = expected_of(first, second);
     set(out, offset_of_element(out, index, rank, out->shape), value);
   }
   memcpy(expected, out->host, out->bytes);

@@ -101,7 +101,7 @@ TEST(stats_are_values) {
   THROWS(plinth::memory_stats(1000), PLINTH_ERROR_INVALID_DEVICE);
 }
 
-// An exception in a visitor ends the iteration and is passed through the library's C code to the caller.
+// An exception in a visitor ends the iteration and reaches the caller, although the library's C functions are between them.
 TEST(visitors_may_throw) {
   int seen = 0;
   THROWS_TYPE(plinth::memory_stats_each([&](const char *, std::int64_t) {

@@ -306,7 +306,10 @@ TEST(probabilities_are_expanded_to_the_shape) {
       plinth_generator_t generator = new_generator(0, 21, 4);
       unsigned char *probabilities = (unsigned char *)device_memory(sizeof zeros, 0);
       /* All are 0, except for a 1 at [2, 0, 1]: the bits of 1.0 in each dtype, little endian. */
-      const uint64_t one = kind == F16 ? 0x3C00 : kind == BF16 ? 0x3F80 : kind == F32 ? 0x3F800000 : UINT64_C(0x3FF0000000000000);
+      const uint64_t one = kind == F16    ? 0x3C00
+                           : kind == BF16 ? 0x3F80
+                           : kind == F32  ? 0x3F800000
+                                          : UINT64_C(0x3FF0000000000000);
       const size_t offset = (size_t)(2 * layouts[layout].strides[0] + layouts[layout].strides[2]) * bytes_of(kind);
       memcpy(zeros + offset, &one, bytes_of(kind));
       put(probabilities, zeros, sizeof zeros);

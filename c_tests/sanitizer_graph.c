@@ -159,33 +159,35 @@ TEST(racy_replay_on_freed_memory) {
   USE_AFTER_FREE(memory, SIZE, writes("plinth_memset_pattern", a));
 }
 
-TEST(clean_event_that_a_graph_records) {
-  begin();
-  plinth_event_t event = new_event(PLINTH_EVENT_EXTERNAL);
+/* Captures a graph that fills memory, records an event, and fills other memory. */
+static plinth_graph_t capture_with_event(plinth_event_t event) {
   plinth_graph_t graph = new_graph(0);
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
   set(memory, a);
   CHECK_OK(plinth_event_record(event, a));
   set(other, a);
   CHECK_OK(plinth_graph_capture_end(graph));
+  return graph;
+}
+
+/* Replays a graph in a, and reads memory in b after an event that the graph records. */
+static void replay_and_read(plinth_graph_t graph, plinth_event_t event, const void *pointer) {
   CHECK_OK(plinth_graph_replay(graph));
   CHECK_OK(plinth_event_wait(event, b));
-  kernel("sum", READ, memory, SIZE, b);
+  kernel("sum", READ, pointer, SIZE, b);
+}
+
+TEST(clean_event_that_a_graph_records) {
+  begin();
+  plinth_event_t event = new_event(PLINTH_EVENT_EXTERNAL);
+  replay_and_read(capture_with_event(event), event, memory);
   CLEAN();
 }
 
 TEST(racy_event_that_a_graph_records_too_early) {
   begin();
   plinth_event_t event = new_event(PLINTH_EVENT_EXTERNAL);
-  plinth_graph_t graph = new_graph(0);
-  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
-  set(memory, a);
-  CHECK_OK(plinth_event_record(event, a));
-  set(other, a);
-  CHECK_OK(plinth_graph_capture_end(graph));
-  CHECK_OK(plinth_graph_replay(graph));
-  CHECK_OK(plinth_event_wait(event, b));
-  kernel("sum", READ, other, SIZE, b);
+  replay_and_read(capture_with_event(event), event, other);
   RACE(LATER_WAIT, other, SIZE, reads("sum", b), writes("plinth_memset", a));
 }
 
@@ -279,26 +281,19 @@ static plinth_graph_t build_with_event(plinth_event_t event) {
 TEST(clean_event_that_a_built_graph_records) {
   begin();
   plinth_event_t event = new_event(0);
-  plinth_graph_t graph = build_with_event(event);
-  CHECK_OK(plinth_graph_replay(graph));
-  CHECK_OK(plinth_event_wait(event, b));
-  kernel("sum", READ, memory, SIZE, b);
+  replay_and_read(build_with_event(event), event, memory);
   CLEAN();
 }
 
 TEST(racy_event_that_a_built_graph_records_too_early) {
   begin();
   plinth_event_t event = new_event(0);
-  plinth_graph_t graph = build_with_event(event);
-  CHECK_OK(plinth_graph_replay(graph));
-  CHECK_OK(plinth_event_wait(event, b));
-  kernel("sum", READ, other, SIZE, b);
+  replay_and_read(build_with_event(event), event, other);
   RACE(LATER_WAIT, other, SIZE, reads("sum", b), writes("a fill", a));
 }
 
-TEST(clean_graph_that_waits_for_an_event) {
-  begin();
-  plinth_event_t event = new_event(0);
+/* Records an event in b, and builds a graph that waits for the event and fills memory. */
+static plinth_graph_t build_waiting_for(plinth_event_t event) {
   plinth_graph_t graph = NULL;
   plinth_graph_node_t node[2];
   CHECK_OK(plinth_event_record(event, b));
@@ -306,6 +301,13 @@ TEST(clean_graph_that_waits_for_an_event) {
   CHECK_OK(plinth_graph_add_event_wait(graph, NULL, 0, event, &node[0]));
   CHECK_OK(plinth_graph_add_fill(graph, &node[0], 1, memory, 3, 1, SIZE, &node[1]));
   CHECK_OK(plinth_graph_instantiate(graph));
+  return graph;
+}
+
+TEST(clean_graph_that_waits_for_an_event) {
+  begin();
+  plinth_event_t event = new_event(0);
+  plinth_graph_t graph = build_waiting_for(event);
   set(memory, b);
   CHECK_OK(plinth_event_record(event, b));
   CHECK_OK(plinth_graph_replay(graph));
@@ -314,14 +316,7 @@ TEST(clean_graph_that_waits_for_an_event) {
 
 TEST(racy_graph_that_waits_for_an_old_event) {
   begin();
-  plinth_event_t event = new_event(0);
-  plinth_graph_t graph = NULL;
-  plinth_graph_node_t node[2];
-  CHECK_OK(plinth_event_record(event, b));
-  CHECK_OK(plinth_graph_create_empty(0, &graph));
-  CHECK_OK(plinth_graph_add_event_wait(graph, NULL, 0, event, &node[0]));
-  CHECK_OK(plinth_graph_add_fill(graph, &node[0], 1, memory, 3, 1, SIZE, &node[1]));
-  CHECK_OK(plinth_graph_instantiate(graph));
+  plinth_graph_t graph = build_waiting_for(new_event(0));
   set(memory, b);
   CHECK_OK(plinth_graph_replay(graph));
   RACE(MISSING_WAIT, memory, SIZE, writes("a fill", a), writes("plinth_memset", b));

@@ -13,9 +13,11 @@ enum { ROUNDS = 10 };
 /* Streams and tensors by number. The pool has 32 streams, so all are different. */
 static plinth_stream_t streams[ROUNDS + 2];
 static unsigned char *tensors[ROUNDS + 2];
+static plinth_event_t event;
 
 static void begin(void) {
   enable_sanitizer();
+  event = new_event(0);
   for (int index = 0; index < ROUNDS + 2; index++) {
     streams[index] = stream_on(0);
     tensors[index] = (unsigned char *)device_memory(SIZE, 0);
@@ -44,8 +46,8 @@ static void expect_race(int stream, uint32_t kind, int tensor, int earlier, uint
 
 #define UPDATE (READ | WRITE)
 
-static void record(plinth_event_t event, int stream) { CHECK_OK(plinth_event_record(event, streams[stream])); }
-static void wait_event(plinth_event_t event, int stream) { CHECK_OK(plinth_event_wait(event, streams[stream])); }
+static void record(plinth_event_t recorded, int stream) { CHECK_OK(plinth_event_record(recorded, streams[stream])); }
+static void wait_event(plinth_event_t recorded, int stream) { CHECK_OK(plinth_event_wait(recorded, streams[stream])); }
 
 TEST(empty_kernel_launch) {
   begin();
@@ -67,7 +69,6 @@ TEST(simple_error) {
 
 TEST(simple_sync) {
   begin();
-  plinth_event_t event = new_event(0);
   expect_clean_kernel(1, READ, 1);
   record(event, 1);
   wait_event(event, 2);
@@ -76,7 +77,6 @@ TEST(simple_sync) {
 
 TEST(reads_check_last_write) {
   begin();
-  plinth_event_t event = new_event(0);
   expect_clean_kernel(1, UPDATE, 1);
   record(event, 1);
   wait_event(event, 2);
@@ -86,7 +86,6 @@ TEST(reads_check_last_write) {
 
 TEST(branch_sync) {
   begin();
-  plinth_event_t event = new_event(0);
   expect_clean_kernel(1, UPDATE, 1);
   record(event, 1);
   wait_event(event, 2);
@@ -100,7 +99,7 @@ TEST(chain_sync) {
   begin();
   expect_clean_kernel(0, READ, 1);
   for (int index = 0; index < ROUNDS; index++) {
-    plinth_event_t event = new_event(0);
+    event = new_event(0);
     record(event, index);
     wait_event(event, index + 1);
   }
@@ -109,7 +108,6 @@ TEST(chain_sync) {
 
 TEST(expired_record) {
   begin();
-  plinth_event_t event = new_event(0);
   expect_clean_kernel(1, READ, 1);
   record(event, 1);
   expect_clean_kernel(1, READ, 1);
@@ -119,7 +117,6 @@ TEST(expired_record) {
 
 TEST(deleted_record) {
   begin();
-  plinth_event_t event = new_event(0);
   expect_clean_kernel(1, READ, 1);
   record(event, 1);
   /* The new event reuses the driver's event of the old one, and is not recorded. */
@@ -131,7 +128,6 @@ TEST(deleted_record) {
 
 TEST(deleted_record_with_a_new_event_elsewhere) {
   begin();
-  plinth_event_t event = new_event(0);
   expect_clean_kernel(1, READ, 1);
   record(event, 1);
   CHECK_OK(plinth_event_destroy(event));
@@ -208,7 +204,6 @@ TEST(correct_state_merging) {
 
 TEST(record_override) {
   begin();
-  plinth_event_t event = new_event(0);
   expect_clean_kernel(1, READ, 1);
   expect_clean_kernel(2, READ, 2);
   record(event, 1);
@@ -219,7 +214,6 @@ TEST(record_override) {
 
 TEST(multiple_wait) {
   begin();
-  plinth_event_t event = new_event(0);
   expect_clean_kernel(1, UPDATE, 1);
   record(event, 1);
   wait_event(event, 2);
@@ -266,7 +260,6 @@ TEST(stream_synchronize) {
 
 TEST(event_synchronize) {
   begin();
-  plinth_event_t event = new_event(0);
   expect_clean_kernel(1, READ, 1);
   record(event, 1);
   CHECK_OK(plinth_event_synchronize(event));

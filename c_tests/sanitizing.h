@@ -89,7 +89,7 @@ static inline bool is_side(const plinth_sanitizer_side_t *actual, const char *na
 
 /* Expects exactly one report, found once, of these bytes and these two accesses. */
 static inline void expect_report(int32_t kind, int32_t missing, const void *address, size_t bytes, side access,
-                               side previous, const char *file, int line) {
+                                 side previous, const char *file, int line) {
   const finding *one = &findings[0];
   read_findings();
   const bool right = found == 1 && one->kind == kind && one->missing == missing && one->times == 1 &&
@@ -112,9 +112,9 @@ static const side no_access = {NULL, NULL, 0, 0};
 /* RACE(missing, address, bytes, access, previous) */
 #define RACE(...) expect_report(PLINTH_SANITIZER_RACE, __VA_ARGS__, __FILE__, __LINE__)
 #define REUSE(...) expect_report(PLINTH_SANITIZER_REUSE, __VA_ARGS__, __FILE__, __LINE__)
-#define USE_AFTER_FREE(address, bytes, access)                                                                  \
+#define USE_AFTER_FREE(address, bytes, access)                                                                           \
   expect_report(PLINTH_SANITIZER_USE_AFTER_FREE, PLINTH_SANITIZER_MISSING_LATER_FREE, address, bytes, access, no_access, \
-              __FILE__, __LINE__)
+                __FILE__, __LINE__)
 #define MISSING_WAIT PLINTH_SANITIZER_MISSING_WAIT
 #define LATER_WAIT PLINTH_SANITIZER_MISSING_LATER_WAIT
 #define RECORD_STREAM PLINTH_SANITIZER_MISSING_RECORD_STREAM
