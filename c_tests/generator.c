@@ -1,4 +1,4 @@
-/* Generators: made, seeded, saved, copied, and the default ones. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Random generators: creation, seeds, states, clones, the default generators. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* alone: a_machine_without_a_device_can_be_seeded; expects what only a fresh process has */
 /* alone: a_seed_before_the_first_use_is_kept; expects what only a fresh process has */
 #include "drawing.h"
@@ -36,14 +36,14 @@ static void expect_device_state(int32_t device, uint64_t seed, uint64_t offset) 
   CHECK(memcmp(state, expected, 16) == 0);
 }
 
-TEST(a_new_generator_has_the_seed_of_all_new_ones) {
+TEST(a_new_generator_has_the_default_seed) {
   plinth_generator_t generator = NULL;
   CHECK_OK(plinth_generator_create(0, &generator));
   expect_state(generator, DEFAULT_SEED, 0);
   CHECK_OK(plinth_generator_destroy(generator));
 }
 
-TEST(manual_seed_starts_anew) {
+TEST(manual_seed_resets_the_offset) {
   const uint64_t seeds[] = {0, 1, 42, UINT32_MAX, (uint64_t)1 << 63, UINT64_MAX};
   plinth_generator_t generator = new_generator(0, 5, 400);
   for (size_t index = 0; index < sizeof seeds / sizeof seeds[0]; index++) {
@@ -54,7 +54,7 @@ TEST(manual_seed_starts_anew) {
   CHECK_OK(plinth_generator_destroy(generator));
 }
 
-TEST(seed_takes_one_that_nobody_knows) {
+TEST(seed_picks_a_random_seed) {
   plinth_generator_t generator = new_generator(0, 5, 400);
   uint64_t seeds[8];
   for (int index = 0; index < 8; index++) {
@@ -68,7 +68,7 @@ TEST(seed_takes_one_that_nobody_knows) {
   CHECK_OK(plinth_generator_destroy(generator));
 }
 
-TEST(a_state_can_be_put_back) {
+TEST(a_state_can_be_restored) {
   plinth_generator_t generator = new_generator(0, 77, 4);
   plinth_generator_t other = new_generator(0, 1, 0);
   uint8_t state[16];
@@ -125,7 +125,7 @@ TEST(an_offset_is_a_multiple_of_4) {
   CHECK_OK(plinth_generator_destroy(generator));
 }
 
-TEST(a_clone_goes_its_own_way) {
+TEST(a_clone_is_independent) {
   plinth_generator_t generator = new_generator(0, 77, 4);
   plinth_generator_t clone = NULL;
   CHECK_OK(plinth_generator_clone(generator, &clone));
@@ -152,18 +152,18 @@ TEST(the_clone_of_a_default_generator_can_be_destroyed) {
   expect_state(default_of(0), 10, 0);
 }
 
-TEST(a_generator_knows_its_device) {
+TEST(a_generator_reports_its_device) {
   for (int32_t device = 0; device < device_count(); device++) {
     plinth_generator_t generator = new_generator(device, 1, 0);
     plinth_generator_t clone = NULL;
-    int32_t answer = UNTOUCHED;
-    CHECK_OK(plinth_generator_device(generator, &answer));
-    CHECK_EQ(answer, device);
-    CHECK_OK(plinth_generator_device(default_of(device), &answer));
-    CHECK_EQ(answer, device);
+    int32_t reported_device = UNTOUCHED;
+    CHECK_OK(plinth_generator_device(generator, &reported_device));
+    CHECK_EQ(reported_device, device);
+    CHECK_OK(plinth_generator_device(default_of(device), &reported_device));
+    CHECK_EQ(reported_device, device);
     CHECK_OK(plinth_generator_clone(generator, &clone));
-    CHECK_OK(plinth_generator_device(clone, &answer));
-    CHECK_EQ(answer, device);
+    CHECK_OK(plinth_generator_device(clone, &reported_device));
+    CHECK_EQ(reported_device, device);
     CHECK_OK(plinth_generator_destroy(clone));
     CHECK_OK(plinth_generator_destroy(generator));
   }
@@ -171,11 +171,11 @@ TEST(a_generator_knows_its_device) {
 
 TEST(minus_1_is_the_current_device) {
   need_devices(2);
-  int32_t answer = UNTOUCHED;
+  int32_t reported_device = UNTOUCHED;
   CHECK_OK(plinth_set_device(1));
   plinth_generator_t generator = new_generator(-1, 1, 0);
-  CHECK_OK(plinth_generator_device(generator, &answer));
-  CHECK_EQ(answer, 1);
+  CHECK_OK(plinth_generator_device(generator, &reported_device));
+  CHECK_EQ(reported_device, 1);
   CHECK_SAME(default_of(-1), default_of(1));
   CHECK(default_of(0) != default_of(1));
   uint8_t state[16];
@@ -186,7 +186,7 @@ TEST(minus_1_is_the_current_device) {
   CHECK_OK(plinth_generator_destroy(generator));
 }
 
-TEST(devices_that_are_none_are_refused) {
+TEST(invalid_devices_are_refused) {
   plinth_generator_t generator = (plinth_generator_t)UNTOUCHED_POINTER;
   uint8_t state[16] = {7};
   const int32_t numbers[] = {device_count(), 64, -2, INT32_MIN, INT32_MAX};
@@ -231,7 +231,7 @@ TEST(a_default_generator_is_not_destroyed) {
   expect_state(generator, 12, 0);
 }
 
-TEST(manual_seed_is_for_the_current_device) {
+TEST(manual_seed_affects_the_current_device) {
   need_devices(2);
   CHECK_OK(plinth_manual_seed_all(3));
   expect_device_state(0, 3, 0);
@@ -249,7 +249,7 @@ TEST(manual_seed_is_for_the_current_device) {
   expect_device_state(0, 3, 0);
 }
 
-TEST(seed_all_gives_every_device_one_seed) {
+TEST(seed_all_sets_the_same_seed_on_every_device) {
   need_devices(2);
   CHECK_OK(plinth_manual_seed_all(3));
   CHECK_OK(plinth_seed_all());
@@ -274,7 +274,7 @@ TEST(devices_have_separate_generators) {
   CHECK_OK(plinth_device_free(memory));
 }
 
-TEST(states_of_all_devices_go_together) {
+TEST(states_of_all_devices_are_saved_and_restored) {
   const int32_t count = device_count();
   uint8_t states[64 * 16], saved[64 * 16];
   CHECK(count <= 64);
@@ -297,7 +297,7 @@ TEST(states_of_all_devices_go_together) {
   CHECK_STATUS(plinth_get_rng_state_all(saved, -1), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_get_rng_state_all(saved, count + 1), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_get_rng_state_all(NULL, count), PLINTH_ERROR_NULL_POINTER);
-  /* Where one state is no good, none is taken. */
+  /* One invalid state makes the call change no generator. */
   state_of(7, 0, states);
   state_of(8, 3, states + 16 * (count - 1));
   CHECK_STATUS(plinth_set_rng_state_all(states, count), PLINTH_ERROR_INVALID_VALUE);
@@ -310,7 +310,7 @@ TEST(states_of_all_devices_go_together) {
 TEST(null_stands_for_the_default_generator) {
   const int32_t device = device_count() - 1;
   uint64_t seed = UNTOUCHED;
-  int32_t answer = UNTOUCHED;
+  int32_t reported_device = UNTOUCHED;
   plinth_generator_t clone = NULL;
   plinth_philox_state_t taken;
   CHECK_OK(plinth_set_device(device));
@@ -318,8 +318,8 @@ TEST(null_stands_for_the_default_generator) {
   CHECK_OK(plinth_generator_set_offset(NULL, 12));
   expect_device_state(device, 55, 12);
   expect_state(NULL, 55, 12);
-  CHECK_OK(plinth_generator_device(NULL, &answer));
-  CHECK_EQ(answer, device);
+  CHECK_OK(plinth_generator_device(NULL, &reported_device));
+  CHECK_EQ(reported_device, device);
   CHECK_OK(plinth_generator_philox_state(NULL, 4, &taken));
   CHECK_EQ(taken.seed, 55);
   CHECK_EQ(taken.offset, 12);
@@ -348,7 +348,7 @@ TEST(a_seed_for_all_before_the_first_use_is_kept) {
   }
 }
 
-TEST(the_last_seed_before_the_first_use_counts) {
+TEST(the_last_seed_before_the_first_use_wins) {
   CHECK_OK(plinth_manual_seed(31));
   CHECK_OK(plinth_manual_seed_all(32));
   CHECK_OK(plinth_manual_seed(33));
@@ -360,7 +360,7 @@ TEST(the_last_seed_before_the_first_use_counts) {
 }
 
 TEST(a_machine_without_a_device_can_be_seeded) {
-  /* As in torch, where programs seed without asking what is there; all else tells what is missing. */
+  /* As in PyTorch, programs may seed without a device; all other calls fail. */
   plinth_generator_t generator = (plinth_generator_t)UNTOUCHED_POINTER;
   uint64_t seed = UNTOUCHED;
   setenv("PLINTH_DEVICE", "cuda", 1);
@@ -374,7 +374,7 @@ TEST(a_machine_without_a_device_can_be_seeded) {
   CHECK_SAME(generator, UNTOUCHED_POINTER);
 }
 
-TEST(a_philox_state_is_taken_once) {
+TEST(philox_states_do_not_overlap) {
   plinth_generator_t generator = new_generator(0, 77, 40);
   plinth_philox_state_t state;
   memset(&state, 0xA5, sizeof state);
@@ -393,8 +393,8 @@ TEST(a_philox_state_is_taken_once) {
   CHECK_OK(plinth_generator_destroy(generator));
 }
 
-/* Every call that takes a generator, with a handle that is none. */
-static void expect_no_generator(plinth_generator_t bad, plinth_status_t status) {
+/* Calls each function that takes a generator with an invalid handle. */
+static void expect_invalid_generator(plinth_generator_t bad, plinth_status_t status) {
   uint64_t number = UNTOUCHED;
   int32_t device = UNTOUCHED;
   uint8_t state[16] = {7};
@@ -420,21 +420,21 @@ static void expect_no_generator(plinth_generator_t bad, plinth_status_t status) 
   CHECK_SAME(clone, UNTOUCHED_POINTER);
 }
 
-TEST(handles_that_are_no_generator_are_refused) {
+TEST(invalid_generator_handles_are_refused) {
   int on_stack = 0;
   plinth_event_t event = new_event(0);
   plinth_generator_t destroyed = new_generator(0, 1, 0);
   CHECK_OK(plinth_generator_destroy(destroyed));
-  expect_no_generator(destroyed, PLINTH_ERROR_INVALID_HANDLE);
-  expect_no_generator((plinth_generator_t)(void *)event, PLINTH_ERROR_INVALID_HANDLE);
-  expect_no_generator((plinth_generator_t)(void *)stream_on(0), PLINTH_ERROR_INVALID_HANDLE);
-  expect_no_generator((plinth_generator_t)(void *)&on_stack, PLINTH_ERROR_INVALID_HANDLE);
-  expect_no_generator((plinth_generator_t)(uintptr_t)1, PLINTH_ERROR_INVALID_HANDLE);
+  expect_invalid_generator(destroyed, PLINTH_ERROR_INVALID_HANDLE);
+  expect_invalid_generator((plinth_generator_t)(void *)event, PLINTH_ERROR_INVALID_HANDLE);
+  expect_invalid_generator((plinth_generator_t)(void *)stream_on(0), PLINTH_ERROR_INVALID_HANDLE);
+  expect_invalid_generator((plinth_generator_t)(void *)&on_stack, PLINTH_ERROR_INVALID_HANDLE);
+  expect_invalid_generator((plinth_generator_t)(uintptr_t)1, PLINTH_ERROR_INVALID_HANDLE);
   CHECK_STATUS(plinth_event_destroy((plinth_event_t)(void *)default_of(0)), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_OK(plinth_event_destroy(event));
 }
 
-TEST(a_fill_refuses_handles_that_are_no_generator) {
+TEST(a_fill_refuses_an_invalid_generator_handle) {
   tensor out;
   float before = 5;
   void *memory = device_memory(4, 0);
@@ -467,7 +467,7 @@ TEST(outputs_must_not_be_null) {
   CHECK_OK(plinth_generator_destroy(generator));
 }
 
-TEST(generators_may_come_and_go) {
+TEST(many_generators_are_created_and_destroyed) {
   for (int round = 0; round < 10000; round++) {
     plinth_generator_t generator = NULL;
     plinth_generator_t clone = NULL;

@@ -1,4 +1,4 @@
-/* Graphs from their making to their end, and every way in which that is refused. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Graphs: capture, replay, reset, destruction, and the errors of these. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 /* also: PLINTH_SANITIZER=error */
 #include "driver.h"
@@ -6,7 +6,7 @@
 
 enum { BYTES = 64 * 1024 };
 
-TEST(a_graph_does_its_work_when_it_is_replayed) {
+TEST(a_graph_runs_when_it_is_replayed) {
   plinth_stream_t stream = on_new_stream(0);
   void *memory = alloc_on(BYTES, 0, stream);
   void *pinned = pinned_memory(BYTES);
@@ -88,8 +88,8 @@ TEST(a_graph_is_captured_again_after_a_reset) {
   expect_nothing_left();
 }
 
-/* Memory that is mapped goes back without waiting; what the driver allocates with its addresses waits for all work. */
-static void destroy_behind(plinth_graph_t graph, plinth_stream_t stream, gate *shut) {
+/* Destroys a graph while a replay is blocked. Unmapping memory does not wait; cuMemFree waits for all work. */
+static void destroy_while_blocked(plinth_graph_t graph, plinth_stream_t stream, gate *shut) {
   if (getenv("PLINTH_ALLOC_CONF") != NULL) {
     const pthread_t thread = gate_open_soon(shut);
     CHECK_OK(plinth_graph_destroy(graph));
@@ -104,7 +104,7 @@ static void destroy_behind(plinth_graph_t graph, plinth_stream_t stream, gate *s
   expect_sound();
 }
 
-/* Destroyed while a replay of it waits for its turn: the work is done nevertheless. */
+/* The graph is destroyed while its replay is blocked. The work is done nevertheless. */
 TEST(a_graph_may_be_destroyed_while_it_runs) {
   plinth_stream_t stream = on_new_stream(0);
   void *memory = alloc_on(BYTES, 0, stream);
@@ -118,14 +118,14 @@ TEST(a_graph_may_be_destroyed_while_it_runs) {
   CHECK_OK(plinth_graph_capture_end(graph));
   gate *shut = gate_shut(stream);
   CHECK_OK(plinth_graph_replay(graph));
-  destroy_behind(graph, stream, shut);
+  destroy_while_blocked(graph, stream, shut);
   CHECK(has_words(memory, 9, BYTES, stream, pinned));
   release(memory);
   CHECK_OK(plinth_pinned_free(pinned));
   expect_nothing_left();
 }
 
-/* As above, where the replay is in another stream than the capture was, behind which the pool's memory would go. */
+/* As above, but the replay is not in the stream of the capture, whose completion would free the pool's memory. */
 TEST(a_graph_may_be_destroyed_while_it_runs_in_another_stream) {
   plinth_stream_t stream = on_new_stream(0);
   plinth_stream_t other = stream_on(0);
@@ -141,7 +141,7 @@ TEST(a_graph_may_be_destroyed_while_it_runs_in_another_stream) {
   CHECK_OK(plinth_set_stream(other));
   gate *shut = gate_shut(other);
   CHECK_OK(plinth_graph_replay(graph));
-  destroy_behind(graph, stream, shut);
+  destroy_while_blocked(graph, stream, shut);
   CHECK(has_words(memory, 9, BYTES, other, pinned));
   release(memory);
   CHECK_OK(plinth_pinned_free(pinned));
@@ -172,7 +172,7 @@ TEST(a_capture_ends_with_its_graph) {
   }
 }
 
-/* ---- refusals */
+/* ---- errors */
 
 TEST(a_capture_needs_a_stream_of_its_own) {
   plinth_graph_t graph = new_graph(0);
@@ -204,7 +204,7 @@ TEST(a_graph_owns_one_capture) {
   expect_nothing_left();
 }
 
-TEST(nothing_is_asked_of_a_graph_without_a_capture) {
+TEST(calls_on_a_graph_without_a_capture_fail) {
   plinth_graph_t graph = new_graph(PLINTH_GRAPH_KEEP_GRAPH);
   plinth_graph_t copy = (plinth_graph_t)UNTOUCHED_POINTER;
   plinth_pool_id_t pool = {UNTOUCHED, UNTOUCHED};
@@ -213,21 +213,21 @@ TEST(nothing_is_asked_of_a_graph_without_a_capture) {
   void *native = UNTOUCHED_POINTER;
   on_new_stream(0);
   for (int capturing = 0; capturing < 2; capturing++) {
-    const plinth_status_t wanted = capturing ? PLINTH_ERROR_GRAPH_CAPTURING : PLINTH_ERROR_GRAPH_NOT_CAPTURED;
-    CHECK_STATUS(plinth_graph_replay(graph), wanted);
+    const plinth_status_t expected = capturing ? PLINTH_ERROR_GRAPH_CAPTURING : PLINTH_ERROR_GRAPH_NOT_CAPTURED;
+    CHECK_STATUS(plinth_graph_replay(graph), expected);
     CHECK_MESSAGE("replay");
-    CHECK_STATUS(plinth_graph_instantiate(graph), wanted);
-    CHECK_STATUS(plinth_graph_upload(graph), wanted);
-    CHECK_STATUS(plinth_graph_sleep(graph), wanted);
-    CHECK_STATUS(plinth_graph_wake(graph), wanted);
-    CHECK_STATUS(plinth_graph_debug_dump(graph, "/tmp/never"), wanted);
-    CHECK_STATUS(plinth_graph_summary(graph, &text), wanted);
-    CHECK_STATUS(plinth_graph_native(graph, &native), wanted);
-    CHECK_STATUS(plinth_graph_exec_native(graph, &native), wanted);
-    CHECK_STATUS(plinth_graph_clone(graph, &copy), wanted);
+    CHECK_STATUS(plinth_graph_instantiate(graph), expected);
+    CHECK_STATUS(plinth_graph_upload(graph), expected);
+    CHECK_STATUS(plinth_graph_sleep(graph), expected);
+    CHECK_STATUS(plinth_graph_wake(graph), expected);
+    CHECK_STATUS(plinth_graph_debug_dump(graph, "/tmp/never"), expected);
+    CHECK_STATUS(plinth_graph_summary(graph, &text), expected);
+    CHECK_STATUS(plinth_graph_native(graph, &native), expected);
+    CHECK_STATUS(plinth_graph_exec_native(graph, &native), expected);
+    CHECK_STATUS(plinth_graph_clone(graph, &copy), expected);
     if (!capturing) {
-      CHECK_STATUS(plinth_graph_pool(graph, &pool), wanted);
-      CHECK_STATUS(plinth_graph_memory(graph, &sizes[0], &sizes[1]), wanted);
+      CHECK_STATUS(plinth_graph_pool(graph, &pool), expected);
+      CHECK_STATUS(plinth_graph_memory(graph, &sizes[0], &sizes[1]), expected);
       CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
     }
   }
@@ -243,7 +243,7 @@ TEST(nothing_is_asked_of_a_graph_without_a_capture) {
   CHECK_OK(plinth_graph_destroy(graph));
 }
 
-TEST(wrong_handles_are_refused) {
+TEST(invalid_handles_are_refused) {
   plinth_graph_t graph = new_graph(0);
   plinth_event_t event = new_event(0);
   CHECK_STATUS(plinth_graph_create(NULL), PLINTH_ERROR_NULL_POINTER);
@@ -271,7 +271,7 @@ TEST(a_capture_ends_in_its_stream) {
   CHECK_OK(plinth_sleep(1, stream));
   CHECK_OK(plinth_set_stream(other));
   CHECK_STATUS(plinth_graph_capture_end(graph), PLINTH_ERROR_GRAPH_WRONG_STREAM);
-  /* It goes on, and ends where it began. */
+  /* The capture continues, and can end in its stream. */
   CHECK_OK(plinth_set_stream(stream));
   CHECK(capturing_here());
   CHECK_OK(plinth_graph_capture_end(graph));
@@ -280,40 +280,40 @@ TEST(a_capture_ends_in_its_stream) {
   CHECK_OK(plinth_graph_destroy(graph));
 }
 
-static plinth_graph_t of_another_thread;
-static plinth_stream_t stream_of_another_thread;
+static plinth_graph_t shared_graph;
+static plinth_stream_t shared_stream;
 
-static void *end_elsewhere(void *context) {
+static void *expect_wrong_thread(void *context) {
   (void)context;
-  CHECK_OK(plinth_set_stream(stream_of_another_thread));
-  CHECK_STATUS(plinth_graph_capture_end(of_another_thread), PLINTH_ERROR_GRAPH_WRONG_THREAD);
-  CHECK_STATUS(plinth_graph_reset(of_another_thread), PLINTH_ERROR_GRAPH_WRONG_THREAD);
-  CHECK_STATUS(plinth_graph_destroy(of_another_thread), PLINTH_ERROR_GRAPH_WRONG_THREAD);
+  CHECK_OK(plinth_set_stream(shared_stream));
+  CHECK_STATUS(plinth_graph_capture_end(shared_graph), PLINTH_ERROR_GRAPH_WRONG_THREAD);
+  CHECK_STATUS(plinth_graph_reset(shared_graph), PLINTH_ERROR_GRAPH_WRONG_THREAD);
+  CHECK_STATUS(plinth_graph_destroy(shared_graph), PLINTH_ERROR_GRAPH_WRONG_THREAD);
   return NULL;
 }
 
-static void *end_relaxed_elsewhere(void *context) {
+static void *end_in_another_thread(void *context) {
   (void)context;
-  CHECK_OK(plinth_set_stream(stream_of_another_thread));
-  CHECK_OK(plinth_graph_capture_end(of_another_thread));
+  CHECK_OK(plinth_set_stream(shared_stream));
+  CHECK_OK(plinth_graph_capture_end(shared_graph));
   return NULL;
 }
 
 TEST(a_capture_ends_in_its_thread) {
-  stream_of_another_thread = on_new_stream(0);
-  of_another_thread = new_graph(0);
+  shared_stream = on_new_stream(0);
+  shared_graph = new_graph(0);
   for (int32_t mode = 0; mode < 3; mode++) {
-    CHECK_OK(plinth_graph_capture_begin(of_another_thread, NULL, mode));
-    CHECK_OK(plinth_sleep(1, stream_of_another_thread));
-    run_threads(1, mode == PLINTH_CAPTURE_RELAXED ? end_relaxed_elsewhere : end_elsewhere);
+    CHECK_OK(plinth_graph_capture_begin(shared_graph, NULL, mode));
+    CHECK_OK(plinth_sleep(1, shared_stream));
+    run_threads(1, mode == PLINTH_CAPTURE_RELAXED ? end_in_another_thread : expect_wrong_thread);
     if (mode != PLINTH_CAPTURE_RELAXED) {
-      CHECK_OK(plinth_graph_capture_end(of_another_thread));
+      CHECK_OK(plinth_graph_capture_end(shared_graph));
     }
-    CHECK_OK(plinth_graph_replay(of_another_thread));
-    finish(stream_of_another_thread);
-    CHECK_OK(plinth_graph_reset(of_another_thread));
+    CHECK_OK(plinth_graph_replay(shared_graph));
+    finish(shared_stream);
+    CHECK_OK(plinth_graph_reset(shared_graph));
   }
-  CHECK_OK(plinth_graph_destroy(of_another_thread));
+  CHECK_OK(plinth_graph_destroy(shared_graph));
 }
 
 TEST(an_empty_graph_is_an_error) {
@@ -322,7 +322,7 @@ TEST(an_empty_graph_is_an_error) {
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
   CHECK_STATUS(plinth_graph_capture_end(graph), PLINTH_ERROR_GRAPH_EMPTY);
   CHECK(!capturing_here());
-  /* The graph is new, and the stream usable. */
+  /* The graph can capture again, and the stream is usable. */
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
   CHECK_OK(plinth_sleep(1, stream));
   CHECK_OK(plinth_graph_capture_end(graph));
@@ -332,7 +332,7 @@ TEST(an_empty_graph_is_an_error) {
   expect_nothing_left();
 }
 
-TEST(a_side_stream_must_come_back) {
+TEST(a_side_stream_must_be_joined) {
   plinth_stream_t stream = on_new_stream(0);
   plinth_stream_t side = stream_on(0);
   plinth_graph_t graph = new_graph(0);
@@ -355,8 +355,8 @@ TEST(a_side_stream_must_come_back) {
   expect_nothing_left();
 }
 
-/* Each call that a capture forbids says which it was, and the process goes on. */
-TEST(what_a_capture_forbids_is_named) {
+/* The error names the call that a capture forbids, and the process continues. */
+TEST(the_error_names_the_call_that_a_capture_forbids) {
   for (int which = 0; which < 4; which++) {
     plinth_stream_t stream = on_new_stream(0);
     plinth_event_t event = new_event(0);
@@ -384,7 +384,7 @@ TEST(what_a_capture_forbids_is_named) {
       CHECK_MESSAGE("replaying a graph");
     }
     if (which == 3) {
-      /* The library refused it: the capture is none the worse. */
+      /* The library refused the call, so the capture stays valid. */
       CHECK_OK(plinth_graph_capture_end(graph));
       CHECK_OK(plinth_graph_replay(graph));
     } else {
@@ -422,8 +422,8 @@ TEST(a_stream_captures_one_graph_at_a_time) {
   expect_nothing_left();
 }
 
-/* Captures in streams of their own go on side by side, each with its own pool. */
-TEST(captures_go_on_side_by_side) {
+/* Captures in different streams are concurrent, each with its own pool. */
+TEST(captures_are_concurrent) {
   enum { COUNT = 6 };
   plinth_stream_t streams[COUNT];
   plinth_graph_t graphs[COUNT];

@@ -4,7 +4,7 @@
 #define WORDS 1024
 #define BYTES (WORDS * sizeof(uint32_t))
 
-static plinth_graph_t built(void) {
+static plinth_graph_t empty_graph(void) {
   plinth_graph_t graph = NULL;
   CHECK_OK(plinth_graph_create_empty(0, &graph));
   CHECK(graph != NULL);
@@ -28,7 +28,7 @@ static uint32_t word_at(const void *memory, size_t index) {
 static void count_up(void *context) { __atomic_add_fetch((int *)context, 1, __ATOMIC_SEQ_CST); }
 
 TEST(a_graph_is_built_and_replayed) {
-  plinth_graph_t graph = built();
+  plinth_graph_t graph = empty_graph();
   char *first = device_memory(BYTES, 0);
   char *second = device_memory(BYTES, 0);
   plinth_graph_node_t nodes[4] = {NULL, NULL, NULL, NULL};
@@ -59,7 +59,7 @@ TEST(a_graph_is_built_and_replayed) {
 }
 
 TEST(a_dependency_added_later_orders_two_fills) {
-  plinth_graph_t graph = built();
+  plinth_graph_t graph = empty_graph();
   char *memory = device_memory(BYTES, 0);
   plinth_graph_node_t last = fill_node(graph, NULL, 0, memory, 2);
   plinth_graph_node_t first = fill_node(graph, NULL, 0, memory, 1);
@@ -74,7 +74,7 @@ TEST(a_dependency_added_later_orders_two_fills) {
   CHECK_OK(plinth_device_free(memory));
 }
 
-TEST(nodes_can_be_added_to_a_capture_that_was_kept) {
+TEST(nodes_can_be_added_to_a_kept_capture) {
   plinth_stream_t stream = on_new_stream(0);
   char *memory = device_memory(2 * BYTES, 0);
   plinth_graph_t graph = graph_of_fill(memory, 3, BYTES, stream, PLINTH_GRAPH_KEEP_GRAPH);
@@ -92,7 +92,7 @@ TEST(nodes_can_be_added_to_a_capture_that_was_kept) {
   CHECK_OK(plinth_device_free(memory));
 }
 
-/* The kernel of plinth_sleep, as a capture shows it. */
+/* Captures plinth_sleep, and returns the parameters of its kernel node. */
 static plinth_graph_t graph_of_sleep(plinth_stream_t stream, plinth_graph_kernel_t *kernel) {
   plinth_graph_t graph = new_graph(PLINTH_GRAPH_KEEP_GRAPH);
   plinth_graph_node_t node = NULL;
@@ -107,11 +107,11 @@ static plinth_graph_t graph_of_sleep(plinth_stream_t stream, plinth_graph_kernel
   return graph;
 }
 
-TEST(a_kernel_gets_other_parameters_after_instantiation) {
+TEST(a_kernels_parameters_change_after_instantiation) {
   plinth_stream_t stream = on_new_stream(0);
   plinth_graph_kernel_t kernel = PLINTH_GRAPH_KERNEL_INIT;
   plinth_graph_t source = graph_of_sleep(stream, &kernel);
-  plinth_graph_t graph = built();
+  plinth_graph_t graph = empty_graph();
   plinth_graph_node_t node = NULL;
   plinth_event_t start = new_event(PLINTH_EVENT_TIMING);
   plinth_event_t end = new_event(PLINTH_EVENT_TIMING);
@@ -141,9 +141,9 @@ TEST(a_kernel_gets_other_parameters_after_instantiation) {
   CHECK_OK(plinth_event_destroy(end));
 }
 
-/* The node that is switched off is not the last one: with such a one, driver 580 may tell of the end too early. */
-TEST(a_node_is_switched_off_and_on) {
-  plinth_graph_t graph = built();
+/* The disabled node is not the last one, because with a disabled last node driver 580 may report completion too early. */
+TEST(a_node_is_disabled_and_enabled) {
+  plinth_graph_t graph = empty_graph();
   char *memory = device_memory(2 * BYTES, 0);
   plinth_graph_node_t first = fill_node(graph, NULL, 0, memory, 1);
   plinth_graph_node_t second = fill_node(graph, &first, 1, memory, 2);
@@ -174,7 +174,7 @@ TEST(a_child_outlives_its_graph) {
   plinth_stream_t stream = on_new_stream(0);
   char *memory = device_memory(BYTES, 0);
   plinth_graph_t child = graph_of_fill(memory, 9, BYTES, stream, PLINTH_GRAPH_KEEP_GRAPH);
-  plinth_graph_t graph = built();
+  plinth_graph_t graph = empty_graph();
   plinth_graph_node_t nodes[2] = {NULL, NULL};
   nodes[0] = fill_node(graph, NULL, 0, memory, 1);
   CHECK_OK(plinth_graph_add_child(graph, nodes, 1, child, &nodes[1]));
@@ -187,7 +187,7 @@ TEST(a_child_outlives_its_graph) {
 }
 
 TEST(events_in_a_graph_are_recorded_at_each_replay) {
-  plinth_graph_t graph = built();
+  plinth_graph_t graph = empty_graph();
   char *memory = device_memory(BYTES, 0);
   plinth_event_t event = new_event(PLINTH_EVENT_TIMING);
   plinth_graph_node_t fill = fill_node(graph, NULL, 0, memory, 4);
@@ -206,20 +206,20 @@ TEST(events_in_a_graph_are_recorded_at_each_replay) {
   CHECK_OK(plinth_device_free(memory));
 }
 
-TEST(wrong_nodes_and_arguments_are_errors) {
-  plinth_graph_t graph = built();
-  plinth_graph_t other = built();
+TEST(invalid_nodes_and_arguments_are_errors) {
+  plinth_graph_t graph = empty_graph();
+  plinth_graph_t other = empty_graph();
   plinth_graph_t fresh = new_graph(PLINTH_GRAPH_KEEP_GRAPH);
   char *memory = device_memory(BYTES, 0);
   plinth_graph_node_t node = fill_node(graph, NULL, 0, memory, 1);
   plinth_graph_node_t twice[2];
   plinth_graph_node_t out = (plinth_graph_node_t)UNTOUCHED_POINTER;
-  plinth_graph_node_t wild = (plinth_graph_node_t)(uintptr_t)0x1234567;
+  plinth_graph_node_t invalid = (plinth_graph_node_t)(uintptr_t)0x1234567;
   twice[0] = node;
   twice[1] = node;
   CHECK_STATUS(plinth_graph_add_empty(other, &node, 1, &out), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_MESSAGE("is not a node of this graph");
-  CHECK_STATUS(plinth_graph_add_empty(graph, &wild, 1, &out), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_STATUS(plinth_graph_add_empty(graph, &invalid, 1, &out), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_MESSAGE("dependencies[0]");
   CHECK_STATUS(plinth_graph_add_empty(graph, twice, 2, &out), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_graph_add_empty(graph, NULL, 1, &out), PLINTH_ERROR_NULL_POINTER);
@@ -241,8 +241,8 @@ TEST(wrong_nodes_and_arguments_are_errors) {
   CHECK_OK(plinth_device_free(memory));
 }
 
-TEST(a_circle_cannot_be_instantiated) {
-  plinth_graph_t graph = built();
+TEST(a_cycle_cannot_be_instantiated) {
+  plinth_graph_t graph = empty_graph();
   plinth_graph_node_t first = NULL;
   plinth_graph_node_t second = NULL;
   CHECK_OK(plinth_graph_add_empty(graph, NULL, 0, &first));
@@ -252,7 +252,7 @@ TEST(a_circle_cannot_be_instantiated) {
   CHECK_OK(plinth_graph_destroy(graph));
 }
 
-TEST(each_node_has_its_time) {
+TEST(each_node_is_timed) {
   plinth_stream_t stream = on_new_stream(0);
   plinth_graph_t graph = new_graph(PLINTH_GRAPH_KEEP_GRAPH);
   char *memory = device_memory(BYTES, 0);

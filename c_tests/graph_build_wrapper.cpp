@@ -1,4 +1,4 @@
-// plinth_graph_build.hpp: graphs by hand, their nodes, and conditions that the device asks.
+// plinth_graph_build.hpp: building graphs, their nodes, and conditional nodes.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
@@ -10,7 +10,7 @@
 #include <stdexcept>
 
 static_assert(std::is_convertible<plinth::Graph &, plinth::GraphView>::value, "a graph as a view");
-static_assert(!std::is_convertible<plinth::Graph, plinth::GraphView>::value, "a view of what is about to go");
+static_assert(!std::is_convertible<plinth::Graph, plinth::GraphView>::value, "a view of a temporary graph");
 static_assert(!std::is_convertible<plinth_graph_t, plinth::GraphView>::value, "a handle as a view by accident");
 static_assert(sizeof(plinth::GraphView) == sizeof(void *), "a view is a pointer");
 
@@ -35,9 +35,9 @@ TEST(nodes_of_all_kinds) {
   const GraphNode record = plinth::add_event_record(graph, {host}, recorded);
   plinth::Graph child = plinth::empty_graph(0);
   plinth::add_fill(child, {}, words, 9u, 4);
-  const GraphNode part = plinth::add_child(graph, {record}, child);
+  const GraphNode child_node = plinth::add_child(graph, {record}, child);
   THROWS(plinth::add_dependency(graph, fill, fill), PLINTH_ERROR_INVALID_VALUE);
-  // That one is there already, and the other way round it would not be.
+  // This dependency exists already; the reverse one would be a cycle.
   THROWS(plinth::add_dependency(graph, join, copied), PLINTH_ERROR_INVALID_VALUE);
 
   const plinth::GraphNodes all = plinth::nodes(graph);
@@ -49,7 +49,7 @@ TEST(nodes_of_all_kinds) {
   CHECK(plinth::node_type(graph, copied) == GraphNodeType::copy);
   CHECK(plinth::node_type(graph, host) == GraphNodeType::host);
   CHECK(plinth::node_type(graph, record) == GraphNodeType::event_record);
-  CHECK(plinth::node_type(graph, part) == GraphNodeType::graph);
+  CHECK(plinth::node_type(graph, child_node) == GraphNodeType::graph);
   THROWS(plinth::node_kernel(graph, fill), PLINTH_ERROR_INVALID_VALUE);
 
   graph.instantiate();
@@ -67,7 +67,7 @@ TEST(nodes_of_all_kinds) {
   THROWS(plinth::set_node_enabled(graph, host, false), PLINTH_ERROR_INVALID_VALUE);
 }
 
-TEST(functions_of_any_kind_are_called) {
+TEST(callables_of_any_type_are_called) {
   plinth::Graph graph = plinth::empty_graph(0);
   std::string order;
   std::function<void()> first = [&] { order += "first, "; };
@@ -92,7 +92,7 @@ TEST(nodes_are_timed) {
   THROWS(plinth::node_times(graph, 0), PLINTH_ERROR_INVALID_VALUE);
 }
 
-// A condition; the test is skipped where the driver has none.
+// Creates a condition. Skips the test if the driver does not support conditional nodes.
 static plinth::GraphCondition condition_of(plinth::GraphView graph, std::uint32_t value) {
   try {
     return plinth::make_condition(graph, value);
@@ -103,14 +103,14 @@ static plinth::GraphCondition condition_of(plinth::GraphView graph, std::uint32_
   }
 }
 
-// What a graph does whose condition is the first word: the words afterwards.
-static Words decided(plinth::Graph &graph, Row<std::uint32_t> &data, const Words &words) {
+// Replays a graph whose condition is the first word, and returns the words afterwards.
+static Words replay_with(plinth::Graph &graph, Row<std::uint32_t> &data, const Words &words) {
   plinth::copy(data.memory.get(), words.data(), 4 * words.size());
   graph.replay();
   return data.read();
 }
 
-TEST(the_device_decides) {
+TEST(if_runs_its_body_on_a_condition) {
   Row<std::uint32_t> data(Words(3, 0));
   std::uint32_t *const words = data.memory.as<std::uint32_t>();
   plinth::Graph graph = plinth::empty_graph(0);
@@ -119,7 +119,7 @@ TEST(the_device_decides) {
   const plinth::ConditionalNode node = plinth::add_if(graph, {set}, condition);
   CHECK(plinth::node_type(graph, node.node) == GraphNodeType::conditional);
   plinth::add_fill(node.body, {}, words + 1, 11u, 1);
-  // Bodies are filled by captures, too, and a capture that ends with an exception leaves what was there.
+  // A capture can fill a body, too. A capture that ends with an exception leaves the body unchanged.
   const plinth::Stream stream;
   THROWS_TYPE(plinth::capture(node.body, [] {
     plinth::current_stream().sleep(1);
@@ -128,40 +128,40 @@ TEST(the_device_decides) {
   plinth::capture(node.body, [&] { plinth::fill(words + 2, 12u, 1); });
   THROWS(plinth::add_if(graph, {}, condition), PLINTH_ERROR_INVALID_VALUE);
   graph.instantiate();
-  CHECK(decided(graph, data, {0, 1, 2}) == Words({0, 1, 2}));
-  CHECK(decided(graph, data, {5, 1, 2}) == Words({5, 11, 12}));
+  CHECK(replay_with(graph, data, {0, 1, 2}) == Words({0, 1, 2}));
+  CHECK(replay_with(graph, data, {5, 1, 2}) == Words({5, 11, 12}));
 }
 
-TEST(the_device_chooses) {
+TEST(if_else_and_switch_run_the_selected_body) {
   Row<std::uint32_t> data(Words(2, 0));
   std::uint32_t *const words = data.memory.as<std::uint32_t>();
-  plinth::Graph either = plinth::empty_graph(0);
-  plinth::GraphCondition condition = condition_of(either, 0);
+  plinth::Graph if_else = plinth::empty_graph(0);
+  plinth::GraphCondition condition = condition_of(if_else, 0);
   try {
     const plinth::IfElseNode node =
-        plinth::add_if_else(either, {plinth::add_condition_set(either, {}, condition, words)}, condition);
+        plinth::add_if_else(if_else, {plinth::add_condition_set(if_else, {}, condition, words)}, condition);
     plinth::add_fill(node.then_body, {}, words + 1, 21u, 1);
     plinth::add_fill(node.else_body, {}, words + 1, 22u, 1);
   } catch (const plinth::Error &error) {
     CHECK_EQ(error.status(), PLINTH_ERROR_NOT_SUPPORTED);
-    SKIP("the driver has no second bodies");
+    SKIP("the driver has no else and switch bodies");
   }
-  either.instantiate();
-  CHECK(decided(either, data, {1, 0}) == Words({1, 21}));
-  CHECK(decided(either, data, {0, 0}) == Words({0, 22}));
-  plinth::Graph any = plinth::empty_graph(0);
-  condition = condition_of(any, 0);
+  if_else.instantiate();
+  CHECK(replay_with(if_else, data, {1, 0}) == Words({1, 21}));
+  CHECK(replay_with(if_else, data, {0, 0}) == Words({0, 22}));
+  plinth::Graph select = plinth::empty_graph(0);
+  condition = condition_of(select, 0);
   const plinth::SwitchNode node =
-      plinth::add_switch(any, {plinth::add_condition_set(any, {}, condition, words)}, condition, 3);
+      plinth::add_switch(select, {plinth::add_condition_set(select, {}, condition, words)}, condition, 3);
   CHECK_EQ(node.bodies.size(), 3);
   for (std::uint32_t index = 0; index < 3; index++) plinth::add_fill(node.bodies[index], {}, words + 1, 30 + index, 1);
-  any.instantiate();
-  CHECK(decided(any, data, {2, 0}) == Words({2, 32}));
-  CHECK(decided(any, data, {0, 0}) == Words({0, 30}));
-  CHECK(decided(any, data, {3, 0}) == Words({3, 0}));
+  select.instantiate();
+  CHECK(replay_with(select, data, {2, 0}) == Words({2, 32}));
+  CHECK(replay_with(select, data, {0, 0}) == Words({0, 30}));
+  CHECK(replay_with(select, data, {3, 0}) == Words({3, 0}));
 }
 
-TEST(the_device_repeats) {
+TEST(while_repeats_its_body) {
   Row<std::uint32_t> flags(Words(5, 0)), moved(Words(5, 0));
   plinth::Graph graph = plinth::empty_graph(0);
   const plinth::GraphCondition condition = condition_of(graph, 1);
@@ -170,10 +170,10 @@ TEST(the_device_repeats) {
   const auto back = plinth::add_copy(loop.body, {step}, flags.memory.get(), moved.memory.get(), 16);
   plinth::add_condition_set(loop.body, {back}, condition, flags.memory.get());
   graph.instantiate();
-  CHECK(decided(graph, flags, {1, 1, 1, 0, 8}) == Words({0, 8, 8, 8, 8}));
+  CHECK(replay_with(graph, flags, {1, 1, 1, 0, 8}) == Words({0, 8, 8, 8, 8}));
 }
 
-TEST(conditions_are_set_by_captures) {
+TEST(captures_can_set_conditions) {
   Row<std::uint32_t> data(Words(2, 0));
   std::uint32_t *const words = data.memory.as<std::uint32_t>();
   const plinth::Stream stream;
@@ -187,6 +187,6 @@ TEST(conditions_are_set_by_captures) {
     plinth::condition_set_from(condition, words);
   });
   graph.instantiate();
-  CHECK(decided(graph, data, {0, 0}) == Words({0, 5}));
+  CHECK(replay_with(graph, data, {0, 0}) == Words({0, 5}));
   THROWS(plinth::condition_set_from(condition, words), PLINTH_ERROR_GRAPH_NOT_CAPTURING);
 }

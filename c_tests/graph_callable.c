@@ -4,7 +4,7 @@
 #define WORDS 256
 #define BYTES (WORDS * sizeof(uint32_t))
 
-/* A layer: its output is its input, and the gradient of the input that of the output. */
+/* A layer that copies its input to its output, and the gradient of the output to that of the input. */
 typedef struct layer {
   int forwards;
   int backwards;
@@ -13,7 +13,7 @@ typedef struct layer {
   int order[2];
 } layer;
 
-static int clock_of_calls;
+static int call_count;
 
 static plinth_status_t forward(const DLTensor *inputs, size_t input_count, DLTensor *outputs, size_t output_count,
                                plinth_stream_t stream, void *context) {
@@ -23,7 +23,7 @@ static plinth_status_t forward(const DLTensor *inputs, size_t input_count, DLTen
   CHECK_EQ(input_count, 1);
   CHECK_EQ(output_count, 1);
   self->forwards++;
-  self->order[0] = ++clock_of_calls;
+  self->order[0] = ++call_count;
   if (status != PLINTH_OK) {
     return status;
   }
@@ -44,15 +44,15 @@ static plinth_status_t backward(const DLTensor *inputs, size_t input_count, DLTe
   CHECK_EQ(input_count, 1);
   CHECK_EQ(output_count, 1);
   self->backwards++;
-  self->order[1] = ++clock_of_calls;
+  self->order[1] = ++call_count;
   if (outputs[0].data == NULL) {
     return plinth_memset(self->scratch, 1, 4, stream);
   }
   return plinth_memcpy(outputs[0].data, inputs[0].data, BYTES, stream);
 }
 
-static plinth_status_t nothing(const DLTensor *inputs, size_t input_count, DLTensor *outputs, size_t output_count,
-                               plinth_stream_t stream, void *context) {
+static plinth_status_t empty_forward(const DLTensor *inputs, size_t input_count, DLTensor *outputs, size_t output_count,
+                                     plinth_stream_t stream, void *context) {
   (void)context, (void)inputs, (void)input_count, (void)outputs, (void)output_count, (void)stream;
   return PLINTH_OK;
 }
@@ -100,7 +100,7 @@ TEST(a_list_is_captured_and_called) {
   void *elsewhere = device_memory(BYTES, 0);
   DLTensor input = tensor_of(captured);
   DLTensor output = tensor_of(NULL);
-  DLTensor given = tensor_of(elsewhere);
+  DLTensor argument = tensor_of(elsewhere);
   DLTensor first;
   DLTensor second;
   DLTensor gradient;
@@ -115,13 +115,13 @@ TEST(a_list_is_captured_and_called) {
     CHECK_EQ(layers[index].backwards, PLINTH_CALLABLE_WARMUPS + 1);
     CHECK_OK(plinth_graphed_callable_pool(graphed[index], &pools[index]));
   }
-  /* Forward in order, backward in the reverse one. */
+  /* Forward passes are captured in order, backward passes in reverse order. */
   CHECK(layers[0].order[0] < layers[1].order[0]);
   CHECK(layers[1].order[0] < layers[1].order[1]);
   CHECK(layers[1].order[1] < layers[0].order[1]);
   CHECK(pools[0].owner == pools[1].owner && pools[0].index == pools[1].index);
   fill_words(elsewhere, 21, BYTES, stream);
-  CHECK_OK(plinth_graphed_callable_call(graphed[0], &given, 1, &first, 1));
+  CHECK_OK(plinth_graphed_callable_call(graphed[0], &argument, 1, &first, 1));
   CHECK_OK(plinth_graphed_callable_call(graphed[1], &first, 1, &second, 1));
   finish(stream);
   CHECK_EQ(word_at(second.data, WORDS - 1), 21);
@@ -129,23 +129,23 @@ TEST(a_list_is_captured_and_called) {
   CHECK_EQ(second.ndim, 1);
   CHECK_EQ(second.shape[0], WORDS);
   CHECK_EQ(second.dtype.bits, 32);
-  /* Written where it was captured, it is not copied; and the outputs stay where they are. */
+  /* An input at the captured address is not copied, and the addresses of the outputs do not change. */
   fill_words(captured, 22, BYTES, stream);
-  CHECK_OK(plinth_graphed_callable_call(graphed[0], &input, 1, &given, 1));
+  CHECK_OK(plinth_graphed_callable_call(graphed[0], &input, 1, &argument, 1));
   finish(stream);
-  CHECK_SAME(given.data, first.data);
+  CHECK_SAME(argument.data, first.data);
   CHECK_EQ(word_at(first.data, 7), 22);
   fill_words(elsewhere, 33, BYTES, stream);
-  given = tensor_of(elsewhere);
-  CHECK_OK(plinth_graphed_callable_backward(graphed[1], &given, 1, &gradient, 1));
+  argument = tensor_of(elsewhere);
+  CHECK_OK(plinth_graphed_callable_backward(graphed[1], &argument, 1, &gradient, 1));
   CHECK_OK(plinth_graphed_callable_backward(graphed[0], &gradient, 1, &gradient, 1));
   finish(stream);
   CHECK_EQ(word_at(gradient.data, 3), 33);
-  CHECK_STATUS(plinth_graphed_callable_backward(graphed[0], &given, 1, &gradient, 1), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_graphed_callable_backward(graphed[0], &argument, 1, &gradient, 1), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("since the last backward pass");
   CHECK_EQ(layers[0].forwards, PLINTH_CALLABLE_WARMUPS + 1);
   CHECK_OK(plinth_graphed_callable_reset(graphed[0]));
-  CHECK_STATUS(plinth_graphed_callable_call(graphed[0], &input, 1, &given, 1), PLINTH_ERROR_GRAPH_NOT_CAPTURED);
+  CHECK_STATUS(plinth_graphed_callable_call(graphed[0], &input, 1, &argument, 1), PLINTH_ERROR_GRAPH_NOT_CAPTURED);
   CHECK_OK(plinth_graphed_callable_reset(graphed[0]));
   for (index = 0; index < 2; index++) {
     CHECK_OK(plinth_graphed_callable_destroy(graphed[index]));
@@ -167,7 +167,7 @@ TEST(a_call_in_another_stream_waits_for_the_last_one) {
   void *elsewhere = device_memory(BYTES, 0);
   DLTensor input = tensor_of(captured);
   DLTensor output = tensor_of(NULL);
-  DLTensor given = tensor_of(elsewhere);
+  DLTensor argument = tensor_of(elsewhere);
   plinth_callable_t callable;
   plinth_graphed_callable_t graphed = NULL;
   gate *shut;
@@ -178,21 +178,21 @@ TEST(a_call_in_another_stream_waits_for_the_last_one) {
   fill_words(elsewhere, 5, BYTES, NULL);
   finish(NULL);
   shut = gate_shut(stream);
-  CHECK_OK(plinth_graphed_callable_call(graphed, &given, 1, &output, 1));
+  CHECK_OK(plinth_graphed_callable_call(graphed, &argument, 1, &output, 1));
   CHECK_OK(plinth_set_stream(other));
-  CHECK_OK(plinth_graphed_callable_call(graphed, &given, 1, &output, 1));
+  CHECK_OK(plinth_graphed_callable_call(graphed, &argument, 1, &output, 1));
   CHECK(stays_undone(other));
   gate_open(shut);
   finish(other);
   CHECK_EQ(word_at(output.data, 0), 5);
-  CHECK_STATUS(plinth_graphed_callable_backward(graphed, &given, 1, &output, 1), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_graphed_callable_backward(graphed, &argument, 1, &output, 1), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("without a backward pass");
   CHECK_OK(plinth_graphed_callable_destroy(graphed));
   CHECK_OK(plinth_device_free(captured));
   CHECK_OK(plinth_device_free(elsewhere));
 }
 
-TEST(a_gradient_that_nobody_wants_has_no_memory) {
+TEST(a_gradient_that_is_not_needed_has_no_memory) {
   const bool no = false;
   layer self;
   void *captured = device_memory(BYTES, 0);
@@ -215,55 +215,55 @@ TEST(a_gradient_that_nobody_wants_has_no_memory) {
   CHECK_OK(plinth_device_free(captured));
 }
 
-TEST(mistakes_are_named) {
+TEST(errors_name_the_argument) {
   static int64_t other_shape[1] = {WORDS / 2};
   static int64_t gaps[1] = {2};
   layer self;
   void *captured = device_memory(2 * BYTES, 0);
   DLTensor input = tensor_of(captured);
   DLTensor output = tensor_of(NULL);
-  DLTensor given = input;
+  DLTensor argument = input;
   plinth_callable_t callable;
   plinth_callable_t wrong;
   plinth_graphed_callable_t graphed = NULL;
-  plinth_graphed_callable_t none = (plinth_graphed_callable_t)UNTOUCHED_POINTER;
+  plinth_graphed_callable_t unchanged = (plinth_graphed_callable_t)UNTOUCHED_POINTER;
   memset(&self, 0, sizeof self);
   callable = callable_of(&self, &input, &output);
-  CHECK_STATUS(plinth_make_graphed_callables(NULL, 1, NULL, 3, &none), PLINTH_ERROR_NULL_POINTER);
-  CHECK_STATUS(plinth_make_graphed_callables(&callable, 0, NULL, 3, &none), PLINTH_ERROR_INVALID_VALUE);
-  CHECK_STATUS(plinth_make_graphed_callables(&callable, 1, NULL, 1001, &none), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_make_graphed_callables(NULL, 1, NULL, 3, &unchanged), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_make_graphed_callables(&callable, 0, NULL, 3, &unchanged), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_make_graphed_callables(&callable, 1, NULL, 1001, &unchanged), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("warmup_count");
   wrong = callable;
   wrong.forward = NULL;
-  CHECK_STATUS(plinth_make_graphed_callables(&wrong, 1, NULL, 3, &none), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_make_graphed_callables(&wrong, 1, NULL, 3, &unchanged), PLINTH_ERROR_NULL_POINTER);
   CHECK_MESSAGE("callables[0]: forward");
   wrong = callable;
-  wrong.forward = nothing;
+  wrong.forward = empty_forward;
   wrong.backward = NULL;
-  CHECK_STATUS(plinth_make_graphed_callables(&wrong, 1, NULL, 3, &none), PLINTH_ERROR_GRAPH_EMPTY);
+  CHECK_STATUS(plinth_make_graphed_callables(&wrong, 1, NULL, 3, &unchanged), PLINTH_ERROR_GRAPH_EMPTY);
   self.fails = PLINTH_ERROR_SYSTEM;
-  CHECK_STATUS(plinth_make_graphed_callables(&callable, 1, NULL, 3, &none), PLINTH_ERROR_SYSTEM);
+  CHECK_STATUS(plinth_make_graphed_callables(&callable, 1, NULL, 3, &unchanged), PLINTH_ERROR_SYSTEM);
   CHECK_MESSAGE("warming up callables[0]");
-  CHECK_STATUS(plinth_make_graphed_callables(&callable, 1, NULL, 0, &none), PLINTH_ERROR_SYSTEM);
+  CHECK_STATUS(plinth_make_graphed_callables(&callable, 1, NULL, 0, &unchanged), PLINTH_ERROR_SYSTEM);
   CHECK_MESSAGE("capturing the forward pass of callables[0]");
   CHECK(!capturing_here());
   self.fails = PLINTH_OK;
-  given.strides = gaps;
+  argument.strides = gaps;
   wrong = callable;
-  wrong.inputs = &given;
-  CHECK_STATUS(plinth_make_graphed_callables(&wrong, 1, NULL, 3, &none), PLINTH_ERROR_INVALID_VALUE);
+  wrong.inputs = &argument;
+  CHECK_STATUS(plinth_make_graphed_callables(&wrong, 1, NULL, 3, &unchanged), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("callables[0].inputs[0]");
-  CHECK_SAME(none, UNTOUCHED_POINTER);
+  CHECK_SAME(unchanged, UNTOUCHED_POINTER);
   CHECK_OK(plinth_make_graphed_callables(&callable, 1, NULL, 3, &graphed));
-  CHECK_STATUS(plinth_graphed_callable_call(graphed, &given, 1, &output, 1), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_graphed_callable_call(graphed, &argument, 1, &output, 1), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("order of elements");
-  given = input;
-  given.shape = other_shape;
-  CHECK_STATUS(plinth_graphed_callable_call(graphed, &given, 1, &output, 1), PLINTH_ERROR_INVALID_VALUE);
+  argument = input;
+  argument.shape = other_shape;
+  CHECK_STATUS(plinth_graphed_callable_call(graphed, &argument, 1, &output, 1), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("inputs[0]: its shape");
-  given = input;
-  given.dtype.code = 2;
-  CHECK_STATUS(plinth_graphed_callable_call(graphed, &given, 1, &output, 1), PLINTH_ERROR_INVALID_VALUE);
+  argument = input;
+  argument.dtype.code = 2;
+  CHECK_STATUS(plinth_graphed_callable_call(graphed, &argument, 1, &output, 1), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_graphed_callable_call(graphed, &input, 1, &output, 2), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_graphed_callable_call(graphed, NULL, 0, &output, 1), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_graphed_callable_backward(graphed, &input, 1, &output, 1), PLINTH_ERROR_INVALID_VALUE);

@@ -1,13 +1,13 @@
 /* Conditional nodes. SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "graphing.h"
 
-static plinth_graph_t built(void) {
+static plinth_graph_t empty_graph(void) {
   plinth_graph_t graph = NULL;
   CHECK_OK(plinth_graph_create_empty(0, &graph));
   return graph;
 }
 
-/* Words of device memory that the tests decide and see by. */
+/* Allocates zeroed words of device memory, for conditions and results. */
 static uint32_t *words(size_t count) {
   uint32_t *memory = (uint32_t *)device_memory(count * sizeof(uint32_t), 0);
   CHECK_OK(plinth_memset(memory, 0, count * sizeof(uint32_t), NULL));
@@ -23,7 +23,7 @@ static uint32_t word(const uint32_t *memory) {
 
 static void set(uint32_t *memory, uint32_t value) { put(memory, &value, sizeof value); }
 
-/* A condition; the test is skipped where the driver has none. */
+/* Creates a condition. Skips the test if the driver does not support conditional nodes. */
 static plinth_graph_condition_t condition_of(plinth_graph_t graph, uint32_t value) {
   plinth_graph_condition_t condition = 0;
   plinth_status_t status = plinth_graph_condition_create(graph, value, &condition);
@@ -42,8 +42,8 @@ static plinth_graph_node_t fill_word(plinth_graph_t graph, const plinth_graph_no
   return node;
 }
 
-TEST(a_body_is_carried_out_if_the_device_says_so) {
-  plinth_graph_t graph = built();
+TEST(a_body_runs_if_the_condition_is_set) {
+  plinth_graph_t graph = empty_graph();
   plinth_graph_t body = NULL;
   uint32_t *memory = words(2);
   plinth_graph_condition_t condition = condition_of(graph, 0);
@@ -68,8 +68,8 @@ TEST(a_body_is_carried_out_if_the_device_says_so) {
   CHECK_OK(plinth_device_free(memory));
 }
 
-TEST(of_two_bodies_one_is_carried_out) {
-  plinth_graph_t graph = built();
+TEST(if_else_runs_one_of_two_bodies) {
+  plinth_graph_t graph = empty_graph();
   plinth_graph_t bodies[2] = {NULL, NULL};
   uint32_t *memory = words(2);
   plinth_graph_condition_t condition = condition_of(graph, 0);
@@ -90,8 +90,8 @@ TEST(of_two_bodies_one_is_carried_out) {
   CHECK_OK(plinth_device_free(memory));
 }
 
-TEST(a_switch_carries_out_the_body_of_its_number) {
-  plinth_graph_t graph = built();
+TEST(a_switch_runs_the_body_with_its_number) {
+  plinth_graph_t graph = empty_graph();
   plinth_graph_t bodies[3] = {NULL, NULL, NULL};
   uint32_t *memory = words(2);
   plinth_graph_condition_t condition = condition_of(graph, 0);
@@ -118,11 +118,11 @@ TEST(a_switch_carries_out_the_body_of_its_number) {
   CHECK_OK(plinth_device_free(memory));
 }
 
-/* The words move up by one in each round, and the round goes on while the first one is not 0. */
-TEST(a_captured_body_is_carried_out_while_the_condition_holds) {
+/* Each iteration shifts the words by one. The loop continues while the first word is not 0. */
+TEST(a_captured_body_runs_while_the_condition_holds) {
   enum { ROUNDS = 5 };
   plinth_stream_t stream = on_new_stream(0);
-  plinth_graph_t graph = built();
+  plinth_graph_t graph = empty_graph();
   plinth_graph_t body = NULL;
   uint32_t *memory = words(2 * ROUNDS + 2);
   uint32_t *scratch = NULL;
@@ -153,7 +153,7 @@ TEST(a_captured_body_is_carried_out_while_the_condition_holds) {
 }
 
 TEST(conditions_can_be_nested) {
-  plinth_graph_t graph = built();
+  plinth_graph_t graph = empty_graph();
   plinth_graph_t outer = NULL;
   plinth_graph_t inner = NULL;
   uint32_t *memory = words(3);
@@ -180,9 +180,9 @@ TEST(conditions_can_be_nested) {
   CHECK_OK(plinth_device_free(memory));
 }
 
-TEST(a_body_is_nothing_for_itself) {
+TEST(a_body_is_not_a_graph_of_its_own) {
   plinth_stream_t stream = on_new_stream(0);
-  plinth_graph_t graph = built();
+  plinth_graph_t graph = empty_graph();
   plinth_graph_t body = NULL;
   uint32_t *memory = words(1);
   plinth_graph_condition_t condition = condition_of(graph, 1);
@@ -202,7 +202,7 @@ TEST(a_body_is_nothing_for_itself) {
   CHECK_STATUS(plinth_graph_add_condition_set(graph, NULL, 0, condition, (char *)memory + 1, &other),
                PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_graph_node_times(graph, 1, NULL, 0, &count), PLINTH_ERROR_NOT_SUPPORTED);
-  /* A capture into it that is thrown away leaves it in its place. */
+  /* Resetting a capture into the body leaves the body usable. */
   CHECK_OK(plinth_graph_capture_begin(body, NULL, PLINTH_CAPTURE_GLOBAL));
   CHECK_OK(plinth_graph_reset(body));
   CHECK(!capturing_here());
@@ -212,7 +212,7 @@ TEST(a_body_is_nothing_for_itself) {
   CHECK_OK(plinth_graph_replay(graph));
   finish(stream);
   CHECK_EQ(word(memory), 3);
-  /* The graph goes while one into its body goes on. */
+  /* The graph can be destroyed during a capture into its body. */
   CHECK_OK(plinth_graph_capture_begin(body, NULL, PLINTH_CAPTURE_GLOBAL));
   CHECK_OK(plinth_graph_destroy(graph));
   CHECK(!capturing_here());

@@ -1,4 +1,5 @@
-/* Captures as blocks of a program, which put back what they found. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* plinth_graph_begin and plinth_graph_end: captures that restore the current stream and device.
+ * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "driver.h"
 #include "graphing.h"
 
@@ -10,21 +11,21 @@ static plinth_stream_t current(void) {
   return stream;
 }
 
-TEST(a_block_captures_and_puts_back) {
+TEST(a_block_captures_and_restores_the_stream) {
   plinth_graph_context_t context;
   plinth_stream_t before = on_new_stream(0);
-  plinth_stream_t given = stream_on(0);
+  plinth_stream_t given_stream = stream_on(0);
   plinth_stream_t own = NULL;
   void *pinned = pinned_memory(BYTES);
   void *memory = alloc_on(BYTES, 0, before);
   finish(before);
   for (int round = 0; round < 4; round++) {
     plinth_graph_t graph = new_graph(0);
-    plinth_stream_t wanted = round % 2 ? given : NULL;
-    CHECK_OK(plinth_graph_begin(graph, NULL, wanted, PLINTH_CAPTURE_GLOBAL, &context));
+    plinth_stream_t requested = round % 2 ? given_stream : NULL;
+    CHECK_OK(plinth_graph_begin(graph, NULL, requested, PLINTH_CAPTURE_GLOBAL, &context));
     CHECK(capturing_here());
-    if (wanted != NULL) {
-      CHECK_SAME(current(), given);
+    if (requested != NULL) {
+      CHECK_SAME(current(), given_stream);
     } else {
       CHECK(current() != before && current() != NULL);
       CHECK(own == NULL || own == current());
@@ -43,24 +44,24 @@ TEST(a_block_captures_and_puts_back) {
   expect_nothing_left();
 }
 
-TEST(a_block_on_another_device_puts_that_back) {
+TEST(a_block_on_another_device_restores_the_device) {
   plinth_graph_context_t context;
   int32_t device = -1;
   need_devices(2);
   plinth_stream_t before = on_new_stream(0);
-  plinth_stream_t there = stream_on(1);
+  plinth_stream_t stream_of_1 = stream_on(1);
   plinth_graph_t graph = new_graph(0);
-  CHECK_OK(plinth_graph_begin(graph, NULL, there, PLINTH_CAPTURE_GLOBAL, &context));
+  CHECK_OK(plinth_graph_begin(graph, NULL, stream_of_1, PLINTH_CAPTURE_GLOBAL, &context));
   CHECK_OK(plinth_current_device(&device));
   CHECK_EQ(device, 1);
-  CHECK_OK(plinth_sleep(1, there));
+  CHECK_OK(plinth_sleep(1, stream_of_1));
   CHECK_OK(plinth_graph_end(&context, PLINTH_OK));
   CHECK_OK(plinth_current_device(&device));
   CHECK_EQ(device, 0);
   CHECK_SAME(current(), before);
   CHECK_OK(plinth_graph_replay(graph));
   CHECK_OK(plinth_synchronize(1));
-  /* The library's own stream is one of the device that is current. */
+  /* The library's capture stream is on the current device. */
   plinth_graph_t other = new_graph(0);
   CHECK_OK(plinth_set_device(1));
   CHECK_OK(plinth_graph_begin(other, NULL, NULL, PLINTH_CAPTURE_GLOBAL, &context));
@@ -73,7 +74,7 @@ TEST(a_block_on_another_device_puts_that_back) {
   expect_nothing_left();
 }
 
-/* The body's error is what is told, not what became of the capture in consequence. */
+/* The call reports the error of the body, not the error that the failed capture causes. */
 TEST(a_block_that_fails_reports_its_own_error) {
   plinth_graph_context_t context;
   plinth_stream_t before = on_new_stream(0);
@@ -92,7 +93,7 @@ TEST(a_block_that_fails_reports_its_own_error) {
       status = plinth_stream_synchronize(current());
       CHECK_EQ(status, PLINTH_ERROR_CAPTURE_FORBIDS);
     } else {
-      status = PLINTH_ERROR_INVALID_VALUE; /* the program's own opinion: no call of the library's failed */
+      status = PLINTH_ERROR_INVALID_VALUE; /* an error of the program: no call of the library failed */
     }
     snprintf(message, sizeof message, "%s", plinth_last_error());
     const int32_t code = plinth_last_driver_error();

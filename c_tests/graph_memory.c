@@ -1,18 +1,18 @@
-/* The memory of graphs: whose it is, how it is shared, and how it sleeps. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The memory of graphs: its pool, how graphs share it, and sleep and wake. SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "driver.h"
 #include "graphing.h"
 
 enum { BYTES = 16 * MIB };
 
-/* A graph that fills memory of its own with a word, and copies that to where the program can see it. */
-typedef struct keeper {
+/* A graph that fills memory of its pool with a word, and copies that to pinned memory. */
+typedef struct captured_graph {
   plinth_graph_t graph;
   unsigned char *inside;
   void *result;
-} keeper;
+} captured_graph;
 
-static keeper captured(const plinth_pool_id_t *pool, uint32_t word, plinth_stream_t stream, bool freed) {
-  keeper made = {new_graph(0), NULL, pinned_memory(BYTES)};
+static captured_graph capture(const plinth_pool_id_t *pool, uint32_t word, plinth_stream_t stream, bool freed) {
+  captured_graph made = {new_graph(0), NULL, pinned_memory(BYTES)};
   CHECK_OK(plinth_graph_capture_begin(made.graph, pool, PLINTH_CAPTURE_GLOBAL));
   made.inside = alloc_on(BYTES, 0, stream);
   fill_words(made.inside, word, BYTES, stream);
@@ -24,7 +24,7 @@ static keeper captured(const plinth_pool_id_t *pool, uint32_t word, plinth_strea
   return made;
 }
 
-static void expect_replay(const keeper *graph, uint32_t word, plinth_stream_t stream) {
+static void expect_replay(const captured_graph *graph, uint32_t word, plinth_stream_t stream) {
   memset(graph->result, 0, BYTES);
   CHECK_OK(plinth_set_stream(stream));
   CHECK_OK(plinth_graph_replay(graph->graph));
@@ -32,21 +32,21 @@ static void expect_replay(const keeper *graph, uint32_t word, plinth_stream_t st
   CHECK_EQ(words_mismatch(graph->result, word, BYTES), BYTES);
 }
 
-static void forget(keeper *graph) {
+static void destroy(captured_graph *graph) {
   CHECK_OK(plinth_graph_destroy(graph->graph));
   CHECK_OK(plinth_pinned_free(graph->result));
 }
 
-TEST(memory_stays_while_the_graph_lives) {
+TEST(memory_stays_until_the_graph_is_destroyed) {
   plinth_stream_t stream = on_new_stream(0);
-  keeper graph = captured(NULL, 3, stream, false);
+  captured_graph graph = capture(NULL, 3, stream, false);
   CHECK_EQ(graph_allocated(graph.graph), BYTES);
   CHECK(graph_held(graph.graph) >= BYTES);
   release(graph.inside);
   CHECK_EQ(graph_allocated(graph.graph), 0);
   CHECK_OK(plinth_empty_cache());
   CHECK(graph_held(graph.graph) >= BYTES);
-  /* Whatever is allocated now is not the graph's. */
+  /* Eager allocations do not get the graph's memory. */
   for (int round = 0; round < 6; round++) {
     unsigned char *eager = alloc_on(BYTES, 0, round % 2 ? stream : NULL);
     CHECK(!overlap(eager, BYTES, graph.inside, BYTES));
@@ -58,17 +58,17 @@ TEST(memory_stays_while_the_graph_lives) {
     CHECK_OK(plinth_pinned_free(pinned));
     release(eager);
   }
-  forget(&graph);
+  destroy(&graph);
   expect_nothing_left();
 }
 
-TEST(what_a_capture_allocated_outlives_the_graph) {
+TEST(allocations_of_a_capture_outlive_the_graph) {
   plinth_stream_t stream = on_new_stream(0);
   void *pinned = pinned_memory(BYTES);
-  keeper graph = captured(NULL, 4, stream, false);
+  captured_graph graph = capture(NULL, 4, stream, false);
   expect_replay(&graph, 4, stream);
   unsigned char *inside = graph.inside;
-  forget(&graph);
+  destroy(&graph);
   CHECK(has_words(inside, 4, BYTES, stream, pinned));
   release(inside);
   CHECK_OK(plinth_pinned_free(pinned));
@@ -79,9 +79,9 @@ TEST(graphs_share_a_pool) {
   plinth_stream_t stream = on_new_stream(0);
   const plinth_pool_id_t pool = shared_pool();
   CHECK(pool.owner == 0 && pool.index != 0);
-  keeper first = captured(&pool, 1, stream, true);
+  captured_graph first = capture(&pool, 1, stream, true);
   const size_t held = graph_held(first.graph);
-  keeper second = captured(&pool, 2, stream, true);
+  captured_graph second = capture(&pool, 2, stream, true);
   CHECK_SAME(second.inside, first.inside);
   CHECK_EQ(graph_held(second.graph), held);
   CHECK_EQ(pool_of_graph(second.graph).index, pool.index);
@@ -89,16 +89,16 @@ TEST(graphs_share_a_pool) {
     expect_replay(&first, 1, stream);
     expect_replay(&second, 2, stream);
   }
-  forget(&first);
+  destroy(&first);
   CHECK_OK(plinth_empty_cache());
   expect_replay(&second, 2, stream);
-  /* By the name of a graph's own pool, too. */
+  /* A graph's pool can be named by its id, too. */
   const plinth_pool_id_t named = pool_of_graph(second.graph);
-  keeper third = captured(&named, 3, stream, true);
+  captured_graph third = capture(&named, 3, stream, true);
   CHECK_SAME(third.inside, second.inside);
   expect_replay(&third, 3, stream);
-  forget(&second);
-  forget(&third);
+  destroy(&second);
+  destroy(&third);
   expect_nothing_left();
 }
 
@@ -127,8 +127,8 @@ TEST(replays_of_a_pool_wait_for_each_other) {
   plinth_stream_t stream = on_new_stream(0);
   plinth_stream_t other = stream_on(0);
   const plinth_pool_id_t pool = shared_pool();
-  keeper first = captured(&pool, 1, stream, true);
-  keeper second = captured(&pool, 2, stream, true);
+  captured_graph first = capture(&pool, 1, stream, true);
+  captured_graph second = capture(&pool, 2, stream, true);
   expect_replay(&first, 1, stream);
   gate *shut = hold(stream);
   CHECK_OK(plinth_graph_replay(first.graph));
@@ -140,7 +140,7 @@ TEST(replays_of_a_pool_wait_for_each_other) {
   finish(other);
   CHECK_EQ(words_mismatch(first.result, 1, BYTES), BYTES);
   CHECK_EQ(words_mismatch(second.result, 2, BYTES), BYTES);
-  /* The same graph in two streams, too. */
+  /* Replays of one graph in two streams wait, too. */
   shut = hold(other);
   CHECK_OK(plinth_graph_replay(second.graph));
   CHECK_OK(plinth_set_stream(NULL));
@@ -148,17 +148,17 @@ TEST(replays_of_a_pool_wait_for_each_other) {
   expect_held(shut);
   gate_open(shut);
   CHECK_OK(plinth_synchronize(0));
-  forget(&first);
-  forget(&second);
+  destroy(&first);
+  destroy(&second);
   expect_nothing_left();
 }
 
-TEST(replays_that_would_overlap_are_refused_on_demand) {
+TEST(overlapping_replays_are_refused_on_request) {
   plinth_stream_t stream = on_new_stream(0);
   plinth_stream_t other = stream_on(0);
   const plinth_pool_id_t pool = shared_pool();
-  keeper first = captured(&pool, 1, stream, true);
-  keeper second = captured(&pool, 2, stream, true);
+  captured_graph first = capture(&pool, 1, stream, true);
+  captured_graph second = capture(&pool, 2, stream, true);
   CHECK_STATUS(plinth_graph_set_overlap_policy(second.graph, 2), PLINTH_ERROR_INVALID_VALUE);
   CHECK_OK(plinth_graph_set_overlap_policy(second.graph, PLINTH_GRAPH_OVERLAP_REFUSE));
   gate *shut = hold(stream);
@@ -171,16 +171,17 @@ TEST(replays_that_would_overlap_are_refused_on_demand) {
   finish(stream);
   expect_replay(&second, 2, other);
   CHECK_OK(plinth_graph_set_overlap_policy(second.graph, PLINTH_GRAPH_OVERLAP_ORDER));
-  forget(&first);
-  forget(&second);
+  destroy(&first);
+  destroy(&second);
   expect_nothing_left();
 }
 
-/* The stream of the last replay captures when the next one comes, in another stream: nothing can be recorded in it. */
-TEST(a_replay_waits_for_a_stream_that_captures_by_now) {
+/* The stream of the last replay captures when the next replay is submitted in another stream, so that no event can be
+ * recorded in it. */
+TEST(a_replay_waits_for_a_stream_that_now_captures) {
   plinth_stream_t stream = on_new_stream(0);
   plinth_stream_t other = stream_on(0);
-  keeper graph = captured(NULL, 1, stream, true);
+  captured_graph graph = capture(NULL, 1, stream, true);
   expect_replay(&graph, 1, stream);
   gate *shut = hold(stream);
   CHECK_OK(plinth_graph_replay(graph.graph));
@@ -199,7 +200,7 @@ TEST(a_replay_waits_for_a_stream_that_captures_by_now) {
   CHECK_OK(plinth_graph_replay(later));
   expect_replay(&graph, 1, stream);
   CHECK_OK(plinth_graph_destroy(later));
-  forget(&graph);
+  destroy(&graph);
   expect_nothing_left();
 }
 
@@ -208,7 +209,7 @@ TEST(a_replay_waits_for_a_stream_that_captures_by_now) {
 TEST(a_graph_sleeps_and_wakes) {
   plinth_stream_t stream = on_new_stream(0);
   bool asleep = true;
-  keeper graph = captured(NULL, 6, stream, true);
+  captured_graph graph = capture(NULL, 6, stream, true);
   expect_replay(&graph, 6, stream);
   const size_t held = graph_held(graph.graph);
   CHECK_OK(plinth_empty_cache());
@@ -224,7 +225,7 @@ TEST(a_graph_sleeps_and_wakes) {
     CHECK_EQ(reserved(0), all - held);
     CHECK_STATUS(plinth_graph_replay(graph.graph), PLINTH_ERROR_GRAPH_ASLEEP);
     CHECK_OK(plinth_graph_sleep(graph.graph));
-    /* The addresses are nobody else's. */
+    /* The addresses stay reserved. */
     unsigned char *eager = alloc_on(BYTES, 0, stream);
     CHECK(!overlap(eager, BYTES, graph.inside, BYTES));
     release(eager);
@@ -236,42 +237,42 @@ TEST(a_graph_sleeps_and_wakes) {
     CHECK_EQ(graph_held(graph.graph), held);
     expect_replay(&graph, 6, stream);
   }
-  forget(&graph);
+  destroy(&graph);
   expect_nothing_left();
 }
 
-static plinth_graph_t told_of;
-static int told;
+static plinth_graph_t observed_graph;
+static int notified;
 
-static void ask_the_graph(const plinth_memory_history_entry_t *entry, void *context) {
+static void query_graph_memory(const plinth_memory_history_entry_t *entry, void *context) {
   size_t used = UNTOUCHED, held = UNTOUCHED;
   CHECK(entry != NULL && context == NULL);
-  CHECK_OK(plinth_graph_memory(told_of, &used, &held));
+  CHECK_OK(plinth_graph_memory(observed_graph, &used, &held));
   CHECK_EQ(used, 0);
-  told++;
+  notified++;
 }
 
-/* Trackers hear of it when the graph is locked no more. */
-TEST(a_tracker_may_ask_the_graph_that_sleeps) {
+/* Trackers are called after the graph is unlocked. */
+TEST(a_tracker_may_query_the_graph_that_sleeps) {
   plinth_stream_t stream = on_new_stream(0);
-  keeper graph = captured(NULL, 6, stream, true);
-  told_of = graph.graph;
-  CHECK_OK(plinth_attach_allocator_trace_tracker(ask_the_graph, NULL));
+  captured_graph graph = capture(NULL, 6, stream, true);
+  observed_graph = graph.graph;
+  CHECK_OK(plinth_attach_allocator_trace_tracker(query_graph_memory, NULL));
   CHECK_OK(plinth_graph_sleep(graph.graph));
-  const int slept = told;
+  const int slept = notified;
   CHECK(slept > 0);
   CHECK_OK(plinth_graph_wake(graph.graph));
-  CHECK_EQ(told, 2 * slept);
-  CHECK_OK(plinth_detach_allocator_trace_tracker(ask_the_graph, NULL));
+  CHECK_EQ(notified, 2 * slept);
+  CHECK_OK(plinth_detach_allocator_trace_tracker(query_graph_memory, NULL));
   expect_replay(&graph, 6, stream);
-  forget(&graph);
+  destroy(&graph);
   expect_nothing_left();
 }
 
 TEST(sleep_waits_for_the_work) {
   plinth_stream_t stream = on_new_stream(0);
   plinth_stream_t other = stream_on(0);
-  keeper graph = captured(NULL, 6, stream, true);
+  captured_graph graph = capture(NULL, 6, stream, true);
   CHECK_OK(plinth_set_stream(other));
   gate *shut = gate_shut(other);
   CHECK_OK(plinth_graph_replay(graph.graph));
@@ -282,24 +283,24 @@ TEST(sleep_waits_for_the_work) {
   CHECK_EQ(words_mismatch(graph.result, 6, BYTES), BYTES);
   CHECK_OK(plinth_graph_wake(graph.graph));
   expect_replay(&graph, 6, other);
-  forget(&graph);
+  destroy(&graph);
   expect_nothing_left();
 }
 
-/* Outputs that the program holds keep their addresses, and every graph of the pool sleeps. */
+/* Outputs that the program still holds keep their addresses, and all graphs of the pool sleep. */
 TEST(a_pool_sleeps_as_a_whole) {
   plinth_stream_t stream = on_new_stream(0);
   const plinth_pool_id_t pool = shared_pool();
   plinth_graph_t third = new_graph(0);
-  keeper first = captured(&pool, 1, stream, false);
-  keeper second = captured(&pool, 2, stream, false);
+  captured_graph first = capture(&pool, 1, stream, false);
+  captured_graph second = capture(&pool, 2, stream, false);
   expect_replay(&first, 1, stream);
   CHECK_OK(plinth_graph_sleep(first.graph));
   CHECK_STATUS(plinth_graph_replay(second.graph), PLINTH_ERROR_GRAPH_ASLEEP);
   CHECK_STATUS(plinth_graph_capture_begin(third, &pool, PLINTH_CAPTURE_GLOBAL), PLINTH_ERROR_GRAPH_ASLEEP);
   CHECK(!capturing_here());
   CHECK_EQ(graph_allocated(first.graph), 2 * BYTES);
-  /* Freed in its sleep. */
+  /* A block can be freed while the pool sleeps. */
   release(second.inside);
   expect_sound();
   CHECK_OK(plinth_graph_wake(second.graph));
@@ -307,19 +308,19 @@ TEST(a_pool_sleeps_as_a_whole) {
   expect_replay(&first, 1, stream);
   release(first.inside);
   CHECK_OK(plinth_graph_destroy(third));
-  forget(&first);
-  forget(&second);
+  destroy(&first);
+  destroy(&second);
   expect_nothing_left();
 }
 
-TEST(a_graph_may_be_destroyed_in_its_sleep) {
+TEST(a_graph_may_be_destroyed_while_it_sleeps) {
   plinth_stream_t stream = on_new_stream(0);
   for (int held = 0; held < 2; held++) {
-    keeper graph = captured(NULL, 1, stream, held == 0);
-    keeper other = captured(NULL, 2, stream, true);
+    captured_graph graph = capture(NULL, 1, stream, held == 0);
+    captured_graph other = capture(NULL, 2, stream, true);
     CHECK_OK(plinth_graph_sleep(graph.graph));
     unsigned char *inside = graph.inside;
-    forget(&graph);
+    destroy(&graph);
     expect_sound();
     if (held) {
       CHECK_EQ(allocated(0), BYTES);
@@ -327,15 +328,15 @@ TEST(a_graph_may_be_destroyed_in_its_sleep) {
     }
     expect_sound();
     expect_replay(&other, 2, stream);
-    forget(&other);
+    destroy(&other);
     expect_nothing_left();
   }
 }
 
-TEST(memory_that_others_use_does_not_sleep) {
+TEST(a_pool_in_use_does_not_sleep) {
   plinth_stream_t stream = on_new_stream(0);
   const plinth_pool_id_t pool = shared_pool();
-  keeper graph = captured(&pool, 1, stream, true);
+  captured_graph graph = capture(&pool, 1, stream, true);
   CHECK_OK(plinth_begin_allocate_current_thread_to_pool(0, pool));
   CHECK_STATUS(plinth_graph_sleep(graph.graph), PLINTH_ERROR_GRAPH_MEMORY_IN_USE);
   void *eager = alloc_on(MIB, 0, stream);
@@ -348,14 +349,14 @@ TEST(memory_that_others_use_does_not_sleep) {
   CHECK_OK(plinth_graph_wake(graph.graph));
   expect_replay(&graph, 1, stream);
   CHECK_OK(plinth_release_pool(0, pool));
-  forget(&graph);
+  destroy(&graph);
   expect_nothing_left();
 }
 
-TEST(a_graph_sleeps_on_when_memory_is_short) {
+TEST(a_graph_stays_asleep_when_memory_is_short) {
   plinth_stream_t stream = on_new_stream(0);
   bool asleep = false;
-  keeper graph = captured(NULL, 1, stream, true);
+  captured_graph graph = capture(NULL, 1, stream, true);
   CHECK_OK(plinth_graph_sleep(graph.graph));
   void *eager = alloc_on(64 * MIB, 0, stream);
   limit_memory(reserved(0) + MIB, 0);
@@ -365,30 +366,30 @@ TEST(a_graph_sleeps_on_when_memory_is_short) {
   CHECK_OK(plinth_graph_is_asleep(graph.graph, &asleep));
   CHECK(asleep);
   CHECK_STATUS(plinth_graph_replay(graph.graph), PLINTH_ERROR_GRAPH_ASLEEP);
-  /* Cached memory is released for it. */
+  /* Waking releases cached memory. */
   release(eager);
   finish(stream);
   CHECK_OK(plinth_graph_wake(graph.graph));
   lift_limit(0);
   expect_replay(&graph, 1, stream);
-  forget(&graph);
+  destroy(&graph);
   expect_nothing_left();
 }
 
-TEST(nothing_sleeps_while_a_stream_captures) {
+TEST(graphs_cannot_sleep_while_a_stream_captures) {
   plinth_stream_t stream = on_new_stream(0);
-  keeper graph = captured(NULL, 1, stream, true);
+  captured_graph graph = capture(NULL, 1, stream, true);
   plinth_graph_t other = new_graph(0);
   CHECK_OK(plinth_graph_capture_begin(other, NULL, PLINTH_CAPTURE_GLOBAL));
   CHECK_OK(plinth_sleep(1, stream));
   CHECK_STATUS(plinth_graph_sleep(graph.graph), PLINTH_ERROR_CAPTURE_FORBIDS);
-  /* Nor does the capture suffer from the question. */
+  /* The refused call does not invalidate the capture. */
   CHECK_OK(plinth_sleep(1, stream));
   CHECK_OK(plinth_graph_capture_end(other));
   CHECK_OK(plinth_graph_replay(other));
   finish(stream);
   CHECK_OK(plinth_graph_destroy(other));
   expect_replay(&graph, 1, stream);
-  forget(&graph);
+  destroy(&graph);
   expect_nothing_left();
 }

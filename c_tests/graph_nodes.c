@@ -1,10 +1,10 @@
-/* Graphs that kept their nodes: drawn, described, copied, updated. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Graphs that keep their nodes: debug dump, summary, clone and update. SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "driver.h"
 #include "graphing.h"
 
 enum { BYTES = 64 * 1024 };
 
-static plinth_graph_t of_two_fills(void *memory, uint32_t word, plinth_stream_t stream, uint32_t flags) {
+static plinth_graph_t graph_of_two_fills(void *memory, uint32_t word, plinth_stream_t stream, uint32_t flags) {
   plinth_graph_t graph = new_graph(flags);
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
   fill_words(memory, word, BYTES, stream);
@@ -20,12 +20,12 @@ static void expect_two_fills(void *memory, uint32_t word, plinth_stream_t stream
   CHECK_OK(plinth_pinned_free(pinned));
 }
 
-TEST(kept_nodes_are_instantiated_when_they_are_wanted) {
+TEST(kept_nodes_are_instantiated_on_demand) {
   void *native = NULL;
   void *executable = NULL;
   plinth_stream_t stream = on_new_stream(0);
   void *memory = alloc_on(2 * BYTES, 0, stream);
-  plinth_graph_t graph = of_two_fills(memory, 1, stream, PLINTH_GRAPH_KEEP_GRAPH);
+  plinth_graph_t graph = graph_of_two_fills(memory, 1, stream, PLINTH_GRAPH_KEEP_GRAPH);
   CHECK_OK(plinth_graph_native(graph, &native));
   CHECK(native != NULL);
   CHECK_STATUS(plinth_graph_exec_native(graph, &executable), PLINTH_ERROR_GRAPH_NOT_CAPTURED);
@@ -37,7 +37,7 @@ TEST(kept_nodes_are_instantiated_when_they_are_wanted) {
   CHECK_OK(plinth_memset(memory, 0, 2 * BYTES, stream));
   CHECK_OK(plinth_graph_replay(graph));
   expect_two_fills(memory, 1, stream);
-  /* By the driver's own call, too. */
+  /* The driver's own call can launch it, too. */
   DRIVER(driver_graph_launch, launch, "cuGraphLaunch");
   CHECK_OK(plinth_graph_exec_native(graph, &executable));
   CHECK_OK(plinth_memset(memory, 0, 2 * BYTES, stream));
@@ -48,13 +48,13 @@ TEST(kept_nodes_are_instantiated_when_they_are_wanted) {
   expect_nothing_left();
 }
 
-TEST(nodes_that_were_not_kept_are_not_there) {
+TEST(calls_that_need_kept_nodes_fail_without_them) {
   void *native = UNTOUCHED_POINTER;
   char *text = NULL;
   plinth_graph_t copy = NULL;
   plinth_stream_t stream = on_new_stream(0);
   void *memory = alloc_on(2 * BYTES, 0, stream);
-  plinth_graph_t graph = of_two_fills(memory, 1, stream, 0);
+  plinth_graph_t graph = graph_of_two_fills(memory, 1, stream, 0);
   CHECK_STATUS(plinth_graph_instantiate(graph), PLINTH_ERROR_GRAPH_NOT_KEPT);
   CHECK_STATUS(plinth_graph_native(graph, &native), PLINTH_ERROR_GRAPH_NOT_KEPT);
   CHECK_STATUS(plinth_graph_summary(graph, &text), PLINTH_ERROR_GRAPH_NOT_KEPT);
@@ -65,7 +65,7 @@ TEST(nodes_that_were_not_kept_are_not_there) {
   release(memory);
 }
 
-TEST(a_graph_is_drawn_and_described) {
+TEST(a_graph_is_dumped_and_summarized) {
   char path[] = "/tmp/plinth-graph-XXXXXX";
   char text[16384];
   char *summary = NULL;
@@ -108,7 +108,7 @@ TEST(a_graph_is_drawn_and_described) {
   expect_nothing_left();
 }
 
-TEST(a_copy_lives_on_its_own) {
+TEST(a_clone_outlives_its_graph) {
   plinth_graph_t copy = NULL;
   size_t held[2] = {0, 0};
   plinth_stream_t stream = on_new_stream(0);
@@ -142,8 +142,8 @@ TEST(a_graph_is_updated_in_place) {
   void *native = NULL;
   plinth_stream_t stream = on_new_stream(0);
   void *memory = alloc_on(2 * BYTES, 0, stream);
-  plinth_graph_t graph = of_two_fills(memory, 1, stream, 0);
-  plinth_graph_t other = of_two_fills(memory, 10, stream, PLINTH_GRAPH_KEEP_GRAPH);
+  plinth_graph_t graph = graph_of_two_fills(memory, 1, stream, 0);
+  plinth_graph_t other = graph_of_two_fills(memory, 10, stream, PLINTH_GRAPH_KEEP_GRAPH);
   CHECK_OK(plinth_graph_exec_native(graph, &before));
   CHECK_OK(plinth_graph_replay(graph));
   expect_two_fills(memory, 1, stream);
@@ -163,7 +163,7 @@ TEST(a_graph_is_updated_in_place) {
   expect_nothing_left();
 }
 
-TEST(an_update_takes_the_others_memory_along) {
+TEST(an_update_keeps_the_other_graphs_memory) {
   plinth_stream_t stream = on_new_stream(0);
   void *result = pinned_memory(BYTES);
   plinth_graph_t graphs[2];
@@ -189,12 +189,12 @@ TEST(an_update_takes_the_others_memory_along) {
   expect_nothing_left();
 }
 
-TEST(an_update_that_cannot_be_says_why) {
+TEST(an_impossible_update_says_why) {
   plinth_stream_t stream = on_new_stream(0);
   void *memory = alloc_on(2 * BYTES, 0, stream);
-  plinth_graph_t graph = of_two_fills(memory, 1, stream, 0);
+  plinth_graph_t graph = graph_of_two_fills(memory, 1, stream, 0);
   plinth_graph_t smaller = graph_of_fill(memory, 5, BYTES, stream, PLINTH_GRAPH_KEEP_GRAPH);
-  plinth_graph_t unkept = of_two_fills(memory, 5, stream, 0);
+  plinth_graph_t unkept = graph_of_two_fills(memory, 5, stream, 0);
   CHECK_STATUS(plinth_graph_update(graph, smaller), PLINTH_ERROR_GRAPH_UPDATE_REFUSED);
   CHECK_MESSAGE("the graph is unchanged");
   CHECK_STATUS(plinth_graph_update(graph, graph), PLINTH_ERROR_INVALID_VALUE);

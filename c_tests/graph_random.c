@@ -1,5 +1,5 @@
 /*
- * Random numbers in graphs: replays go on in the generator's sequence just where eager calls would have.
+ * Random numbers in graphs: replays continue the generator's sequence exactly as eager calls would.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -8,13 +8,13 @@
 
 enum { COUNT = 5000, ROUNDS = 4 };
 
-/* Which dtype a fill is tried with. */
+/* The dtype with which a fill is tested. */
 static int kind_of(size_t which) {
   static const int kinds[FILLS] = {F32, F32, F64, F16, F32, F32, F32, I32, I64, I64, I64};
   return kinds[which];
 }
 
-/* What eager calls leave: two fills in a row, `ROUNDS` times over. */
+/* Two fills in sequence. */
 static void draw_twice(size_t which, void *first, void *second, plinth_generator_t generator, plinth_stream_t stream) {
   tensor one;
   tensor two;
@@ -28,7 +28,7 @@ static void expect_same_sequence(size_t which) {
   const size_t half = COUNT / 2 * bytes_of(kind_of(which));
   unsigned char *memory[2] = {alloc_on(bytes, 0, stream), alloc_on(bytes, 0, stream)};
   unsigned char *expected = (unsigned char *)pinned_memory(ROUNDS * 2 * bytes);
-  unsigned char *found = (unsigned char *)pinned_memory(2 * bytes);
+  unsigned char *actual = (unsigned char *)pinned_memory(2 * bytes);
   plinth_generator_t eager = new_generator(0, 77, 8);
   plinth_generator_t captured = new_generator(0, 77, 8);
   for (size_t round = 0; round < ROUNDS; round++) {
@@ -42,7 +42,7 @@ static void expect_same_sequence(size_t which) {
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
   draw_twice(which, memory[0], memory[1], captured, stream);
   CHECK_OK(plinth_graph_capture_end(graph));
-  /* The capture itself took none. */
+  /* The capture itself does not advance the offset. */
   CHECK_EQ(offset_of(captured), 8);
   for (size_t round = 0; round < ROUNDS; round++) {
     CHECK_OK(plinth_memset(memory[0], 0, bytes, stream));
@@ -53,10 +53,10 @@ static void expect_same_sequence(size_t which) {
     } else {
       CHECK_OK(plinth_graph_replay(graph));
     }
-    CHECK_OK(plinth_memcpy(found, memory[0], bytes, stream));
-    CHECK_OK(plinth_memcpy(found + bytes, memory[1], half, stream));
+    CHECK_OK(plinth_memcpy(actual, memory[0], bytes, stream));
+    CHECK_OK(plinth_memcpy(actual + bytes, memory[1], half, stream));
     finish(stream);
-    CHECK(memcmp(found, expected + round * 2 * bytes, bytes + half) == 0);
+    CHECK(memcmp(actual, expected + round * 2 * bytes, bytes + half) == 0);
   }
   CHECK_EQ(offset_of(captured), offset_of(eager));
   CHECK_OK(plinth_graph_destroy(graph));
@@ -65,7 +65,7 @@ static void expect_same_sequence(size_t which) {
   release(memory[0]);
   release(memory[1]);
   CHECK_OK(plinth_pinned_free(expected));
-  CHECK_OK(plinth_pinned_free(found));
+  CHECK_OK(plinth_pinned_free(actual));
   expect_nothing_left();
 }
 
@@ -80,30 +80,30 @@ TEST(the_devices_own_generator_needs_no_registration) {
   tensor out;
   plinth_stream_t stream = on_new_stream(0);
   float *memory = (float *)alloc_on(COUNT * 4, 0, stream);
-  float *seen = (float *)pinned_memory(2 * COUNT * 4);
+  float *copied = (float *)pinned_memory(2 * COUNT * 4);
   CHECK_OK(plinth_manual_seed(5));
   CHECK_OK(plinth_uniform(row(&out, memory, F32, COUNT), 0, 1, NULL, stream));
   finish(stream);
-  fetch(seen, memory, COUNT * 4);
+  fetch(copied, memory, COUNT * 4);
   plinth_graph_t graph = new_graph(0);
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
   CHECK_OK(plinth_uniform(row(&out, memory, F32, COUNT), 0, 1, NULL, stream));
   CHECK_OK(plinth_graph_capture_end(graph));
   for (int round = 0; round < 3; round++) {
-    /* A seed set between replays counts. */
+    /* A seed that is set between replays takes effect. */
     CHECK_OK(plinth_manual_seed(5));
     CHECK_OK(plinth_graph_replay(graph));
     finish(stream);
-    fetch(seen + COUNT, memory, COUNT * 4);
-    CHECK(memcmp(seen, seen + COUNT, COUNT * 4) == 0);
+    fetch(copied + COUNT, memory, COUNT * 4);
+    CHECK(memcmp(copied, copied + COUNT, COUNT * 4) == 0);
   }
   CHECK_OK(plinth_graph_replay(graph));
   finish(stream);
-  fetch(seen + COUNT, memory, COUNT * 4);
-  CHECK(memcmp(seen, seen + COUNT, COUNT * 4) != 0);
+  fetch(copied + COUNT, memory, COUNT * 4);
+  CHECK(memcmp(copied, copied + COUNT, COUNT * 4) != 0);
   CHECK_OK(plinth_graph_destroy(graph));
   release(memory);
-  CHECK_OK(plinth_pinned_free(seen));
+  CHECK_OK(plinth_pinned_free(copied));
   expect_nothing_left();
 }
 
@@ -113,7 +113,7 @@ TEST(several_generators_in_a_graph) {
   plinth_stream_t stream = on_new_stream(0);
   float *memory = (float *)alloc_on(GENERATORS * COUNT * 4, 0, stream);
   float *expected = (float *)pinned_memory(GENERATORS * COUNT * 4);
-  float *found = (float *)pinned_memory(GENERATORS * COUNT * 4);
+  float *actual = (float *)pinned_memory(GENERATORS * COUNT * 4);
   plinth_generator_t eager[GENERATORS];
   plinth_generator_t captured[GENERATORS];
   plinth_graph_t graph = new_graph(0);
@@ -124,7 +124,7 @@ TEST(several_generators_in_a_graph) {
     CHECK_OK(plinth_graph_register_generator_state(graph, captured[index]));
   }
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
-  /* The last one is registered and not used. */
+  /* The last generator is registered but not used. */
   for (int index = 0; index < GENERATORS - 1; index++) {
     CHECK_OK(plinth_normal(row(&out, memory + index * COUNT, F32, COUNT), 0, 1, captured[index], stream));
   }
@@ -138,25 +138,25 @@ TEST(several_generators_in_a_graph) {
     CHECK_OK(plinth_memset(memory, 0, GENERATORS * COUNT * 4, stream));
     CHECK_OK(plinth_graph_replay(graph));
     finish(stream);
-    fetch(found, memory, (GENERATORS - 1) * COUNT * 4);
-    CHECK(memcmp(expected, found, (GENERATORS - 1) * COUNT * 4) == 0);
+    fetch(actual, memory, (GENERATORS - 1) * COUNT * 4);
+    CHECK(memcmp(expected, actual, (GENERATORS - 1) * COUNT * 4) == 0);
   }
   CHECK_EQ(offset_of(captured[GENERATORS - 1]), 4);
   for (int index = 0; index < GENERATORS; index++) {
     CHECK_OK(plinth_generator_destroy(eager[index]));
     CHECK_OK(plinth_generator_destroy(captured[index]));
   }
-  /* The graph holds on to them. */
+  /* The graph keeps the generators alive. */
   CHECK_OK(plinth_graph_replay(graph));
   finish(stream);
   CHECK_OK(plinth_graph_destroy(graph));
   release(memory);
   CHECK_OK(plinth_pinned_free(expected));
-  CHECK_OK(plinth_pinned_free(found));
+  CHECK_OK(plinth_pinned_free(actual));
   expect_nothing_left();
 }
 
-TEST(a_capture_keeps_its_generators_to_itself) {
+TEST(a_capturing_generator_refuses_other_calls) {
   tensor out;
   plinth_stream_t stream = on_new_stream(0);
   plinth_stream_t other = stream_on(0);
@@ -175,7 +175,7 @@ TEST(a_capture_keeps_its_generators_to_itself) {
   CHECK_STATUS(plinth_generator_get_state(registered, state), PLINTH_ERROR_CAPTURE_FORBIDS);
   CHECK_STATUS(plinth_manual_seed(1), PLINTH_ERROR_CAPTURE_FORBIDS);
   CHECK_EQ(offset, UNTOUCHED);
-  /* Eager work in a stream that does not capture goes on. */
+  /* Eager work in a stream that does not capture is allowed. */
   CHECK_OK(plinth_uniform(row(&out, memory, F32, COUNT), 0, 1, registered, other));
   CHECK_OK(plinth_uniform(row(&out, memory, F32, COUNT), 0, 1, registered, stream));
   CHECK_OK(plinth_graph_capture_end(graph));
@@ -189,7 +189,7 @@ TEST(a_capture_keeps_its_generators_to_itself) {
   expect_nothing_left();
 }
 
-TEST(a_capture_that_fails_gives_its_generators_back) {
+TEST(a_failed_capture_releases_its_generators) {
   tensor out;
   plinth_stream_t stream = on_new_stream(0);
   float *memory = (float *)alloc_on(COUNT * 4, 0, stream);
@@ -226,14 +226,14 @@ TEST(a_generator_of_another_device_is_refused) {
   expect_nothing_left();
 }
 
-/* Replays in streams of their own order themselves: each has the numbers that were its turn. */
+/* Replays in several streams are ordered: each draws the numbers of its position. */
 TEST(replays_in_several_streams_have_their_own_numbers) {
   enum { STREAMS = 4, EACH = 25 };
   tensor out;
   plinth_stream_t streams[STREAMS];
   plinth_stream_t stream = on_new_stream(0);
   float *memory = (float *)alloc_on(COUNT * 4, 0, stream);
-  float *seen = (float *)pinned_memory(STREAMS * EACH * COUNT * 4);
+  float *copied = (float *)pinned_memory(STREAMS * EACH * COUNT * 4);
   float *expected = (float *)pinned_memory(COUNT * 4);
   plinth_generator_t eager = new_generator(0, 3, 0);
   plinth_generator_t captured = new_generator(0, 3, 0);
@@ -248,19 +248,19 @@ TEST(replays_in_several_streams_have_their_own_numbers) {
   for (int round = 0; round < STREAMS * EACH; round++) {
     CHECK_OK(plinth_set_stream(streams[round % STREAMS]));
     CHECK_OK(plinth_graph_replay(graph));
-    CHECK_OK(plinth_memcpy(seen + round * COUNT, memory, COUNT * 4, streams[round % STREAMS]));
+    CHECK_OK(plinth_memcpy(copied + round * COUNT, memory, COUNT * 4, streams[round % STREAMS]));
   }
   CHECK_OK(plinth_synchronize(0));
   for (int round = 0; round < STREAMS * EACH; round++) {
     CHECK_OK(plinth_uniform(row(&out, memory, F32, COUNT), 0, 1, eager, NULL));
     fetch(expected, memory, COUNT * 4);
-    CHECK(memcmp(expected, seen + round * COUNT, COUNT * 4) == 0);
+    CHECK(memcmp(expected, copied + round * COUNT, COUNT * 4) == 0);
   }
   CHECK_OK(plinth_graph_destroy(graph));
   CHECK_OK(plinth_generator_destroy(eager));
   CHECK_OK(plinth_generator_destroy(captured));
   release(memory);
-  CHECK_OK(plinth_pinned_free(seen));
+  CHECK_OK(plinth_pinned_free(copied));
   CHECK_OK(plinth_pinned_free(expected));
   expect_nothing_left();
 }

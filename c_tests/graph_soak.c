@@ -1,4 +1,4 @@
-/* Graphs by the thousand, which leave nothing behind. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Many thousands of captures and replays, which must not leak. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* timeout: 240 */
 /* alone: all; the parts of a test run side by side */
 #include "drawing.h"
@@ -8,7 +8,7 @@ enum { COUNT = 1000, THREADS = 6 };
 
 static int rounds(int many) { return some_rounds(HARNESS_SANITIZED ? many / 20 : many); }
 
-/* A test of very many rounds is several, which run side by side. */
+/* Splits a test of many rounds into four, which run.py runs in parallel. */
 #define IN_FOUR_PARTS(name, many)                    \
   TEST(name##_1_of_4) { name(rounds((many) / 4)); } \
   TEST(name##_2_of_4) { name(rounds((many) / 4)); } \
@@ -58,7 +58,7 @@ static void captures_replays_and_resets_leave_nothing(int many) {
 
 IN_FOUR_PARTS(captures_replays_and_resets_leave_nothing, on_host_device() ? 1000 : 10000)
 
-/* Threads that capture, replay each other's graphs in streams of their own, let them sleep, and destroy them. */
+/* Threads capture, replay and destroy graphs of their own, and replay shared graphs. */
 static plinth_graph_t shared[THREADS];
 static plinth_pool_id_t pool_of_all;
 static int finished, rounds_of_a_thread;
@@ -110,20 +110,20 @@ static void threads_share_graphs(int many) {
 IN_FOUR_PARTS(threads_share_graphs, 152)
 
 /*
- * The allocator asks whether streams of other threads are idle, and records events in them, at any moment: also as they begin to
- * capture or join a capture. An event that is captured never completes, and its block is never free again.
+ * The allocator queries streams of other threads and records events in them at any time, also while they begin a capture or
+ * join one. An event that is captured never completes, and its block would never be free again.
  */
-static plinth_stream_t looked_at[2];
-static int captures_are_over;
+static plinth_stream_t observed_streams[2];
+static int captures_done;
 
-static void *look_around(void *context) {
+static void *use_observed_streams(void *context) {
   (void)context;
   plinth_stream_t own = stream_on(0);
-  while (!__atomic_load_n(&captures_are_over, __ATOMIC_SEQ_CST)) {
+  while (!__atomic_load_n(&captures_done, __ATOMIC_SEQ_CST)) {
     for (int round = 0; round < 8; round++) {
       void *memory = alloc_on(KIB, 0, own);
-      CHECK_OK(plinth_record_stream(memory, looked_at[0]));
-      CHECK_OK(plinth_record_stream(memory, looked_at[1]));
+      CHECK_OK(plinth_record_stream(memory, observed_streams[0]));
+      CHECK_OK(plinth_record_stream(memory, observed_streams[1]));
       release(memory);
     }
     CHECK_OK(plinth_empty_cache());
@@ -131,14 +131,14 @@ static void *look_around(void *context) {
   return NULL;
 }
 
-static void a_look_at_streams_disturbs_no_capture(int many) {
+static void stream_queries_do_not_disturb_captures(int many) {
   plinth_stream_t stream = on_new_stream(0);
   plinth_stream_t side = stream_on(0);
   void *memory = device_memory(KIB, 0);
-  pthread_t looking;
-  looked_at[0] = stream;
-  looked_at[1] = side;
-  CHECK(pthread_create(&looking, NULL, look_around, NULL) == 0);
+  pthread_t observer;
+  observed_streams[0] = stream;
+  observed_streams[1] = side;
+  CHECK(pthread_create(&observer, NULL, use_observed_streams, NULL) == 0);
   for (int round = 0; round < many; round++) {
     plinth_graph_t graph = new_graph(0);
     release(alloc_on(2 * MIB, 0, stream));
@@ -150,10 +150,10 @@ static void a_look_at_streams_disturbs_no_capture(int many) {
     CHECK_OK(plinth_graph_capture_end(graph));
     CHECK_OK(plinth_graph_destroy(graph));
   }
-  __atomic_store_n(&captures_are_over, 1, __ATOMIC_SEQ_CST);
-  CHECK(pthread_join(looking, NULL) == 0);
+  __atomic_store_n(&captures_done, 1, __ATOMIC_SEQ_CST);
+  CHECK(pthread_join(observer, NULL) == 0);
   CHECK_OK(plinth_device_free(memory));
   expect_nothing_left();
 }
 
-IN_FOUR_PARTS(a_look_at_streams_disturbs_no_capture, on_host_device() ? 20000 : 4000)
+IN_FOUR_PARTS(stream_queries_do_not_disturb_captures, on_host_device() ? 20000 : 4000)

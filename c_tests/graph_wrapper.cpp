@@ -1,4 +1,4 @@
-// Graphs by plinth.hpp: blocks that put back what they found, whatever ends them.
+// Graphs by plinth.hpp: capture guards that restore the state also after exceptions.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
@@ -13,11 +13,11 @@
 
 static_assert(!std::is_copy_constructible<plinth::Graph>::value, "a graph copied");
 static_assert(std::is_nothrow_move_constructible<plinth::Graph>::value, "a graph moved");
-static_assert(!std::is_copy_constructible<plinth::GraphCapture>::value, "a block copied");
+static_assert(!std::is_copy_constructible<plinth::GraphCapture>::value, "a guard copied");
 
 static const std::size_t bytes = 64 * KIB;
 
-TEST(a_block_captures) {
+TEST(a_guard_captures) {
   const plinth::Stream stream;
   const plinth::StreamGuard guard(stream);
   void *const memory = alloc_on(bytes, 0, stream);
@@ -45,7 +45,7 @@ TEST(a_block_captures) {
   expect_nothing_left();
 }
 
-TEST(an_exception_is_the_bodys_own) {
+TEST(an_exception_of_the_body_is_passed_on) {
   const plinth::Stream stream;
   const plinth::StreamGuard guard(stream);
   plinth::Graph graph;
@@ -86,7 +86,7 @@ TEST(an_exception_is_the_bodys_own) {
   expect_nothing_left();
 }
 
-TEST(what_a_graph_tells) {
+TEST(properties_of_a_graph) {
   const plinth::Stream stream;
   const plinth::StreamGuard guard(stream);
   plinth::Graph graph(true);

@@ -1,5 +1,5 @@
 /*
- * What the tests of graphs share: a graph in the making, and what it did to memory.
+ * Helpers of the graph tests: creating graphs, and reading their memory.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -17,7 +17,7 @@ static inline plinth_graph_t new_graph(uint32_t flags) {
   return graph;
 }
 
-/* Makes a new stream of a device current, as captures want one. */
+/* Creates a stream of a device and makes it current: a capture needs a stream other than the default one. */
 static inline plinth_stream_t on_new_stream(int32_t device) {
   plinth_stream_t stream = stream_on(device);
   CHECK_OK(plinth_set_stream(stream));
@@ -56,7 +56,7 @@ static inline bool capturing_here(void) {
   return capturing;
 }
 
-/* A graph that fills memory of the program's with a word, captured in the current stream. */
+/* Captures a graph, in the current stream, that fills memory with a word. */
 static inline plinth_graph_t graph_of_fill(void *memory, uint32_t word, size_t bytes, plinth_stream_t stream,
                                            uint32_t flags) {
   plinth_graph_t graph = new_graph(flags);

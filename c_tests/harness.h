@@ -1,14 +1,14 @@
 /*
- * The harness of the C and C++ tests. A program with `--list` prints the names of its tests, and with a name runs that
- * one. Exit status 0 is a pass, 77 a skip, and everything else a failure.
+ * The harness of the C and C++ tests. With `--list` a program prints the names of its tests, and with a name it runs
+ * that test. Exit status 0 is a pass, 77 a skip, and everything else a failure.
  *
  * With `--together FD NAME...` a program runs several of its tests, one after the other, and writes a line to the file
  * descriptor FD for each event: `start NAME`, then `passed NAME`, `skipped NAME: REASON` or `left NAME: WHAT`. Between
  * two tests it resets the library and the program's own variables. `left` means that all checks of the test passed but
- * that it left something that the reset may not clean up for it; the process then ends. A test that fails ends the
- * process without another line. run.py runs a test that left something, or failed, again in a process of its own.
+ * that it left state behind that the reset must not clean up; the process then ends. A test that fails ends the
+ * process without another line. run.py runs a test that left state behind, or failed, again in a process of its own.
  *
- * Include it first: it asks the system headers for POSIX. Good from C99 to C++17.
+ * Include it first, because it defines _GNU_SOURCE. It compiles as C99 to C++17.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -32,8 +32,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Whether the program is compiled with a sanitizer, which takes memory of its own. gcc defines a macro; clang has a
- * question for it. */
+/* Whether the program is compiled with a sanitizer, which allocates memory of its own. gcc defines a macro; clang has
+ * __has_feature. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define HARNESS_SANITIZED 1
 #elif defined(__has_feature)
@@ -46,7 +46,7 @@
 #endif
 
 #define HARNESS_SKIPPED 77
-#define HARNESS_MOST_TESTS 256
+#define HARNESS_MAX_TESTS 256
 
 typedef struct harness_test {
   const char *name;
@@ -54,12 +54,12 @@ typedef struct harness_test {
   int listed;
 } harness_test;
 
-static harness_test harness_tests[HARNESS_MOST_TESTS];
+static harness_test harness_tests[HARNESS_MAX_TESTS];
 static int harness_count;
 
 static inline void harness_add(const char *name, void (*run)(void), int listed) {
-  if (harness_count == HARNESS_MOST_TESTS) {
-    fprintf(stderr, "more than %d tests in a file\n", HARNESS_MOST_TESTS);
+  if (harness_count == HARNESS_MAX_TESTS) {
+    fprintf(stderr, "more than %d tests in a file\n", HARNESS_MAX_TESTS);
     _exit(2);
   }
   harness_tests[harness_count].name = name;
@@ -75,13 +75,13 @@ static inline void harness_add(const char *name, void (*run)(void), int listed) 
   }                                                                                         \
   static void test_##identifier(void)
 
-/* A test: TEST(streams_are_handed_out_in_turn) { ... } */
+/* A test: TEST(streams_are_assigned_round_robin) { ... } */
 #define TEST(identifier) HARNESS_DEFINE(identifier, 1)
 
-/* A part that a test runs in another process, by executing its own program with this name. Not listed. */
+/* A function that a test runs in another process, by executing its own program with this name. Not listed. */
 #define HELPER(identifier) HARNESS_DEFINE(identifier, 0)
 
-/* Ends the process at once, from whichever thread finds the fault: what still runs on the device may never finish. */
+/* Ends the process at once, from any thread: work that still runs on the device may never finish. */
 static inline void harness_fail(const char *file, int line, const char *text) {
   fflush(stdout);
   fprintf(stderr, "%s:%d: %s\n", file, line, text);
@@ -97,7 +97,7 @@ static inline void harness_check(int held, const char *text, const char *file, i
   }
 }
 
-/* A call's status, and what must hold of the message beside it: a success leaves none, a failure always one. */
+/* Checks a call's status, and that a failure sets an error message and a success none. */
 static inline void harness_check_status(plinth_status_t actual, plinth_status_t expected, const char *text,
                                         const char *file, int line) {
   char message[2048];
@@ -144,25 +144,25 @@ static inline void harness_check_text(const char *actual, const char *expected, 
   }
 }
 
-/* What `--together` keeps across the tests. On the heap, because the reset restores the program's own variables. */
+/* The state that `--together` keeps between tests. It is on the heap because the reset restores the program's variables. */
 typedef struct harness_session {
   int report;
   pid_t process;
   const char *test;
   jmp_buf skip;
-  /* What a test may not change. */
+  /* State of the process that a test must not change. */
   char *environment;
   char *directory;
   char *settings;
   void (*handlers[32])(int);
-  /* What the host device held after the last reset. */
+  /* The host device's usage after the last reset. */
   plinth_host_usage_t usage;
   /* The program's initialized and zeroed variables, as they were before the first test. */
   char *variables;
 } harness_session;
 
 /* NULL unless the program runs several tests. */
-static harness_session *harness_together;
+static harness_session *harness_active;
 
 static inline void harness_report(const char *event, const char *test, const char *detail) {
   char line[1024];
@@ -171,7 +171,7 @@ static inline void harness_report(const char *event, const char *test, const cha
     length = (int)sizeof line - 1;
     line[length - 1] = '\n';
   }
-  if (write(harness_together->report, line, (size_t)length) != length) {
+  if (write(harness_active->report, line, (size_t)length) != length) {
     _exit(2);
   }
 }
@@ -180,13 +180,13 @@ static inline void harness_skip(const char *reason) {
   fflush(stdout);
   fprintf(stderr, "skipped: %s\n", reason);
   fflush(stderr);
-  /* A child of a test reports nothing; its exit status is for its parent. */
-  if (harness_together != NULL && harness_together->process == getpid()) {
-    harness_report("skipped", harness_together->test, reason);
+  /* A child of a test reports by its exit status, to its parent. */
+  if (harness_active != NULL && harness_active->process == getpid()) {
+    harness_report("skipped", harness_active->test, reason);
 #ifndef __cplusplus
-    /* The tests run in the main thread. C++ has destructors, which a jump would leave out. */
-    if (harness_together->process == gettid()) {
-      longjmp(harness_together->skip, 1);
+    /* The tests run in the main thread. In C++, longjmp would skip destructors. */
+    if (harness_active->process == gettid()) {
+      longjmp(harness_active->skip, 1);
     }
 #endif
   }
@@ -199,7 +199,7 @@ static inline void harness_skip(const char *reason) {
 #define CHECK_OK(call) harness_check_status((call), PLINTH_OK, #call, __FILE__, __LINE__)
 /* A call that must return this status. */
 #define CHECK_STATUS(call, status) harness_check_status((call), (status), #call, __FILE__, __LINE__)
-/* A text that must be part of the message of the last call. */
+/* A string that the error message of the last call must contain. */
 #define CHECK_MESSAGE(part) harness_check_message((part), __FILE__, __LINE__)
 /* Integers of any kind. */
 #define CHECK_EQ(actual, expected) \
@@ -207,13 +207,13 @@ static inline void harness_skip(const char *reason) {
 /* Pointers and handles. */
 #define CHECK_SAME(actual, expected) \
   harness_check_equal((long long)(intptr_t)(actual), (long long)(intptr_t)(expected), #actual, __FILE__, __LINE__)
-/* Texts. */
+/* Strings. */
 #define CHECK_TEXT(actual, expected) harness_check_text((actual), (expected), #actual, __FILE__, __LINE__)
 /* Ends the test because this machine cannot run it. */
 #define SKIP(reason) harness_skip(reason)
 
 
-/* The program's variables from here to there; the linker defines both names. */
+/* The start and the end of the program's variables, as the linker defines them. */
 extern char __data_start[] __attribute__((weak));
 extern char _end[] __attribute__((weak));
 
@@ -243,12 +243,12 @@ static inline char *harness_environment(void) {
   return text;
 }
 
-/* Sets a variable of the environment to the value that all tests of the program give it, so that it may stay set. */
+/* Sets an environment variable that all tests of the program set to the same value, so that it may stay set. */
 static inline void harness_setenv(const char *name, const char *value) {
   setenv(name, value, 1);
-  if (harness_together != NULL && harness_together->process == getpid()) {
-    free(harness_together->environment);
-    harness_together->environment = harness_environment();
+  if (harness_active != NULL && harness_active->process == getpid()) {
+    free(harness_active->environment);
+    harness_active->environment = harness_environment();
   }
 }
 
@@ -268,9 +268,9 @@ static inline harness_session *harness_begin(int report) {
       session->handlers[number] = action.sa_handler;
     }
   }
-  /* A program that a test executes has no use for it. */
+  /* A program that a test executes must not inherit it. */
   fcntl(report, F_SETFD, FD_CLOEXEC);
-  harness_together = session;
+  harness_active = session;
   if (HARNESS_RESTORES_VARIABLES && __data_start != NULL && _end != NULL) {
     const size_t bytes = (size_t)(_end - __data_start);
     session->variables = (char *)malloc(bytes);
@@ -279,7 +279,7 @@ static inline harness_session *harness_begin(int report) {
   return session;
 }
 
-/* What a test left in the process beside the library, or NULL. */
+/* Returns what a test changed in the process outside of the library, or NULL. */
 static inline const char *harness_left_in_process(const harness_session *session) {
   char *environment = harness_environment();
   char *directory = getcwd(NULL, 0);
@@ -321,7 +321,7 @@ static inline const char *harness_left_in_process(const harness_session *session
     }                                 \
   } while (0)
 
-/* Whether a device has a context, which synchronizing it would make. */
+/* Whether a device has a context. Synchronizing a device would create one. */
 static inline int harness_has_context(int32_t device) {
   int (*get)(int *, int) = NULL;
   int (*state)(int, unsigned *, int *) = NULL;
@@ -333,8 +333,8 @@ static inline int harness_has_context(int32_t device) {
          get(&native, device) == 0 && state(native, &flags, &active) == 0 && active != 0;
 }
 
-/* Resets the library to how a process finds it after its first calls. Returns what a test left, or NULL. Memory of
- * plinth_device_malloc and plinth_pinned_malloc may stay: no cache holds it, and no statistics count it. */
+/* Resets the library to its state after initialization. Returns what a test left behind, or NULL. Memory of
+ * plinth_device_malloc and plinth_pinned_malloc may stay: it is not in a cache, and no statistics count it. */
 static inline const char *harness_reset_library(harness_session *session) {
   int32_t count = 0;
   int32_t device;
@@ -405,20 +405,20 @@ static inline const char *harness_reset_library(harness_session *session) {
 /* Runs these tests one after the other, and reports each. */
 static inline int harness_run_together(int report, int count, char **names) {
   harness_session *session = harness_begin(report);
-  int place;
-  for (place = 0; place < count; place++) {
+  int position;
+  for (position = 0; position < count; position++) {
     const harness_test *found = NULL;
     const char *left;
     int index;
     volatile int skipped = 0;
-    volatile int current = place;
+    volatile int current = position;
     for (index = 0; index < harness_count; index++) {
-      if (strcmp(harness_tests[index].name, names[place]) == 0) {
+      if (strcmp(harness_tests[index].name, names[position]) == 0) {
         found = &harness_tests[index];
       }
     }
     if (found == NULL) {
-      fprintf(stderr, "there is no test %s here\n", names[place]);
+      fprintf(stderr, "there is no test %s here\n", names[position]);
       return 2;
     }
     session->test = found->name;
@@ -428,14 +428,14 @@ static inline int harness_run_together(int report, int count, char **names) {
     } else {
       skipped = 1;
     }
-    place = current;
+    position = current;
     fflush(NULL);
     left = harness_left_in_process(session);
     if (left == NULL) {
       left = harness_reset_library(session);
     }
     if (left != NULL) {
-      /* What was left does no harm to the tests of another process. */
+      /* The tests that follow run in a new process. */
       if (!skipped) {
         harness_report("left", session->test, left);
       }
@@ -445,10 +445,10 @@ static inline int harness_run_together(int report, int count, char **names) {
       harness_report("passed", session->test, NULL);
     }
     if (session->variables != NULL) {
-      /* The C library's list of the environment may lie among them, and is compared by itself. */
-      char **variables_of_environment = environ;
+      /* `environ` may be one of them. harness_left_in_process has checked the environment already. */
+      char **saved_environ = environ;
       memcpy(__data_start, session->variables, (size_t)(_end - __data_start));
-      environ = variables_of_environment;
+      environ = saved_environ;
     }
   }
   return 0;

@@ -1,7 +1,7 @@
 // plinth_host_memory.hpp and plinth_ipc.hpp: pinned memory in containers, and memory of other processes.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// alone: memory_goes_to_another_process; forks a child that uses the device
+// alone: memory_is_sent_to_another_process; forks a child that uses the device
 
 #include "wrapping.h"
 
@@ -17,7 +17,7 @@
 
 static_assert(owns<plinth::HostMemory>() && owns<plinth::ManagedMemory>(), "memory");
 static_assert(owns<plinth::HostRegistration>(), "a registration");
-static_assert(owns<plinth::IpcMemory>() && owns<plinth::IpcExport>(), "memory of others");
+static_assert(owns<plinth::IpcMemory>() && owns<plinth::IpcExport>(), "memory of other processes");
 static_assert(std::is_same<std::allocator_traits<plinth::PinnedAllocator<int>>::rebind_alloc<char>,
                            plinth::PinnedAllocator<char>>::value, "an allocator of another type");
 static_assert(std::allocator_traits<plinth::PinnedAllocator<int>>::is_always_equal::value, "allocators without state");
@@ -42,7 +42,7 @@ TEST(vectors_are_pinned_and_grow) {
   CHECK(numbers == back && moved == back);
 }
 
-TEST(other_containers_take_the_allocator) {
+TEST(other_containers_use_the_allocator) {
   {
     std::list<int, plinth::PinnedAllocator<int>> list;
     std::map<int, int, std::less<int>, plinth::PinnedAllocator<std::pair<const int, int>>> squares;
@@ -60,22 +60,22 @@ TEST(other_containers_take_the_allocator) {
   THROWS(allocator.allocate(static_cast<std::size_t>(1) << 57), PLINTH_ERROR_OUT_OF_MEMORY);
 }
 
-TEST(memory_is_freed_behind_streams) {
+TEST(memory_is_freed_after_its_streams) {
   const plinth::Stream stream;
   plinth::HostMemory memory = plinth::host_alloc(MIB);
-  const void *const place = memory.get();
+  const void *const address = memory.get();
   CHECK_EQ(plinth::host_memory_stats().active_bytes.current, MIB);
   gate *const shut = gate_shut(stream.get());
   plinth::host_record_stream(memory.get(), stream);
   memory.reset();
   const plinth::HostMemory other = plinth::host_alloc(MIB);
-  CHECK(other.get() != place);
+  CHECK(other.get() != address);
   gate_open(shut);
   stream.synchronize();
   THROWS(plinth::host_record_stream(&stream, stream), PLINTH_ERROR_INVALID_POINTER);
 }
 
-TEST(pinned_figures_are_told) {
+TEST(pinned_stats_are_available) {
   plinth::reset_peak_host_memory_stats();
   plinth::reset_accumulated_host_memory_stats();
   const plinth::HostMemory memory = plinth::host_alloc(MIB);
@@ -126,8 +126,8 @@ TEST(managed_memory_has_one_address) {
   }
 }
 
-// The other process is made before anything is used here.
-TEST(memory_goes_to_another_process) {
+// The child is forked before this process uses the library.
+TEST(memory_is_sent_to_another_process) {
   int sockets[2];
   CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
   const pid_t child = fork();
@@ -156,7 +156,7 @@ TEST(memory_goes_to_another_process) {
   plinth::ipc_collect();
 }
 
-TEST(messages_of_ones_own_are_freed) {
+TEST(exports_are_movable_and_freed) {
   const plinth::DeviceBuffer buffer(MIB);
   plinth::IpcExport message(buffer.get());
   plinth::IpcExport moved(std::move(message));
@@ -165,7 +165,7 @@ TEST(messages_of_ones_own_are_freed) {
   move_to_itself(moved);
   const std::vector<std::uint8_t> bytes(moved.bytes(), moved.bytes() + moved.size());
   const std::vector<std::int32_t> descriptors(moved.descriptors(), moved.descriptors() + moved.descriptor_count());
-  // A process does not import its own.
+  // A process cannot import its own memory.
   THROWS(plinth::ipc_import(bytes, descriptors), PLINTH_ERROR_INVALID_VALUE);
   const plinth::HostMemory elsewhere = plinth::host_alloc(64);
   THROWS(plinth::IpcExport(elsewhere.get()), PLINTH_ERROR_INVALID_POINTER);

@@ -2,12 +2,12 @@
 /* alone: all; looks at the first calls of a process */
 #include "support.h"
 
-/* The kind that is not this process's. */
+/* Returns the kind that this process does not use. */
 static int32_t other_kind(void) { return on_host_device() ? PLINTH_DEVICE_CUDA : PLINTH_DEVICE_HOST; }
 
 TEST(nothing_is_initialized_at_the_start) { CHECK(!plinth_is_initialized()); }
 
-TEST(questions_do_not_initialize) {
+TEST(queries_do_not_initialize) {
   int32_t number = -1;
   char *text = NULL;
   CHECK(plinth_is_available());
@@ -74,7 +74,7 @@ static void *first_stream_at_once(void *context) {
 
 TEST(sixteen_threads_use_a_device_first_at_once) { run_threads(16, first_stream_at_once); }
 
-TEST(a_chosen_kind_goes_before_the_environment) {
+TEST(a_chosen_kind_overrides_the_environment) {
   int32_t kind = -1;
   setenv("PLINTH_DEVICE", "cuda", 1);
   CHECK_OK(plinth_set_device_kind(PLINTH_DEVICE_HOST));
@@ -83,7 +83,7 @@ TEST(a_chosen_kind_goes_before_the_environment) {
   CHECK_OK(plinth_init());
 }
 
-TEST(the_last_choice_counts) {
+TEST(the_last_choice_wins) {
   int32_t kind = -1;
   CHECK_OK(plinth_set_device_kind(PLINTH_DEVICE_CUDA));
   CHECK_OK(plinth_set_device_kind(PLINTH_DEVICE_HOST));
@@ -106,7 +106,7 @@ TEST(the_environment_may_say_auto) {
   CHECK_OK(plinth_init());
 }
 
-TEST(another_kind_comes_too_late_after_init) {
+TEST(the_kind_cannot_change_after_init) {
   int32_t kind = -1;
   int32_t now = -1;
   CHECK_OK(plinth_init());
@@ -117,12 +117,12 @@ TEST(another_kind_comes_too_late_after_init) {
   CHECK_OK(plinth_set_device_kind(kind));
 }
 
-TEST(another_kind_comes_too_late_after_a_question) {
+TEST(the_kind_cannot_change_after_a_query) {
   CHECK(plinth_is_available());
   CHECK_STATUS(plinth_set_device_kind(other_kind()), PLINTH_ERROR_ALREADY_INITIALIZED);
 }
 
-TEST(numbers_that_are_no_kind_are_refused) {
+TEST(invalid_kinds_are_refused) {
   const int32_t kinds[] = {-1, 3, 100, INT32_MAX, INT32_MIN};
   CHECK_OK(plinth_set_device_kind(PLINTH_DEVICE_HOST));
   for (size_t index = 0; index < sizeof kinds / sizeof kinds[0]; index++) {
@@ -131,7 +131,7 @@ TEST(numbers_that_are_no_kind_are_refused) {
   CHECK(on_host_device());
 }
 
-TEST(a_senseless_device_in_the_environment_is_named) {
+TEST(the_error_names_an_invalid_device_variable) {
   int32_t count = UNTOUCHED;
   setenv("PLINTH_DEVICE", "toaster", 1);
   CHECK(!plinth_is_available());
@@ -143,7 +143,7 @@ TEST(a_senseless_device_in_the_environment_is_named) {
   CHECK(!plinth_is_initialized());
 }
 
-TEST(init_may_be_tried_again_after_a_failure) {
+TEST(init_may_be_retried_after_a_failure) {
   setenv("PLINTH_DEVICE", "toaster", 1);
   CHECK_STATUS(plinth_init(), PLINTH_ERROR_INVALID_CONFIGURATION);
   CHECK_OK(plinth_set_device_kind(PLINTH_DEVICE_HOST));
@@ -160,13 +160,13 @@ static void expect_bad_host_configuration(const char *variable, const char *valu
   CHECK(!plinth_is_available());
 }
 
-TEST(a_senseless_number_of_host_devices_is_named) { expect_bad_host_configuration("PLINTH_HOST_DEVICES", "several"); }
+TEST(an_invalid_number_of_host_devices_is_named) { expect_bad_host_configuration("PLINTH_HOST_DEVICES", "several"); }
 
 TEST(a_negative_number_of_host_devices_is_named) { expect_bad_host_configuration("PLINTH_HOST_DEVICES", "-3"); }
 
-TEST(a_senseless_size_of_host_memory_is_named) { expect_bad_host_configuration("PLINTH_HOST_MEMORY", "4 parsecs"); }
+TEST(an_invalid_size_of_host_memory_is_named) { expect_bad_host_configuration("PLINTH_HOST_MEMORY", "4 parsecs"); }
 
-TEST(a_senseless_host_model_is_named) { expect_bad_host_configuration("PLINTH_HOST_MODEL", "abacus"); }
+TEST(an_invalid_host_model_is_named) { expect_bad_host_configuration("PLINTH_HOST_MODEL", "abacus"); }
 
 static void expect_host_devices(const char *variable, const char *value, int32_t expected) {
   setenv("PLINTH_DEVICE", "host", 1);
@@ -175,18 +175,18 @@ static void expect_host_devices(const char *variable, const char *value, int32_t
   CHECK_EQ(plinth_is_available(), expected > 0);
 }
 
-TEST(the_host_has_two_devices_when_nothing_is_said) {
+TEST(the_host_has_two_devices_by_default) {
   unsetenv("PLINTH_HOST_DEVICES");
   expect_host_devices("PLINTH_HOST_MEMORY", "64MiB", 2);
 }
 
-TEST(the_host_has_as_many_devices_as_it_is_told) { expect_host_devices("PLINTH_HOST_DEVICES", "5", 5); }
+TEST(the_number_of_host_devices_can_be_set) { expect_host_devices("PLINTH_HOST_DEVICES", "5", 5); }
 
-TEST(visible_devices_choose_one_of_the_hosts) { expect_host_devices("CUDA_VISIBLE_DEVICES", "1", 1); }
+TEST(visible_devices_select_a_host_device) { expect_host_devices("CUDA_VISIBLE_DEVICES", "1", 1); }
 
-TEST(visible_devices_choose_and_order_the_hosts) { expect_host_devices("CUDA_VISIBLE_DEVICES", "1,0", 2); }
+TEST(visible_devices_select_and_order_host_devices) { expect_host_devices("CUDA_VISIBLE_DEVICES", "1,0", 2); }
 
-TEST(visible_devices_end_at_one_that_is_none) { expect_host_devices("CUDA_VISIBLE_DEVICES", "0,7,1", 1); }
+TEST(visible_devices_end_at_an_invalid_number) { expect_host_devices("CUDA_VISIBLE_DEVICES", "0,7,1", 1); }
 
 TEST(visible_devices_end_at_a_negative_number) { expect_host_devices("CUDA_VISIBLE_DEVICES", "0,-1,1", 1); }
 
@@ -198,7 +198,7 @@ TEST(visible_devices_can_hide_every_device) {
   CHECK_EQ(device, UNTOUCHED);
 }
 
-TEST(without_a_gpu_the_message_shows_the_way) {
+TEST(without_a_gpu_the_message_suggests_the_host_device) {
   setenv("PLINTH_DEVICE", "cuda", 1);
   setenv("CUDA_VISIBLE_DEVICES", "", 1);
   CHECK(!plinth_is_available());

@@ -1,17 +1,17 @@
 /*
- * Memory of the caching allocator shared with other processes: the same memory, in order, of any size and device.
+ * Blocks of the caching allocator shared with other processes: content, stream order, sizes and devices.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 /* also: PLINTH_IPC=wait */
-/* alone: a_device_is_found_whatever_its_number a_device_that_is_not_there_is_named; sets the environment */
+/* alone: a_device_is_found_whatever_its_number a_hidden_device_is_an_error; sets the environment */
 #include "driver.h"
 #include "peering.h"
 
 #include <sys/resource.h>
 
-/* ---- the same memory */
+/* ---- content */
 
 HELPER(reads_and_writes) {
   const plinth_ipc_memory_t memory = receive_from(SOCKET);
@@ -37,7 +37,7 @@ static void expect_shared_through(int type) {
   say(other.socket, 'c');
   expect_end(other);
   release(block);
-  expect_all_back();
+  expect_all_freed();
 }
 
 TEST(another_process_has_the_same_memory) { expect_shared_through(SOCK_STREAM); }
@@ -46,7 +46,7 @@ TEST(packets_carry_memory) { expect_shared_through(SOCK_SEQPACKET); }
 
 TEST(datagrams_carry_memory) { expect_shared_through(SOCK_DGRAM); }
 
-HELPER(looks_into_the_middle) {
+HELPER(receives_the_middle_of_a_block) {
   const plinth_ipc_memory_t memory = receive_from(SOCKET);
   CHECK_EQ(memory.offset, 1000);
   CHECK_EQ(memory.size, 5000 - 1000);
@@ -59,28 +59,28 @@ HELPER(looks_into_the_middle) {
   CHECK_STATUS(plinth_ipc_close(whole.pointer), PLINTH_ERROR_INVALID_POINTER);
 }
 
-TEST(a_place_in_a_block_is_sent_with_the_block) {
+TEST(an_address_within_a_block_is_sent_with_its_offset) {
   unsigned char *before = alloc_on(700, 0, NULL);
   unsigned char *block = alloc_on(5000, 0, NULL);
-  const peer other = start_peer("looks_into_the_middle", SOCK_STREAM);
+  const peer other = start_peer("receives_the_middle_of_a_block", SOCK_STREAM);
   put_pattern(block, 5000, 3);
   CHECK_OK(plinth_ipc_send(other.socket, block + 1000));
   CHECK_OK(plinth_ipc_send(other.socket, block));
-  /* What lies behind the size that was asked for is nobody's. */
+  /* Bytes after the requested size are not part of the block. */
   CHECK_STATUS(plinth_ipc_send(other.socket, block + 5000), PLINTH_ERROR_INVALID_POINTER);
-  /* Not sockets: a number that no descriptor has, and one that none can have. */
+  /* Not sockets: an unused descriptor and an invalid one. */
   CHECK_STATUS(plinth_ipc_send(0x7FFFFFFF, block), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_ipc_send(-1, block), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("descriptor -1 is not a Unix socket");
   expect_end(other);
   release(before);
   release(block);
-  expect_all_back();
+  expect_all_freed();
 }
 
 /* ---- order */
 
-HELPER(waits_behind_the_sender) {
+HELPER(waits_for_the_sender) {
   plinth_stream_t stream = stream_on(0);
   unsigned char *pinned = (unsigned char *)pinned_memory(KIB);
   CHECK_OK(plinth_set_stream(stream));
@@ -88,7 +88,7 @@ HELPER(waits_behind_the_sender) {
   CHECK_OK(plinth_memcpy(pinned, memory.pointer, KIB, stream));
   CHECK(stays_undone(stream));
   say(SOCKET, 'w');
-  /* The close waits for the copy, and with it for the sender. */
+  /* The close waits for the copy, and so for the sender. */
   CHECK_OK(plinth_ipc_close(memory.pointer));
   CHECK(stream_done(stream));
   CHECK_EQ(pinned[0], 9);
@@ -96,18 +96,18 @@ HELPER(waits_behind_the_sender) {
   CHECK_OK(plinth_pinned_free(pinned));
 }
 
-TEST(the_receiver_s_stream_waits_for_the_sender_s) {
-  const char *chosen = getenv("PLINTH_IPC");
-  if (chosen != NULL) {
+TEST(the_receivers_stream_waits_for_the_senders) {
+  const char *setting = getenv("PLINTH_IPC");
+  if (setting != NULL) {
     SKIP("is about events");
   }
-  expect_receiver_to_wait("waits_behind_the_sender");
-  expect_all_back();
+  expect_receiver_to_wait("waits_for_the_sender");
+  expect_all_freed();
 }
 
-TEST(a_sender_can_wait_itself) {
-  const char *chosen = getenv("PLINTH_IPC");
-  if (chosen == NULL || strcmp(chosen, "wait") != 0) {
+TEST(a_sender_can_synchronize_instead) {
+  const char *setting = getenv("PLINTH_IPC");
+  if (setting == NULL || strcmp(setting, "wait") != 0) {
     SKIP("is about PLINTH_IPC=wait");
   }
   int ends[2];
@@ -123,14 +123,14 @@ TEST(a_sender_can_wait_itself) {
   CHECK(pthread_join(opener, NULL) == 0);
   release(block);
   CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
-  expect_all_back();
+  expect_all_freed();
 }
 
-/* ---- much of it */
+/* ---- large blocks and many blocks */
 
 #define LARGE (290 * MIB)
 
-HELPER(sees_a_large_block) {
+HELPER(receives_a_large_block) {
   const plinth_ipc_memory_t memory = receive_from(SOCKET);
   CHECK_EQ(memory.size, LARGE);
   for (size_t at = 0; at < LARGE; at += 2 * MIB) {
@@ -139,15 +139,15 @@ HELPER(sees_a_large_block) {
   CHECK_OK(plinth_ipc_close(memory.pointer));
 }
 
-/* So many handles that a message about them has several parts. */
+/* The block has so many handles that its message is sent in several parts. */
 TEST(a_block_of_many_handles_is_sent_in_parts) {
   limit_memory(300 * MIB, 0);
   unsigned char *block = alloc_on(LARGE, 0, NULL);
   for (size_t at = 0; at < LARGE; at += 2 * MIB) {
     put_pattern(block + at, KIB, (unsigned)(at / MIB));
   }
-  const peer stream = start_peer("sees_a_large_block", SOCK_STREAM);
-  const peer packets = start_peer("sees_a_large_block", SOCK_SEQPACKET);
+  const peer stream = start_peer("receives_a_large_block", SOCK_STREAM);
+  const peer packets = start_peer("receives_a_large_block", SOCK_SEQPACKET);
   const size_t before = open_descriptors();
   CHECK_OK(plinth_ipc_send(stream.socket, block));
   CHECK_OK(plinth_ipc_send(packets.socket, block));
@@ -156,7 +156,7 @@ TEST(a_block_of_many_handles_is_sent_in_parts) {
   expect_end(packets);
   release(block);
   lift_limit(0);
-  expect_all_back();
+  expect_all_freed();
 }
 
 enum { MANY = 600 };
@@ -180,7 +180,7 @@ HELPER(holds_many) {
     CHECK(has_pattern(memories[index].pointer, 2 * KIB, (unsigned)index));
   }
   if (on_host_device() && !has_segments()) {
-    /* The blocks lie side by side, and so few mappings hold them all. */
+    /* The blocks share segments, so that a few mappings contain them all. */
     CHECK_OK(plinth_driver_call_count("cuMemMap", &mapped));
     CHECK(mapped <= 4);
   }
@@ -212,7 +212,7 @@ TEST(many_blocks_need_few_descriptors) {
   CHECK_EQ(allocated(0), 0);
   say(other.socket, 'c');
   expect_end(other);
-  expect_all_back();
+  expect_all_freed();
 }
 
 /* ---- devices */
@@ -237,21 +237,21 @@ TEST(a_device_is_found_whatever_its_number) {
   CHECK_OK(plinth_ipc_send(other.socket, block));
   expect_end(other);
   release(block);
-  expect_all_back();
+  expect_all_freed();
 }
 
-HELPER(does_not_see_the_device) {
+HELPER(has_the_device_hidden) {
   plinth_ipc_memory_t memory = {sizeof memory, UNTOUCHED_POINTER, 1, 2, 3, 4};
   CHECK_STATUS(plinth_ipc_receive(SOCKET, -1, &memory), PLINTH_ERROR_INVALID_DEVICE);
   CHECK_MESSAGE("UUID");
   CHECK_SAME(memory.pointer, UNTOUCHED_POINTER);
-  /* The next message is in order all the same. */
+  /* The next message can be received nevertheless. */
   memory = receive_from(SOCKET);
   CHECK(has_pattern(memory.pointer, BLOCK, 7));
   CHECK_OK(plinth_ipc_close(memory.pointer));
 }
 
-TEST(a_device_that_is_not_there_is_named) {
+TEST(a_hidden_device_is_an_error) {
   need_devices(2);
   if (getenv("CUDA_VISIBLE_DEVICES") != NULL) {
     SKIP("the devices are chosen already");
@@ -259,12 +259,12 @@ TEST(a_device_that_is_not_there_is_named) {
   unsigned char *hidden = alloc_on(BLOCK, 1, NULL);
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
   setenv("CUDA_VISIBLE_DEVICES", "0", 1);
-  const peer other = start_peer("does_not_see_the_device", SOCK_STREAM);
+  const peer other = start_peer("has_the_device_hidden", SOCK_STREAM);
   put_pattern(block, BLOCK, 7);
   CHECK_OK(plinth_ipc_send(other.socket, hidden));
   CHECK_OK(plinth_ipc_send(other.socket, block));
   expect_end(other);
   release(hidden);
   release(block);
-  expect_all_back();
+  expect_all_freed();
 }

@@ -1,6 +1,6 @@
 /*
- * Processes that exchange blocks of memory with each other, and are killed at any moment: what they held, and what was on
- * its way to them, is free again, and nobody else's memory is touched.
+ * Processes exchange blocks of memory and are killed at random times. The blocks that a killed process held, and those in
+ * messages to it, must become free, and no other memory may change.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -15,24 +15,24 @@
 
 enum {
   WORKERS = 4,
-  /* Blocks that change hands in all. */
+  /* The number of transfers in total. */
   BLOCKS = 10000,
-  /* How many in a round before somebody is killed, and between one death and the next. */
-  BEFORE = 300,
-  BETWEEN = 100,
-  MOST_HELD = 24,
-  /* The numbers of a worker's descriptors: the control socket, those to the others, and the counter. */
+  /* The number of transfers before the first kill of a round, and between kills. */
+  TRANSFERS_BEFORE_KILL = 300,
+  TRANSFERS_BETWEEN_KILLS = 100,
+  MAX_HELD = 24,
+  /* The file descriptors of a worker: the control socket, the sockets to other workers, the counter. */
   CONTROL = SOCKET,
   FIRST_PEER = 91,
   COUNTER = 95,
 };
 
-/* What has been received, by all, ever: it must outlive whoever counts. */
+/* The number of blocks that all workers have received. It is in shared memory, because workers are killed. */
 typedef struct counter {
   uint64_t received;
 } counter;
 
-static counter *the_counter(void) {
+static counter *map_counter(void) {
   void *shared = mmap(NULL, sizeof(counter), PROT_READ | PROT_WRITE, MAP_SHARED, COUNTER, 0);
   CHECK(shared != MAP_FAILED);
   return (counter *)shared;
@@ -46,31 +46,31 @@ typedef struct received_block {
 } received_block;
 
 static uint32_t *pinned;
-static uint64_t dice;
+static uint64_t random_state;
 
-/* As much of a block as is looked at. */
-static size_t looked_at(size_t bytes) { return bytes < 4 * KIB ? bytes : 4 * KIB; }
+/* The number of bytes of a block that are checked. */
+static size_t checked_bytes(size_t bytes) { return bytes < 4 * KIB ? bytes : 4 * KIB; }
 
-/* There every word is the same, and nobody changes it as long as anybody holds the block. */
+/* Returns the word of which the checked bytes consist. It must not change while any process holds the block. */
 static uint32_t word_of(const void *memory, size_t bytes) {
-  fetch(pinned, memory, looked_at(bytes));
-  CHECK_EQ(words_mismatch(pinned, pinned[0], looked_at(bytes)), looked_at(bytes));
+  fetch(pinned, memory, checked_bytes(bytes));
+  CHECK_EQ(words_mismatch(pinned, pinned[0], checked_bytes(bytes)), checked_bytes(bytes));
   return pinned[0];
 }
 
-static void give_up(received_block *held, int *count, int index) {
+static void check_and_close(received_block *held, int *count, int index) {
   CHECK_EQ(word_of(held[index].memory.pointer, held[index].memory.size), held[index].word);
   CHECK_OK(plinth_ipc_close(held[index].memory.pointer));
   held[index] = held[--*count];
 }
 
-static bool has_come(int socket) {
+static bool is_readable(int socket) {
   struct pollfd entry = {socket, POLLIN, 0};
   return poll(&entry, 1, 0) == 1 && (entry.revents & (POLLIN | POLLHUP)) != 0;
 }
 
-/* Whether a call on the socket of a process that may be dead did its work. */
-static bool did(plinth_status_t status, int *socket) {
+/* Whether a call on the socket of a process that may be dead succeeded. */
+static bool succeeded(plinth_status_t status, int *socket) {
   if (status == PLINTH_ERROR_IPC_PEER_GONE) {
     CHECK(close(*socket) == 0);
     *socket = -1;
@@ -86,19 +86,19 @@ static bool did(plinth_status_t status, int *socket) {
 
 static void send_one(int *socket) {
   static const size_t sizes[] = {512, 4 * KIB, 200 * KIB, 1 * MIB, 3 * MIB, 9 * MIB};
-  const size_t bytes = sizes[random_next(&dice) % 6];
+  const size_t bytes = sizes[random_next(&random_state) % 6];
   unsigned char *block = alloc_on(bytes, 0, NULL);
-  fill_words(block, (uint32_t)random_next(&dice), looked_at(bytes), NULL);
+  fill_words(block, (uint32_t)random_next(&random_state), checked_bytes(bytes), NULL);
   CHECK_OK(plinth_stream_synchronize(NULL));
-  (void)did(plinth_ipc_send(*socket, block), socket);
-  /* Sent or not: it is the receiver's now, if there is one. */
+  (void)succeeded(plinth_ipc_send(*socket, block), socket);
+  /* Free it also if it was sent: the receiver holds it. */
   release(block);
 }
 
 static void receive_one(int *socket, received_block *held, int *count, counter *shared) {
   received_block *block = &held[*count];
   block->memory.struct_size = sizeof block->memory;
-  if (!did(plinth_ipc_receive(*socket, -1, &block->memory), socket)) {
+  if (!succeeded(plinth_ipc_receive(*socket, -1, &block->memory), socket)) {
     return;
   }
   block->word = word_of(block->memory.pointer, block->memory.size);
@@ -106,31 +106,31 @@ static void receive_one(int *socket, received_block *held, int *count, counter *
   __atomic_fetch_add(&shared->received, 1, __ATOMIC_RELAXED);
 }
 
-HELPER(works) {
-  received_block held[MOST_HELD];
+HELPER(exchanges_blocks) {
+  received_block held[MAX_HELD];
   int sockets[WORKERS - 1];
   int count = 0;
-  counter *shared = the_counter();
+  counter *shared = map_counter();
   pinned = (uint32_t *)pinned_memory(4 * KIB);
-  dice = (uint64_t)getpid();
+  random_state = (uint64_t)getpid();
   for (int index = 0; index < WORKERS - 1; index++) {
     sockets[index] = FIRST_PEER + index;
     CHECK(fcntl(sockets[index], F_SETFL, O_NONBLOCK) == 0);
   }
-  while (!has_come(CONTROL)) {
-    int *socket = &sockets[random_next(&dice) % (WORKERS - 1)];
-    if (*socket != -1 && has_come(*socket) && count < MOST_HELD) {
+  while (!is_readable(CONTROL)) {
+    int *socket = &sockets[random_next(&random_state) % (WORKERS - 1)];
+    if (*socket != -1 && is_readable(*socket) && count < MAX_HELD) {
       receive_one(socket, held, &count, shared);
-    } else if (*socket != -1 && random_next(&dice) % 2 == 0) {
+    } else if (*socket != -1 && random_next(&random_state) % 2 == 0) {
       send_one(socket);
     }
-    if (count > 0 && (count == MOST_HELD || random_next(&dice) % 3 == 0)) {
-      give_up(held, &count, (int)(random_next(&dice) % (uint64_t)count));
+    if (count > 0 && (count == MAX_HELD || random_next(&random_state) % 3 == 0)) {
+      check_and_close(held, &count, (int)(random_next(&random_state) % (uint64_t)count));
     }
   }
-  /* Nobody is killed any more. What is on its way to this process goes with the sockets. */
+  /* No process is killed any more. Closing the sockets drops the messages to this process. */
   while (count > 0) {
-    give_up(held, &count, count - 1);
+    check_and_close(held, &count, count - 1);
   }
   for (int index = 0; index < WORKERS - 1; index++) {
     CHECK(sockets[index] == -1 || close(sockets[index]) == 0);
@@ -160,23 +160,23 @@ static pid_t start_worker(int control, const int *peers) {
       good = good && dup2(peers[index], FIRST_PEER + index) == FIRST_PEER + index;
     }
     if (good) {
-      execl("/proc/self/exe", "worker", "works", (char *)NULL);
+      execl("/proc/self/exe", "worker", "exchanges_blocks", (char *)NULL);
     }
     _exit(126);
   }
   return worker;
 }
 
-static void make_pair(int *ends) { CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0); }
+static void make_socket_pair(int *ends) { CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0); }
 
 static uint64_t received(const counter *shared) { return __atomic_load_n(&shared->received, __ATOMIC_RELAXED); }
 
-/* Waits until so many more blocks have changed hands, or nobody is left who could receive any. */
-static void await_blocks(const counter *shared, uint64_t count) {
-  const uint64_t wanted = received(shared) + count;
+/* Waits for `count` more transfers, or until there was none for 5 seconds: too few workers may be left. */
+static void wait_for_transfers(const counter *shared, uint64_t count) {
+  const uint64_t target = received(shared) + count;
   uint64_t last = received(shared);
   double since = seconds_now();
-  while (received(shared) < wanted && seconds_now() < since + 5) {
+  while (received(shared) < target && seconds_now() < since + 5) {
     sleep_a_little();
     if (received(shared) != last) {
       last = received(shared);
@@ -185,18 +185,18 @@ static void await_blocks(const counter *shared, uint64_t count) {
   }
 }
 
-/* Four processes, each connected with each, some of which are killed on the way. */
-static void play_round(const counter *shared, uint64_t *state, uint64_t victims) {
+/* Runs four processes, connected pairwise, and kills some of them. */
+static void run_round(const counter *shared, uint64_t *state, uint64_t victims) {
   int sockets[WORKERS][WORKERS - 1];
   int filled[WORKERS] = {0};
   int controls[WORKERS][2];
   pid_t workers[WORKERS];
   bool killed[WORKERS] = {false};
   for (int one = 0; one < WORKERS; one++) {
-    make_pair(controls[one]);
+    make_socket_pair(controls[one]);
     for (int other = one + 1; other < WORKERS; other++) {
       int ends[2];
-      make_pair(ends);
+      make_socket_pair(ends);
       sockets[one][filled[one]++] = ends[0];
       sockets[other][filled[other]++] = ends[1];
     }
@@ -210,12 +210,12 @@ static void play_round(const counter *shared, uint64_t *state, uint64_t victims)
       CHECK(close(sockets[index][other]) == 0);
     }
   }
-  await_blocks(shared, BEFORE);
+  wait_for_transfers(shared, TRANSFERS_BEFORE_KILL);
   for (uint64_t victim = 0; victim < victims; victim++) {
     const uint64_t index = random_next(state) % WORKERS;
     CHECK(killed[index] || kill(workers[index], SIGKILL) == 0);
     killed[index] = true;
-    await_blocks(shared, BETWEEN + random_next(state) % BETWEEN);
+    wait_for_transfers(shared, TRANSFERS_BETWEEN_KILLS + random_next(state) % TRANSFERS_BETWEEN_KILLS);
   }
   for (int index = 0; index < WORKERS; index++) {
     if (!killed[index]) {
@@ -233,24 +233,24 @@ static void play_round(const counter *shared, uint64_t *state, uint64_t victims)
   }
 }
 
-TEST(nothing_is_lost_when_processes_are_killed) {
+TEST(no_memory_leaks_when_processes_are_killed) {
   uint64_t state = 1;
   count_file = memfd_create("count", 0);
   CHECK(count_file >= 0 && ftruncate(count_file, sizeof(counter)) == 0);
   CHECK_EQ(dup2(count_file, COUNTER), COUNTER);
-  const counter *shared = the_counter();
+  const counter *shared = map_counter();
   int rounds = 0;
-  /* This process has a context before and after, so that what the driver itself needs is the same. */
+  /* Create a context first, so that the memory of the driver itself does not count. */
   CHECK_OK(plinth_init());
   const size_t before = free_memory(0);
   const double end = seconds_now() + (on_host_device() ? 200 : 120);
   const uint64_t blocks = (uint64_t)some_rounds(BLOCKS);
   while (received(shared) < blocks && seconds_now() < end) {
-    play_round(shared, &state, 1 + random_next(&state) % 3);
+    run_round(shared, &state, 1 + random_next(&state) % 3);
     rounds++;
   }
-  printf("%llu blocks changed hands in %d rounds\n", (unsigned long long)received(shared), rounds);
-  /* Slow machines may not come so far in the time, but some way they must. */
+  printf("%llu blocks were received in %d rounds\n", (unsigned long long)received(shared), rounds);
+  /* Slow machines may not reach the goal in the time, but must reach a tenth of it. */
   CHECK(received(shared) >= blocks / 10);
   EVENTUALLY(free_memory(0) + 64 * MIB > before);
 }

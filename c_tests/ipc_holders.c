@@ -1,5 +1,5 @@
 /*
- * Who holds shared memory, and for how long: until the last holder closes it or ends.
+ * How long receivers hold shared memory: until the last one closes it or ends.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -8,7 +8,7 @@
 #include "driver.h"
 #include "peering.h"
 
-HELPER(holds_until_told) {
+HELPER(holds_until_requested) {
   const plinth_ipc_memory_t memory = receive_from(SOCKET);
   say(SOCKET, 'h');
   expect_to_hear(SOCKET, 'c');
@@ -18,12 +18,12 @@ HELPER(holds_until_told) {
   expect_to_hear(SOCKET, 'e');
 }
 
-/* Sends a block to so many holders, and frees it. */
+/* Sends a block to `count` holders, and frees it. */
 static unsigned char *freed_block_of(peer *holders, int count) {
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
   put_pattern(block, BLOCK, 4);
   for (int index = 0; index < count; index++) {
-    holders[index] = start_peer("holds_until_told", SOCK_SEQPACKET);
+    holders[index] = start_peer("holds_until_requested", SOCK_SEQPACKET);
     CHECK_OK(plinth_ipc_send(holders[index].socket, block));
     expect_to_hear(holders[index].socket, 'h');
   }
@@ -32,7 +32,7 @@ static unsigned char *freed_block_of(peer *holders, int count) {
   return block;
 }
 
-TEST(a_freed_block_waits_for_its_holders) {
+TEST(a_freed_block_is_reused_after_its_last_holder) {
   peer holders[3];
   unsigned char *block = freed_block_of(holders, 3);
   expect_still_held(block);
@@ -47,7 +47,7 @@ TEST(a_freed_block_waits_for_its_holders) {
     say(holders[index].socket, 'e');
     expect_end(holders[index]);
   }
-  expect_all_back();
+  expect_all_freed();
 }
 
 HELPER(holds_with_a_child) {
@@ -70,8 +70,8 @@ HELPER(holds_with_a_child) {
   CHECK_EQ(waitpid(child, NULL, 0), child);
 }
 
-/* A child that the holder forked has its descriptors, and holds nothing by them when the holder has closed. */
-TEST(a_holder_s_child_holds_nothing) {
+/* A child that the holder forked inherits its descriptors. They must not hold the block when the holder has closed it. */
+TEST(a_holders_child_holds_nothing) {
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
   const peer holder = start_peer("holds_with_a_child", SOCK_STREAM);
   CHECK_OK(plinth_ipc_send(holder.socket, block));
@@ -80,7 +80,7 @@ TEST(a_holder_s_child_holds_nothing) {
   CHECK(comes_back(block, BLOCK, 0, NULL));
   say(holder.socket, 'e');
   expect_end(holder);
-  expect_all_back();
+  expect_all_freed();
 }
 
 TEST(a_killed_holder_holds_nothing) {
@@ -89,7 +89,7 @@ TEST(a_killed_holder_holds_nothing) {
   expect_killed(holders[0]);
   expect_still_held(block);
   expect_killed(holders[1]);
-  expect_all_back();
+  expect_all_freed();
 }
 
 HELPER(holds_for_two_devices) {
@@ -106,7 +106,7 @@ HELPER(holds_for_two_devices) {
   expect_to_hear(SOCKET, 'e');
 }
 
-/* Where a device has a pointer of its own, that holds the block as well. */
+/* A pointer for another device holds the block as well. */
 TEST(a_block_is_held_for_each_device) {
   bool possible = false;
   need_devices(2);
@@ -124,31 +124,31 @@ TEST(a_block_is_held_for_each_device) {
   expect_still_held(block);
   say(holder.socket, 'c');
   expect_to_hear(holder.socket, 'c');
-  expect_all_back();
+  expect_all_freed();
   say(holder.socket, 'e');
   expect_end(holder);
 }
 
-TEST(memory_that_is_short_is_collected) {
+TEST(a_shortage_collects_closed_blocks) {
   peer holder;
   limit_memory(32 * MIB, 0);
   CHECK_EQ(allocated(0), 0);
   unsigned char *block = alloc_on(20 * MIB, 0, NULL);
   void *second = UNTOUCHED_POINTER;
-  holder = start_peer("holds_until_told", SOCK_STREAM);
+  holder = start_peer("holds_until_requested", SOCK_STREAM);
   CHECK_OK(plinth_ipc_send(holder.socket, block));
   expect_to_hear(holder.socket, 'h');
   release(block);
   CHECK_STATUS(plinth_caching_allocator_alloc(20 * MIB, 0, NULL, &second), PLINTH_ERROR_OUT_OF_MEMORY);
   expect_killed(holder);
-  /* Nobody collects but the allocator itself. */
+  /* The allocator itself collects. */
   EVENTUALLY(plinth_caching_allocator_alloc(20 * MIB, 0, NULL, &second) == PLINTH_OK);
   release(second);
   lift_limit(0);
-  expect_all_back();
+  expect_all_freed();
 }
 
-TEST(a_message_that_nobody_takes_holds_nothing) {
+TEST(an_unreceived_message_holds_until_its_socket_closes) {
   int ends[2];
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
   CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
@@ -157,14 +157,14 @@ TEST(a_message_that_nobody_takes_holds_nothing) {
   release(block);
   expect_still_held(block);
   CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
-  expect_all_back();
+  expect_all_freed();
 }
 
 TEST(a_block_can_be_sent_again_and_used_again) {
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
   put_pattern(block, BLOCK, 4);
   for (int round = 0; round < 3; round++) {
-    const peer holder = start_peer("holds_until_told", SOCK_STREAM);
+    const peer holder = start_peer("holds_until_requested", SOCK_STREAM);
     CHECK_OK(plinth_ipc_send(holder.socket, block));
     expect_to_hear(holder.socket, 'h');
     say(holder.socket, 'c');
@@ -174,9 +174,9 @@ TEST(a_block_can_be_sent_again_and_used_again) {
     expect_end(holder);
   }
   release(block);
-  /* Nobody holds it, so it is free at once. */
+  /* No process holds it, so it is free at once. */
   CHECK(comes_back(block, BLOCK, 0, NULL));
-  expect_all_back();
+  expect_all_freed();
 }
 
 HELPER(sends_and_waits) {
@@ -194,10 +194,10 @@ TEST(memory_outlives_its_sender) {
   put_pattern(memory.pointer, BLOCK, 6);
   CHECK(has_pattern(memory.pointer, BLOCK, 6));
   CHECK_OK(plinth_ipc_close(memory.pointer));
-  expect_all_back();
+  expect_all_freed();
 }
 
-TEST(received_memory_is_not_this_process_s) {
+TEST(received_memory_cannot_be_freed_or_sent) {
   int ends[2];
   void *moved = UNTOUCHED_POINTER;
   const peer sender = start_peer("sends_and_waits", SOCK_STREAM);
@@ -268,8 +268,8 @@ static void *open_one_by_one(void *context) {
   return NULL;
 }
 
-/* Memory that is received again and closed again while its last close waits: that close waits for the new stream, too. */
-TEST(the_last_close_waits_for_streams_that_come_meanwhile) {
+/* The block is received and closed again while its last close waits. That close must wait for the new stream, too. */
+TEST(the_last_close_waits_for_streams_that_are_added_meanwhile) {
   pthread_t thread;
   pthread_t opener;
   const peer sender = start_peer("sends_twice_and_waits", SOCK_STREAM);
@@ -284,7 +284,7 @@ TEST(the_last_close_waits_for_streams_that_come_meanwhile) {
   CHECK_SAME(receive_from(sender.socket).pointer, memory.pointer);
   gate *gates_of_both[] = {first, gate_shut(stream)};
   CHECK(pthread_create(&opener, NULL, open_one_by_one, gates_of_both) == 0);
-  /* Whichever close is the last waits for both. */
+  /* The last of the two closes waits for both streams. */
   CHECK_OK(plinth_ipc_close(memory.pointer));
   CHECK(pthread_join(thread, NULL) == 0);
   CHECK(gate_is_open(gates_of_both[1]));
@@ -297,7 +297,7 @@ TEST(the_last_close_waits_for_streams_that_come_meanwhile) {
 
 /* ---- pools that sleep */
 
-TEST(a_pool_does_not_sleep_under_its_holders) {
+TEST(a_pool_with_holders_does_not_sleep) {
   int ends[2];
   plinth_graph_t graph = NULL;
   plinth_stream_t stream = stream_on(0);
@@ -325,7 +325,7 @@ TEST(a_pool_does_not_sleep_under_its_holders) {
   CHECK_OK(plinth_graph_destroy(graph));
   release(block);
   expect_still_held(block);
-  /* The pool is gone with the last holder. */
+  /* The last holder's close frees the pool. */
   CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
-  expect_all_back();
+  expect_all_freed();
 }

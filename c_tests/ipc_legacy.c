@@ -1,4 +1,4 @@
-/* CUDA's own handles of memory, for other processes. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* CUDA's IPC handles of memory (cudaIpcMemHandle_t). SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 #include "driver.h"
 #include "peering.h"
@@ -29,13 +29,13 @@ HELPER(opens_a_handle) {
   message.ipc_handle[20] ^= 1;
   again = UNTOUCHED_POINTER;
   if (on_host_device()) {
-    /* A driver believes what some of the bytes say. */
+    /* Real drivers do not validate all bytes. */
     CHECK_STATUS(plinth_ipc_open_mem_handle(0, message.ipc_handle, &again), PLINTH_ERROR_INVALID_VALUE);
     CHECK_SAME(again, UNTOUCHED_POINTER);
   }
 }
 
-/* Shows the memory, but for its first 1000 bytes, to another process. */
+/* Shares the memory without its first 1000 bytes with another process. */
 static void expect_shared(unsigned char *memory, size_t offset) {
   handle_message message;
   put_pattern(memory + 1000, BYTES - 1000, 1);
@@ -47,7 +47,7 @@ static void expect_shared(unsigned char *memory, size_t offset) {
   CHECK(has_pattern(memory + 1000, BYTES - 1000, 2));
 }
 
-TEST(the_driver_s_memory_has_handles) {
+TEST(driver_allocations_have_handles) {
   unsigned char *memory = (unsigned char *)device_memory(BYTES, 0);
   expect_shared(memory, 0);
   CHECK_OK(plinth_device_free(memory));
@@ -66,7 +66,7 @@ TEST(segments_have_handles) {
   expect_nothing_left();
 }
 
-TEST(mapped_memory_has_none) {
+TEST(mapped_memory_has_no_handle) {
   if (has_segments()) {
     SKIP("is about mapped memory");
   }
@@ -87,7 +87,7 @@ HELPER(sends) {
   expect_to_hear(SOCKET, 'e');
 }
 
-TEST(another_process_s_memory_has_none) {
+TEST(received_memory_has_no_handle) {
   uint8_t ipc_handle[PLINTH_IPC_MEM_HANDLE_SIZE];
   size_t offset;
   const peer other = start_peer("sends", SOCK_STREAM);
@@ -112,7 +112,7 @@ TEST(a_process_cannot_open_its_own_handle) {
   CHECK_OK(plinth_device_free(memory));
 }
 
-TEST(what_is_no_memory_and_no_handle_is_refused) {
+TEST(invalid_pointers_and_handles_are_refused) {
   uint8_t ipc_handle[PLINTH_IPC_MEM_HANDLE_SIZE];
   size_t offset = 0;
   void *opened = UNTOUCHED_POINTER;

@@ -1,5 +1,5 @@
 /*
- * Messages about shared memory: those that a program brings itself, and what is refused.
+ * Messages about shared memory: messages that the program itself transports, and errors.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -8,11 +8,11 @@
 #include "driver.h"
 #include "peering.h"
 
-/* ---- a channel of the program's own */
+/* ---- export and import */
 
 enum { FIRST_INHERITED = 100 };
 
-HELPER(imports_what_it_inherited) {
+HELPER(imports_an_inherited_message) {
   uint32_t sizes[2];
   int32_t descriptors[64];
   unsigned char bytes[4096];
@@ -40,7 +40,7 @@ HELPER(imports_what_it_inherited) {
   CHECK_OK(plinth_ipc_close(memory.pointer));
 }
 
-static void bring_a_message(void) {
+static void transport_message(void) {
   plinth_ipc_export_t message = PLINTH_IPC_EXPORT_INIT;
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
   put_pattern(block, BLOCK, 8);
@@ -52,7 +52,7 @@ static void bring_a_message(void) {
     CHECK(fcntl(message.descriptors[index], F_GETFD) & FD_CLOEXEC);
     CHECK_EQ(dup2(message.descriptors[index], inherited), inherited);
   }
-  const peer other = start_peer("imports_what_it_inherited", SOCK_STREAM);
+  const peer other = start_peer("imports_an_inherited_message", SOCK_STREAM);
   for (size_t index = 0; index < message.descriptor_count; index++) {
     CHECK(close(FIRST_INHERITED + (int)index) == 0);
   }
@@ -68,15 +68,15 @@ static void bring_a_message(void) {
   expect_still_held(block);
   say(other.socket, 'c');
   expect_end(other);
-  expect_all_back();
+  expect_all_freed();
 }
 
-TEST(a_program_can_bring_the_message_itself) {
-  /* The first time the driver may open descriptors of its own, and the library opens its file of the holders. */
-  bring_a_message();
+TEST(a_program_can_transport_the_message) {
+  /* The first time, the driver may open descriptors, and the library opens its file of holders. */
+  transport_message();
   const size_t before = open_descriptors();
   for (int round = 0; round < 3; round++) {
-    bring_a_message();
+    transport_message();
   }
   CHECK_EQ(open_descriptors(), before);
 }
@@ -86,17 +86,17 @@ TEST(a_message_holds_the_block_until_it_is_freed) {
   plinth_ipc_memory_t memory = {sizeof memory, UNTOUCHED_POINTER, 1, 2, 3, 4};
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
   CHECK_OK(plinth_ipc_export(block, &message));
-  /* A process has its own memory already. */
+  /* A process cannot import its own memory. */
   CHECK_STATUS(plinth_ipc_import(message.bytes, message.size, message.descriptors, message.descriptor_count, -1, &memory),
                PLINTH_ERROR_INVALID_VALUE);
   CHECK_SAME(memory.pointer, UNTOUCHED_POINTER);
   release(block);
   expect_still_held(block);
   CHECK_OK(plinth_ipc_export_free(&message));
-  expect_all_back();
+  expect_all_freed();
 }
 
-HELPER(closes_what_it_inherited) {
+HELPER(imports_and_closes_an_inherited_message) {
   uint32_t sizes[2];
   int32_t descriptors[64];
   unsigned char bytes[4096];
@@ -109,23 +109,23 @@ HELPER(closes_what_it_inherited) {
   }
   CHECK_OK(plinth_ipc_import(bytes, sizes[0], descriptors, sizes[1], -1, &memory));
   CHECK_OK(plinth_ipc_close(memory.pointer));
-  /* A file of its own as the one of the holders: it would hold nothing there. */
+  /* Another file in the place of the file of holders would not hold the block. */
   CHECK_OK(plinth_ipc_import(bytes, sizes[0], descriptors, sizes[1], -1, &memory));
-  const int32_t true_one = descriptors[0];
-  FILE *false_one = tmpfile();
-  CHECK(false_one != NULL);
-  descriptors[0] = fileno(false_one);
+  const int32_t correct_file = descriptors[0];
+  FILE *wrong_file = tmpfile();
+  CHECK(wrong_file != NULL);
+  descriptors[0] = fileno(wrong_file);
   CHECK_STATUS(plinth_ipc_import(bytes, sizes[0], descriptors, sizes[1], -1, &memory), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("file of the holders");
-  CHECK(fclose(false_one) == 0);
-  descriptors[0] = true_one;
+  CHECK(fclose(wrong_file) == 0);
+  descriptors[0] = correct_file;
   CHECK_OK(plinth_ipc_close(memory.pointer));
   CHECK_STATUS(plinth_ipc_close(memory.pointer), PLINTH_ERROR_INVALID_POINTER);
   say(SOCKET, 'c');
   expect_to_hear(SOCKET, 'e');
 }
 
-/* The message's descriptors hold the block as long as they are open, whatever a receiver of it did. */
+/* The message's descriptors hold the block as long as they are open, even if a receiver has closed it. */
 TEST(a_message_holds_the_block_when_its_receiver_has_closed) {
   plinth_ipc_export_t message = PLINTH_IPC_EXPORT_INIT;
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
@@ -134,7 +134,7 @@ TEST(a_message_holds_the_block_when_its_receiver_has_closed) {
   for (size_t index = 0; index < message.descriptor_count; index++) {
     CHECK_EQ(dup2(message.descriptors[index], FIRST_INHERITED + (int)index), FIRST_INHERITED + (int)index);
   }
-  const peer other = start_peer("closes_what_it_inherited", SOCK_STREAM);
+  const peer other = start_peer("imports_and_closes_an_inherited_message", SOCK_STREAM);
   for (size_t index = 0; index < message.descriptor_count; index++) {
     CHECK(close(FIRST_INHERITED + (int)index) == 0);
   }
@@ -148,32 +148,32 @@ TEST(a_message_holds_the_block_when_its_receiver_has_closed) {
   expect_end(other);
   expect_still_held(block);
   CHECK_OK(plinth_ipc_export_free(&message));
-  expect_all_back();
+  expect_all_freed();
 }
 
-/* ---- what is refused */
+/* ---- errors */
 
-TEST(what_is_no_block_is_refused) {
+TEST(invalid_blocks_are_refused) {
   int ends[2];
   plinth_ipc_export_t message = {sizeof message, UNTOUCHED_POINTER, 1, UNTOUCHED_POINTER, 2};
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
-  void *driver_s = device_memory(KIB, 0);
+  void *driver_memory = device_memory(KIB, 0);
   CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
   CHECK_STATUS(plinth_ipc_send(ends[0], NULL), PLINTH_ERROR_NULL_POINTER);
   CHECK_STATUS(plinth_ipc_export(NULL, &message), PLINTH_ERROR_NULL_POINTER);
   CHECK_STATUS(plinth_ipc_export(block, NULL), PLINTH_ERROR_NULL_POINTER);
   CHECK_STATUS(plinth_ipc_send(ends[0], &message), PLINTH_ERROR_INVALID_POINTER);
-  CHECK_STATUS(plinth_ipc_send(ends[0], driver_s), PLINTH_ERROR_INVALID_POINTER);
+  CHECK_STATUS(plinth_ipc_send(ends[0], driver_memory), PLINTH_ERROR_INVALID_POINTER);
   release(block);
   CHECK_STATUS(plinth_ipc_send(ends[0], block), PLINTH_ERROR_INVALID_POINTER);
   CHECK_STATUS(plinth_ipc_export(block, &message), PLINTH_ERROR_INVALID_POINTER);
   CHECK_SAME(message.bytes, UNTOUCHED_POINTER);
-  CHECK_OK(plinth_device_free(driver_s));
+  CHECK_OK(plinth_device_free(driver_memory));
   CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
-  expect_all_back();
+  expect_all_freed();
 }
 
-TEST(what_is_no_socket_is_refused) {
+TEST(invalid_sockets_are_refused) {
   int ends[2];
   plinth_ipc_memory_t memory = PLINTH_IPC_MEMORY_INIT;
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
@@ -192,10 +192,10 @@ TEST(what_is_no_socket_is_refused) {
   CHECK_STATUS(plinth_ipc_send(ends[0], block), PLINTH_ERROR_IPC_PEER_GONE);
   CHECK(close(ends[0]) == 0);
   release(block);
-  expect_all_back();
+  expect_all_freed();
 }
 
-TEST(bytes_that_are_no_message_are_refused) {
+TEST(invalid_messages_are_refused) {
   int ends[2];
   unsigned char bytes[4096];
   plinth_ipc_memory_t memory = {sizeof memory, UNTOUCHED_POINTER, 1, 2, 3, 4};
@@ -214,7 +214,7 @@ TEST(bytes_that_are_no_message_are_refused) {
   CHECK_SAME(memory.pointer, UNTOUCHED_POINTER);
 }
 
-HELPER(says_half_a_message) {
+HELPER(sends_half_a_message) {
   unsigned char bytes[300];
   plinth_ipc_export_t message = PLINTH_IPC_EXPORT_INIT;
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
@@ -224,14 +224,14 @@ HELPER(says_half_a_message) {
   CHECK_OK(plinth_ipc_export_free(&message));
 }
 
-TEST(half_a_message_is_none) {
+TEST(half_a_message_is_an_error) {
   plinth_ipc_memory_t memory = PLINTH_IPC_MEMORY_INIT;
-  const peer other = start_peer("says_half_a_message", SOCK_STREAM);
+  const peer other = start_peer("sends_half_a_message", SOCK_STREAM);
   CHECK_STATUS(plinth_ipc_receive(other.socket, -1, &memory), PLINTH_ERROR_IPC_PEER_GONE);
   expect_end(other);
 }
 
-TEST(a_capturing_stream_shares_nothing) {
+TEST(a_capturing_stream_cannot_share) {
   int ends[2];
   plinth_graph_t graph = NULL;
   plinth_stream_t stream = stream_on(0);
@@ -249,5 +249,5 @@ TEST(a_capturing_stream_shares_nothing) {
   CHECK_OK(plinth_graph_destroy(graph));
   CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
   release(block);
-  expect_all_back();
+  expect_all_freed();
 }

@@ -1,10 +1,10 @@
-/* Memory that is not made to be shared. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* PLINTH_IPC=0: memory that cannot be shared. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* env: PLINTH_IPC=0 */
-/* alone: a_variable_that_makes_no_sense_is_an_error; sets the environment */
+/* alone: an_invalid_variable_is_an_error; sets the environment */
 #include "driver.h"
 #include "peering.h"
 
-TEST(memory_can_be_made_for_this_process_alone) {
+TEST(memory_cannot_be_shared) {
   int ends[2];
   plinth_ipc_export_t message = {sizeof message, UNTOUCHED_POINTER, 1, UNTOUCHED_POINTER, 2};
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
@@ -14,13 +14,13 @@ TEST(memory_can_be_made_for_this_process_alone) {
   CHECK_STATUS(plinth_ipc_export(block, &message), PLINTH_ERROR_IPC_NOT_SHAREABLE);
   CHECK_SAME(message.bytes, UNTOUCHED_POINTER);
   release(block);
-  /* Nobody holds it. */
+  /* No process holds it. */
   CHECK(comes_back(block, BLOCK, 0, NULL));
   CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
   expect_nothing_left();
 }
 
-/* A process of which the environment says nonsense finds out when it first needs the memory. */
+/* An invalid value of the variable is an error of the first allocation. */
 HELPER(allocates) {
   void *pointer = UNTOUCHED_POINTER;
   CHECK_STATUS(plinth_caching_allocator_alloc(KIB, 0, NULL, &pointer), PLINTH_ERROR_INVALID_CONFIGURATION);
@@ -28,7 +28,7 @@ HELPER(allocates) {
   CHECK_SAME(pointer, UNTOUCHED_POINTER);
 }
 
-TEST(a_variable_that_makes_no_sense_is_an_error) {
+TEST(an_invalid_variable_is_an_error) {
   setenv("PLINTH_IPC", "perhaps", 1);
   expect_end(start_peer("allocates", SOCK_STREAM));
 }

@@ -1,4 +1,4 @@
-// plinth_jit.hpp and plinth_tensor.hpp: functions from text, kernels, and what becomes of their arguments.
+// plinth_jit.hpp and plinth_tensor.hpp: functions from source, kernels, and the conversion of their arguments.
 //
 // env: PLINTH_USE_KERNEL_CACHE=0
 // timeout: 240
@@ -23,8 +23,8 @@ static const char *const kScale =
     "  if (at < count) data[at] *= by;\n"
     "}\n";
 
-// A module that has a kernel on every device: on the host device any has plinth_sleep.
-static const std::string kSleeper =
+// A module with a kernel for all devices: on the host device every module has plinth_sleep.
+static const std::string kSleepModule =
     ".version 7.0\n.target sm_75\n.address_size 64\n"
     ".visible .entry plinth_sleep(.param .u64 cycles)\n{\n  ret;\n}\n";
 
@@ -50,7 +50,7 @@ TEST(tensors_are_described) {
   CHECK_EQ(plinth::tensor_view(buffer.as<int>(), none).device.device_id, 0);
 }
 
-TEST(a_function_has_defaults_and_names) {
+TEST(scalars_have_defaults_and_names) {
   const plinth::JitFunction blend("template <typename T> T blend(T x, T y, T alpha, T shift) { return x + alpha * y + shift; }",
                                   {plinth::scalar("alpha", 2), plinth::scalar("shift", 0.5)});
   const plinth::Stream stream;
@@ -70,7 +70,7 @@ TEST(a_function_has_defaults_and_names) {
   CHECK(out.read() == Numbers({21, 42, 63}));
 }
 
-TEST(functions_of_several_outputs_and_their_results) {
+TEST(functions_with_several_outputs) {
   plinth::JitFunction both = plinth::JitFunction::multi_output(
       "template <typename T> void both(T x, T y, T &sum, T &product) { sum = x + y; product = x * y; }", 2);
   plinth::JitFunction moved(std::move(both));
@@ -94,7 +94,7 @@ TEST(complex_scalars_have_two_parts) {
   CHECK(out.read()[0] == Complex(-2, 1));
 }
 
-TEST(code_that_is_wrong_throws) {
+TEST(invalid_code_throws) {
   THROWS(plinth::JitFunction("int x;"), PLINTH_ERROR_INVALID_VALUE);
   const plinth::JitFunction wrong("template <typename T> T wrong(T x) { return undeclared_thing; }");
   Row<float> x({1});
@@ -102,8 +102,8 @@ TEST(code_that_is_wrong_throws) {
   CHECK(caught_text().find("undeclared_thing") != std::string::npos);
 }
 
-// What the library is given for an argument of each kind.
-TEST(arguments_have_the_kinds_of_their_types) {
+// The conversion of an argument of each type.
+TEST(arguments_have_the_kind_of_their_type) {
   struct Pair {
     std::int32_t first;
     char second;
@@ -143,7 +143,7 @@ TEST(arguments_have_the_kinds_of_their_types) {
 }
 
 TEST(kernels_of_a_module_are_launched) {
-  plinth::Kernel kernel = plinth::KernelModule(kSleeper).kernel("plinth_sleep");
+  plinth::Kernel kernel = plinth::KernelModule(kSleepModule).kernel("plinth_sleep");
   const plinth_kernel_t handle = kernel.get();
   plinth::Kernel moved(std::move(kernel));
   CHECK(kernel.get() == nullptr && moved.get() == handle);
@@ -160,7 +160,7 @@ TEST(kernels_of_a_module_are_launched) {
   THROWS(moved(plinth::Launch({1}, {1}).shared_bytes(1 << 24), cycles), PLINTH_ERROR_INVALID_VALUE);
   THROWS(moved(plinth::Launch({3}, {1}).cluster({2}), cycles), PLINTH_ERROR_INVALID_VALUE);
   if (on_host_device()) {
-    // A GPU's driver tells parameters from CUDA 12.4 on; the host device always does.
+    // A GPU's driver reports parameters from CUDA 12.4 on; the host device always does.
     THROWS(moved({1, 1}, 10), PLINTH_ERROR_INVALID_VALUE);
     THROWS(moved({1, 1}), PLINTH_ERROR_INVALID_VALUE);
     THROWS(moved(plinth::Launch({1}, {1}).cooperative(), cycles), PLINTH_ERROR_NOT_SUPPORTED);
@@ -168,9 +168,9 @@ TEST(kernels_of_a_module_are_launched) {
   THROWS(kernel({1, 1}, cycles), PLINTH_ERROR_INVALID_HANDLE);
 }
 
-// A launch becomes a node of what its stream captures, and of nothing else.
-TEST(launches_are_in_the_stream_that_is_named_or_current) {
-  const plinth::Kernel kernel = plinth::KernelModule(kSleeper).kernel("plinth_sleep");
+// A launch becomes a node of the graph that its stream captures, and of no other.
+TEST(launches_use_the_given_or_the_current_stream) {
+  const plinth::Kernel kernel = plinth::KernelModule(kSleepModule).kernel("plinth_sleep");
   const std::int64_t cycles = 10;
   const plinth::Stream captured, other;
   plinth::Graph graph(true);
@@ -195,11 +195,11 @@ TEST(launches_are_in_the_stream_that_is_named_or_current) {
   plinth::synchronize();
 }
 
-TEST(modules_that_are_none_throw) {
-  const plinth::KernelModule module(kSleeper.data(), kSleeper.size(), 0);
+TEST(invalid_modules_throw) {
+  const plinth::KernelModule module(kSleepModule.data(), kSleepModule.size(), 0);
   THROWS(module.kernel("nothing"), PLINTH_ERROR_INVALID_VALUE);
   THROWS(plinth::KernelModule(std::string()), PLINTH_ERROR_INVALID_VALUE);
-  THROWS(plinth::KernelModule(kSleeper, 1000), PLINTH_ERROR_INVALID_DEVICE);
+  THROWS(plinth::KernelModule(kSleepModule, 1000), PLINTH_ERROR_INVALID_DEVICE);
 }
 
 TEST(sources_are_compiled_without_a_device) {

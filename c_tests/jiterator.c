@@ -1,4 +1,5 @@
-/* The jiterator: functions of elements, compiled at run time, beside plain loops. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The jiterator: elementwise functions, compiled at run time, against plain loops.
+ * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* env: PLINTH_USE_KERNEL_CACHE=0 */
 /* timeout: 240 */
 #include "jitting.h"
@@ -19,7 +20,7 @@ TEST(every_type_adds) {
   CHECK_OK(plinth_jiterator_destroy_jit_fn(add));
 }
 
-TEST(every_size_around_a_block_is_whole) {
+TEST(sizes_around_a_block_are_complete) {
   plinth_jit_function_t add = jit(ADD);
   for (int64_t count = 1; count < 20000; count = count * 5 / 4 + 1) {
     for (int off = -1; off <= 1; off++) {
@@ -40,10 +41,10 @@ TEST(every_size_around_a_block_is_whole) {
   CHECK_OK(plinth_jiterator_destroy_jit_fn(add));
 }
 
-/* A random shape, laid out in a random order with gaps and, where it may be, repeated and backwards. */
-static void make_any(tensor *out, int kind, int32_t rank, const int64_t *shape, bool repeats, uint64_t *state) {
+/* Makes a tensor with random strides: dimensions in random order, gaps, negative strides, and broadcast ones if allowed. */
+static void make_random_layout(tensor *out, int kind, int32_t rank, const int64_t *shape, bool repeats, uint64_t *state) {
   int64_t strides[MOST_DIMENSIONS], own[MOST_DIMENSIONS], stride = 1;
-  int32_t order[MOST_DIMENSIONS], fewer = 0;
+  int32_t order[MOST_DIMENSIONS], dropped = 0;
   size_t shift = random_next(state) % 3 == 0 ? bytes_of(kind) * (random_next(state) % 8) : 0;
   const bool plain = random_next(state) % 3 == 0;
   for (int32_t dimension = 0; dimension < rank; dimension++) {
@@ -51,25 +52,25 @@ static void make_any(tensor *out, int kind, int32_t rank, const int64_t *shape, 
     own[dimension] = repeats && random_next(state) % 4 == 0 ? 1 : shape[dimension];
   }
   if (repeats && rank > 0 && random_next(state) % 4 == 0) {
-    fewer = (int32_t)(random_next(state) % (uint64_t)(rank + 1));
+    dropped = (int32_t)(random_next(state) % (uint64_t)(rank + 1));
   }
   for (int32_t dimension = rank - 1; dimension > 0 && !plain; dimension--) {
-    const int32_t other = (int32_t)(random_next(state) % (uint64_t)(dimension + 1)), kept = order[dimension];
+    const int32_t other = (int32_t)(random_next(state) % (uint64_t)(dimension + 1)), swapped = order[dimension];
     order[dimension] = order[other];
-    order[other] = kept;
+    order[other] = swapped;
   }
-  for (int32_t place = rank - 1; place >= 0; place--) {
-    const int32_t dimension = order[place];
+  for (int32_t position = rank - 1; position >= 0; position--) {
+    const int32_t dimension = order[position];
     strides[dimension] = stride;
     stride *= own[dimension] + (plain || random_next(state) % 3 ? 0 : (int64_t)(random_next(state) % 3));
     if (!plain && random_next(state) % 6 == 0) {
       strides[dimension] = -strides[dimension];
     }
   }
-  make(out, kind, rank - fewer, own + fewer, strides + fewer, shift);
+  make(out, kind, rank - dropped, own + dropped, strides + dropped, shift);
 }
 
-static void walk_any(int in, int other, int result, int rounds, uint64_t seed) {
+static void test_random_layouts(int in, int other, int result, int rounds, uint64_t seed) {
   static const int64_t sizes[] = {1, 2, 3, 4, 5, 8, 16, 24, 33};
   plinth_jit_function_t add = jit(ADD);
   for (int round = 0; round < rounds; round++) {
@@ -80,9 +81,9 @@ static void walk_any(int in, int other, int result, int rounds, uint64_t seed) {
       const uint64_t most = rank > 3 ? 5 : 9;
       shape[dimension] = sizes[random_next(&seed) % most];
     }
-    make_any(&x, in, rank, shape, false, &seed);
-    make_any(&y, other, rank, shape, in == other || rank < 1, &seed);
-    make_any(&out, result, rank, shape, false, &seed);
+    make_random_layout(&x, in, rank, shape, false, &seed);
+    make_random_layout(&y, other, rank, shape, in == other || rank < 1, &seed);
+    make_random_layout(&out, result, rank, shape, false, &seed);
     fill_small(&x, seed);
     fill_small(&y, seed + 1);
     expect_call(add, &x, &y, &out, model_add);
@@ -93,23 +94,23 @@ static void walk_any(int in, int other, int result, int rounds, uint64_t seed) {
   CHECK_OK(plinth_jiterator_destroy_jit_fn(add));
 }
 
-TEST(any_layout_of_floats) { walk_any(F32, F32, F32, 400, 1); }
+TEST(any_layout_of_floats) { test_random_layouts(F32, F32, F32, 400, 1); }
 
-TEST(any_layout_of_halves) { walk_any(F16, F16, F16, 200, 2); }
+TEST(any_layout_of_halves) { test_random_layouts(F16, F16, F16, 200, 2); }
 
-TEST(any_layout_of_mixed_types) { walk_any(F32, U8, F32, 200, 3); }
+TEST(any_layout_of_mixed_types) { test_random_layouts(F32, U8, F32, 200, 3); }
 
-TEST(any_layout_of_bytes) { walk_any(I8, I8, I8, 200, 4); }
+TEST(any_layout_of_bytes) { test_random_layouts(I8, I8, I8, 200, 4); }
 
-TEST(any_layout_of_complex_numbers) { walk_any(C128, C128, C128, 100, 5); }
+TEST(any_layout_of_complex_numbers) { test_random_layouts(C128, C128, C128, 100, 5); }
 
-TEST(as_many_dimensions_as_there_can_be) {
+TEST(the_maximum_number_of_dimensions) {
   int64_t shape[MOST_DIMENSIONS], strides[MOST_DIMENSIONS], stride = 1;
   plinth_jit_function_t add = jit(ADD);
   tensor x, y, out;
   for (int dimension = 0; dimension < MOST_DIMENSIONS; dimension++) {
     shape[dimension] = dimension % 3 == 0 ? 2 : 1;
-    /* The other way round, so that no two dimensions go on in each other in both. */
+    /* In reverse order, so that no two dimensions can be merged in both inputs. */
     strides[dimension] = stride;
     stride *= shape[dimension];
   }
@@ -125,8 +126,8 @@ TEST(as_many_dimensions_as_there_can_be) {
   CHECK_OK(plinth_jiterator_destroy_jit_fn(add));
 }
 
-/* Adds a tensor of each of two types, the second with or without dimensions, into one of a third. */
-static void promote(plinth_jit_function_t add, int one, int other, bool with_dimensions, int expected) {
+/* Adds tensors of two types, the second one with one or no dimension, and expects a result type. */
+static void expect_promotion(plinth_jit_function_t add, int one, int other, bool with_dimensions, int expected) {
   const int64_t count = 37;
   const DLTensor *inputs[2];
   DLDataType type = {0, 0, 0};
@@ -153,22 +154,22 @@ static void promote(plinth_jit_function_t add, int one, int other, bool with_dim
 
 TEST(types_are_promoted_as_in_torch) {
   plinth_jit_function_t add = jit(ADD);
-  promote(add, U8, I8, true, I16);
-  promote(add, I32, F16, true, F16);
-  promote(add, F16, BF16, true, F32);
-  promote(add, F32, C128, true, C128);
-  promote(add, F64, C64, true, C128);
-  promote(add, BOOL, I64, true, I64);
-  promote(add, I8, I64, false, I8);
-  promote(add, F16, F64, false, F16);
-  promote(add, I64, F32, false, F32);
-  promote(add, F64, C64, false, C128);
-  promote(add, BF16, I64, false, BF16);
+  expect_promotion(add, U8, I8, true, I16);
+  expect_promotion(add, I32, F16, true, F16);
+  expect_promotion(add, F16, BF16, true, F32);
+  expect_promotion(add, F32, C128, true, C128);
+  expect_promotion(add, F64, C64, true, C128);
+  expect_promotion(add, BOOL, I64, true, I64);
+  expect_promotion(add, I8, I64, false, I8);
+  expect_promotion(add, F16, F64, false, F16);
+  expect_promotion(add, I64, F32, false, F32);
+  expect_promotion(add, F64, C64, false, C128);
+  expect_promotion(add, BF16, I64, false, BF16);
   CHECK_OK(plinth_jiterator_destroy_jit_fn(add));
 }
 
 TEST(halves_are_computed_in_float) {
-  /* In float16 the sum would be lost beside 2048. */
+  /* In float16, 2048 + 1 is 2048. */
   plinth_jit_function_t function = jit("template <typename T> T f(T x) { T sum = x + T(1); return sum - x + T(sizeof(T)); }");
   const int64_t count = 9;
   for (int kind = F16; kind <= BF16; kind++) {
@@ -191,7 +192,7 @@ TEST(halves_are_computed_in_float) {
   CHECK_OK(plinth_jiterator_destroy_jit_fn(function));
 }
 
-/* Every half but those that are no numbers: what is nearer to it or to the next, and the middle, which goes to the even one. */
+/* For every finite half and the next one: a value nearer to each, and the middle, which rounds to even. */
 TEST(halves_are_rounded_to_the_nearest) {
   static const char *const codes[] = {
       "template <typename T> T f(T x, T y) { return x + (y - x) * T(0.4375); }",
@@ -255,7 +256,7 @@ TEST(scalars_have_defaults_and_values) {
       {sizeof(plinth_jit_scalar_t), "n", PLINTH_JIT_INT, 0, 3, 0, 0},
       {sizeof(plinth_jit_scalar_t), "negate", PLINTH_JIT_BOOL, 0, 0, 0, 0},
   };
-  const plinth_jit_scalar_t given[] = {{sizeof(plinth_jit_scalar_t), "negate", PLINTH_JIT_BOOL, 0, 1, 0, 0},
+  const plinth_jit_scalar_t arguments[] = {{sizeof(plinth_jit_scalar_t), "negate", PLINTH_JIT_BOOL, 0, 1, 0, 0},
                                        {sizeof(plinth_jit_scalar_t), "alpha", PLINTH_JIT_INT, 0, 4, 0, 0}};
   const plinth_jit_scalar_t wider[] = {{sizeof(plinth_jit_scalar_t), "n", PLINTH_JIT_FLOAT, 0, 0, 0.5, 0}};
   const plinth_jit_scalar_t unknown[] = {{sizeof(plinth_jit_scalar_t), "beta", PLINTH_JIT_INT, 0, 4, 0, 0}};
@@ -275,7 +276,7 @@ TEST(scalars_have_defaults_and_values) {
   make_row(&x, F32, count, 1);
   make(&out, F32, 1, &count, NULL, 0);
   for (int variant = 0; variant < 3; variant++) {
-    const plinth_jit_scalar_t *scalars = variant == 1 ? given : variant == 2 ? wider : NULL;
+    const plinth_jit_scalar_t *scalars = variant == 1 ? arguments : variant == 2 ? wider : NULL;
     CHECK_OK(plinth_jiterator_call(function, inputs, 1, outputs, 1, scalars, variant == 1 ? 2 : variant == 2, NULL));
     fetch(out.host, out.device, out.bytes);
     for (int64_t index = 0; index < count; index++) {
@@ -294,7 +295,7 @@ TEST(scalars_have_defaults_and_values) {
   CHECK_OK(plinth_jiterator_destroy_jit_fn(function));
 }
 
-TEST(large_integers_stay_whole_in_scalars) {
+TEST(large_integer_scalars_are_exact) {
   const plinth_jit_scalar_t declared = {sizeof declared, "n", PLINTH_JIT_INT, 0, INT64_C(0x7123456789abcdef), 0, 0};
   plinth_jit_function_t function = NULL;
   const int64_t count = 5;
@@ -370,8 +371,8 @@ TEST(an_output_may_be_an_input) {
   CHECK_OK(plinth_jiterator_destroy_jit_fn(add));
 }
 
-/* More kernels than a function's table has places. */
-TEST(one_function_for_very_many_types) {
+/* More kernels than a function's table can hold. */
+TEST(one_function_with_very_many_types) {
   static const int kinds[] = {F16, BF16, F32, F64, U8, I8, I16, I32, BOOL};
   plinth_jit_function_t function = jit("template <typename T> T first(T x, T y) { return x; }");
   const int64_t count = 3;
@@ -408,14 +409,15 @@ TEST(one_function_for_very_many_types) {
   CHECK_OK(plinth_jiterator_destroy_jit_fn(function));
 }
 
-/* More elements than 31 bits count; on the host device that would take a minute and gigabytes. */
+/* More elements than 31 bits can count. On the host device that would take a minute and gigabytes. */
 TEST(more_than_2_to_the_31_elements) {
-  const int64_t count = ((int64_t)1 << 31) + 4099, narrow[] = {3, ((int64_t)1 << 30) + 5}, strides[] = {((int64_t)1 << 30) + 8, 1};
+  const int64_t count = ((int64_t)1 << 31) + 4099, narrow[] = {3, ((int64_t)1 << 30) + 5};
+  const int64_t strides[] = {((int64_t)1 << 30) + 8, 1};
   plinth_jit_function_t function = jit("template <typename T> T next(T x) { return x + T(1); }");
   unsigned char *memory, ends[16];
   tensor whole;
   if (on_host_device()) {
-    SKIP("is too much for the host device");
+    SKIP("is too slow on the host device");
   }
   memset(&whole, 0, sizeof whole);
   memory = (unsigned char *)device_memory((size_t)3 * (size_t)strides[0], 0);

@@ -1,5 +1,5 @@
-/* Kernels that are kept on disk: found again, and made again where what was kept is damaged or not to be believed; and what is
- * said without a compiler. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The kernel cache on disk: reuse, replacement of damaged and untrusted files, and errors without a compiler.
+ * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* timeout: 120 */
 /* alone: all; sets the environment */
 #include "jitting.h"
@@ -10,8 +10,8 @@
 
 static char folder[256], kernels[320];
 
-/* A folder of this test's own, in which the library is to keep kernels. */
-static void keep_in_own_folder(void) {
+/* Makes a folder for this test, and sets it as the folder of the kernel cache. */
+static void use_own_folder(void) {
   const char *temporary = getenv("TMPDIR");
   snprintf(folder, sizeof folder, "%s/plinth-test-XXXXXX", temporary != NULL ? temporary : "/tmp");
   CHECK(mkdtemp(folder) != NULL);
@@ -19,8 +19,8 @@ static void keep_in_own_folder(void) {
   CHECK(setenv("PLINTH_KERNEL_CACHE_PATH", kernels, 1) == 0);
 }
 
-/* How many files are kept, and the path of one of them. */
-static int kept(char path[640]) {
+/* Returns the number of cached kernels, and the path of one. */
+static int cached_kernels(char path[640]) {
   DIR *opened = opendir(kernels);
   struct dirent *entry;
   int count = 0;
@@ -42,7 +42,7 @@ static int kept(char path[640]) {
 static void remove_own_folder(void) {
   char path[640], parent[300];
   (void)chmod(kernels, 0700);
-  while (kept(path) > 0) {
+  while (cached_kernels(path) > 0) {
     CHECK(unlink(path) == 0);
   }
   (void)rmdir(kernels);
@@ -71,27 +71,27 @@ static void add_once(void) {
   CHECK_OK(plinth_jiterator_destroy_jit_fn(add));
 }
 
-TEST(a_kernel_is_kept_for_the_next_process) {
+TEST(a_kernel_is_cached_for_the_next_process) {
   char path[640];
-  keep_in_own_folder();
+  use_own_folder();
   in_child(add_once);
-  CHECK_EQ(kept(path), 1);
+  CHECK_EQ(cached_kernels(path), 1);
   CHECK(strstr(path, "/plinth_jit_add_") != NULL);
   CHECK_EQ(status_of(kernels).st_mode & 0777, 0700);
   CHECK_EQ(status_of(path).st_mode & 0777, 0600);
   const ino_t before = status_of(path).st_ino;
   in_child(add_once);
-  CHECK_EQ(kept(NULL), 1);
-  /* What is made anew is another file, renamed to the old one's name. */
+  CHECK_EQ(cached_kernels(NULL), 1);
+  /* A kernel that is compiled again is a new file, renamed to the old name. */
   CHECK_EQ(status_of(path).st_ino, before);
   remove_own_folder();
 }
 
-TEST(a_damaged_kernel_is_made_again) {
+TEST(a_damaged_kernel_is_compiled_again) {
   char path[640];
-  keep_in_own_folder();
+  use_own_folder();
   in_child(add_once);
-  CHECK_EQ(kept(path), 1);
+  CHECK_EQ(cached_kernels(path), 1);
   const struct stat whole = status_of(path);
   for (int damage = 0; damage < 4; damage++) {
     FILE *file = fopen(path, damage < 2 ? "r+b" : "wb");
@@ -104,9 +104,9 @@ TEST(a_damaged_kernel_is_made_again) {
     }
     CHECK(fclose(file) == 0);
     in_child(add_once);
-    CHECK_EQ(kept(NULL), 1);
+    CHECK_EQ(cached_kernels(NULL), 1);
     CHECK_EQ(status_of(path).st_size, whole.st_size);
-    /* And what was made is whole: it stays. */
+    /* The new file is valid: it is reused. */
     const ino_t made = status_of(path).st_ino;
     in_child(add_once);
     CHECK_EQ(status_of(path).st_ino, made);
@@ -114,11 +114,11 @@ TEST(a_damaged_kernel_is_made_again) {
   remove_own_folder();
 }
 
-TEST(a_kernel_that_others_could_have_written_is_made_again) {
+TEST(a_kernel_that_others_can_write_is_compiled_again) {
   char path[640];
-  keep_in_own_folder();
+  use_own_folder();
   in_child(add_once);
-  CHECK_EQ(kept(path), 1);
+  CHECK_EQ(cached_kernels(path), 1);
   const ino_t before = status_of(path).st_ino;
   CHECK(chmod(path, 0666) == 0);
   in_child(add_once);
@@ -127,71 +127,71 @@ TEST(a_kernel_that_others_could_have_written_is_made_again) {
   remove_own_folder();
 }
 
-TEST(a_folder_that_cannot_be_written_to_is_done_without) {
+TEST(an_unusable_folder_is_not_used) {
   char path[640];
-  keep_in_own_folder();
+  use_own_folder();
   in_child(add_once);
-  CHECK_EQ(kept(path), 1);
+  CHECK_EQ(cached_kernels(path), 1);
   CHECK(unlink(path) == 0);
-  /* To all, so that it is not believed even where the user may do everything. */
+  /* Writable by all, so that the library does not trust it even if the user is root. */
   CHECK(chmod(kernels, 0777) == 0);
   in_child(add_once);
-  CHECK_EQ(kept(NULL), 0);
+  CHECK_EQ(cached_kernels(NULL), 0);
   CHECK(chmod(kernels, 0500) == 0);
   in_child(add_once);
-  CHECK_EQ(kept(NULL), geteuid() == 0 ? 1 : 0);
+  CHECK_EQ(cached_kernels(NULL), geteuid() == 0 ? 1 : 0);
   CHECK(setenv("PLINTH_KERNEL_CACHE_PATH", "/dev/null/kernels", 1) == 0);
   in_child(add_once);
   remove_own_folder();
 }
 
-TEST(no_cache_is_kept_where_none_is_wanted) {
-  keep_in_own_folder();
+TEST(the_cache_can_be_disabled) {
+  use_own_folder();
   CHECK(setenv("PLINTH_USE_KERNEL_CACHE", "0", 1) == 0);
   in_child(add_once);
-  CHECK_EQ(kept(NULL), 0);
+  CHECK_EQ(cached_kernels(NULL), 0);
   remove_own_folder();
 }
 
-TEST(without_a_path_kernels_are_kept_where_users_caches_are) {
-  char wanted[300];
-  keep_in_own_folder();
+TEST(the_default_folder_is_the_users_cache) {
+  char expected[300];
+  use_own_folder();
   CHECK(unsetenv("PLINTH_KERNEL_CACHE_PATH") == 0);
-  /* The driver has a cache of its own there. */
+  /* The driver has a cache in the same folder. */
   CHECK(setenv("CUDA_CACHE_DISABLE", "1", 1) == 0);
   for (int variant = 0; variant < 2; variant++) {
-    char below[640];
+    char path[640];
     CHECK(setenv("HOME", folder, 1) == 0);
     CHECK((variant == 0 ? unsetenv("XDG_CACHE_HOME") : setenv("XDG_CACHE_HOME", folder, 1)) == 0);
-    snprintf(wanted, sizeof wanted, "%s%s/plinth", folder, variant == 0 ? "/.cache" : "");
-    snprintf(kernels, sizeof kernels, "%s/kernels", wanted);
+    snprintf(expected, sizeof expected, "%s%s/plinth", folder, variant == 0 ? "/.cache" : "");
+    snprintf(kernels, sizeof kernels, "%s/kernels", expected);
     in_child(add_once);
-    CHECK_EQ(kept(below), 1);
-    CHECK(unlink(below) == 0);
+    CHECK_EQ(cached_kernels(path), 1);
+    CHECK(unlink(path) == 0);
     CHECK(rmdir(kernels) == 0);
-    CHECK(rmdir(wanted) == 0);
+    CHECK(rmdir(expected) == 0);
   }
-  snprintf(wanted, sizeof wanted, "%s/.cache", folder);
-  CHECK(rmdir(wanted) == 0);
+  snprintf(expected, sizeof expected, "%s/.cache", folder);
+  CHECK(rmdir(expected) == 0);
   CHECK(rmdir(folder) == 0);
 }
 
-TEST(many_processes_at_once_keep_one_kernel) {
+TEST(concurrent_processes_cache_one_kernel) {
   pid_t children[6];
-  keep_in_own_folder();
+  use_own_folder();
   for (int index = 0; index < 6; index++) {
     children[index] = start_child(add_once);
   }
   for (int index = 0; index < 6; index++) {
     expect_child(children[index], 0);
   }
-  CHECK_EQ(kept(NULL), 1);
+  CHECK_EQ(cached_kernels(NULL), 1);
   in_child(add_once);
   remove_own_folder();
 }
 
-/* Nothing that the compilers wrote is left. */
-static void expect_nothing_is_left(void) {
+/* No file of the compilers is left. */
+static void expect_no_temporary_files(void) {
   char pattern[64];
   const char *temporary = getenv("TMPDIR");
   DIR *opened = opendir(temporary != NULL ? temporary : "/tmp");
@@ -204,21 +204,21 @@ static void expect_nothing_is_left(void) {
   closedir(opened);
 }
 
-TEST(nothing_is_left_behind) {
+TEST(no_temporary_files_are_left) {
   CHECK(setenv("PLINTH_USE_KERNEL_CACHE", "0", 1) == 0);
   add_once();
-  expect_nothing_is_left();
+  expect_no_temporary_files();
   plinth_jit_function_t wrong = jit("template <typename T> T f(T x) { return nonsense; }");
   const int64_t count = 3;
   tensor x;
   make_row(&x, F32, count, 1);
   CHECK_STATUS(call1(wrong, &x, &x, NULL), PLINTH_ERROR_COMPILATION_FAILED);
-  expect_nothing_is_left();
+  expect_no_temporary_files();
   drop(&x);
   CHECK_OK(plinth_jiterator_destroy_jit_fn(wrong));
 }
 
-TEST(without_a_compiler_calls_say_so) {
+TEST(a_missing_compiler_is_an_error) {
   CHECK(setenv("PLINTH_USE_KERNEL_CACHE", "0", 1) == 0);
   CHECK(setenv("PLINTH_CXX", "/nowhere/c++", 1) == 0);
   CHECK(setenv("PLINTH_NVRTC_LIBRARY", "/nowhere/libnvrtc.so", 1) == 0);

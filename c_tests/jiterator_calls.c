@@ -1,12 +1,12 @@
-/* The jiterator's calls: streams, devices, threads, captures, and what is said of calls and sources that are wrong.
+/* The jiterator's calls: streams, devices, threads, captures, and errors of calls and sources.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* env: PLINTH_USE_KERNEL_CACHE=0 */
 /* timeout: 120 */
-/* alone: memory_that_is_none_is_an_error_of_the_stream; leaves an illegal access, after which the device is lost */
+/* alone: an_invalid_address_is_an_error_of_the_stream; leaves an illegal access, after which the device is lost */
 #include "jitting.h"
 
-TEST(without_elements_nothing_is_done) {
-  /* Not even compiled. */
+TEST(without_elements_nothing_runs) {
+  /* The function is not even compiled. */
   plinth_jit_function_t function = jit("template <typename T> T f(T x, T y) { return nonsense; }");
   const int64_t shape[] = {4, 0, 3};
   tensor x, y, out;
@@ -16,7 +16,7 @@ TEST(without_elements_nothing_is_done) {
   CHECK_OK(call2(function, &x, &y, &out, NULL));
   x.dl.data = out.dl.data = NULL;
   CHECK_OK(call2(function, &x, &y, &out, NULL));
-  /* Shapes count all the same. */
+  /* Shapes are checked nevertheless. */
   y.shape[0] = 2;
   CHECK_STATUS(call2(function, &x, &y, &out, NULL), PLINTH_ERROR_INVALID_VALUE);
   drop(&x);
@@ -25,9 +25,9 @@ TEST(without_elements_nothing_is_done) {
   CHECK_OK(plinth_jiterator_destroy_jit_fn(function));
 }
 
-TEST(wrong_calls_are_told) {
+TEST(errors_of_calls) {
   plinth_jit_function_t add = jit(ADD);
-  const int64_t count = 12, rows[] = {3, 4}, wrong[] = {5}, still[] = {0, 1};
+  const int64_t count = 12, rows[] = {3, 4}, wrong[] = {5}, zero_strides[] = {0, 1};
   plinth_jit_function_t untouched = (plinth_jit_function_t)UNTOUCHED_POINTER;
   tensor x, y, out, other, flat;
   const DLTensor *inputs[9];
@@ -57,7 +57,7 @@ TEST(wrong_calls_are_told) {
   CHECK_STATUS(call2(add, &x, &y, &out, NULL), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("input 1 of shape [12]");
   x.shape[0] = count;
-  flat.dl.strides = (int64_t *)still;
+  flat.dl.strides = (int64_t *)zero_strides;
   CHECK_STATUS(call2(add, &flat, &flat, &flat, NULL), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("elements in one place");
   x.dl.device.device_type = 1;
@@ -126,8 +126,8 @@ TEST(every_device_has_its_kernels) {
   CHECK_OK(plinth_jiterator_destroy_jit_fn(function));
 }
 
-/* On a GPU the context would be lost with it. */
-TEST(memory_that_is_none_is_an_error_of_the_stream) {
+/* On a GPU, the error would end the context. */
+TEST(an_invalid_address_is_an_error_of_the_stream) {
   plinth_jit_function_t add = jit(ADD);
   const int64_t count = 100;
   tensor x, out;
@@ -135,9 +135,9 @@ TEST(memory_that_is_none_is_an_error_of_the_stream) {
   plinth_stream_t stream = stream_on(0);
   make_row(&x, F32, count, 1);
   make(&out, F32, 1, &count, NULL, 0);
-  DLTensor far = x.dl;
-  far.data = (void *)(uintptr_t)0x7f0000000000;
-  const DLTensor *inputs[2] = {&x.dl, &far};
+  DLTensor invalid = x.dl;
+  invalid.data = (void *)(uintptr_t)0x7f0000000000;
+  const DLTensor *inputs[2] = {&x.dl, &invalid};
   DLTensor *outputs[1] = {&out.dl};
   CHECK_OK(plinth_jiterator_call(add, inputs, 2, outputs, 1, NULL, 0, stream));
   CHECK_STATUS(plinth_stream_synchronize(stream), PLINTH_ERROR_ILLEGAL_ADDRESS);
@@ -146,7 +146,7 @@ TEST(memory_that_is_none_is_an_error_of_the_stream) {
   CHECK_OK(plinth_jiterator_destroy_jit_fn(add));
 }
 
-TEST(a_wrong_source_gives_the_compilers_log) {
+TEST(a_compilation_error_includes_the_log) {
   plinth_jit_function_t function = jit(
       "template <typename T> T helper(T x) {\n"
       "  return x;\n"
@@ -162,7 +162,7 @@ TEST(a_wrong_source_gives_the_compilers_log) {
     CHECK_STATUS(call1(function, &x, &out, NULL), PLINTH_ERROR_COMPILATION_FAILED);
     CHECK_MESSAGE("f for inputs of float32");
     CHECK_MESSAGE("undeclared_thing");
-    /* The user's own line, as either compiler writes it. */
+    /* The line of the user's source, in the format of either compiler. */
     CHECK(strstr(plinth_last_error(), "jiterator:5:") != NULL || strstr(plinth_last_error(), "jiterator(5)") != NULL);
   }
   drop(&x);
@@ -170,7 +170,7 @@ TEST(a_wrong_source_gives_the_compilers_log) {
   CHECK_OK(plinth_jiterator_destroy_jit_fn(function));
 }
 
-TEST(calls_keep_to_their_stream) {
+TEST(calls_run_in_their_stream) {
   plinth_jit_function_t add = jit(ADD);
   plinth_stream_t stream = stream_on(0);
   const int64_t count = 100;
@@ -222,7 +222,7 @@ TEST(calls_are_captured_and_replayed) {
     unsigned char *before = of->host, *after = (unsigned char *)pageable_memory(of->bytes);
     fetch(after, of->device, of->bytes);
     for (int64_t index = 0; index < (which ? 500 : count); index++) {
-      const size_t at = place_of(of, index, of->dl.ndim, of->shape);
+      const size_t at = offset_of_element(of, index, of->dl.ndim, of->shape);
       const double was = get(of, at).re;
       of->host = after;
       CHECK(get(of, at).re == was + 5);
@@ -235,21 +235,21 @@ TEST(calls_are_captured_and_replayed) {
   drop(&strided);
 }
 
-TEST(the_sanitizer_knows_what_calls_read_and_write) {
+TEST(the_sanitizer_sees_reads_and_writes_of_calls) {
   CHECK_OK(plinth_sanitizer_enable(PLINTH_SANITIZER_ERROR));
   plinth_jit_function_t add = jit(ADD);
-  plinth_stream_t one = stream_on(0), other = stream_on(0);
+  plinth_stream_t first = stream_on(0), other = stream_on(0);
   const int64_t count = 100;
   tensor x, y, out;
   make_row(&x, F32, count, 1);
   make_row(&y, F32, count, 2);
   make(&out, F32, 1, &count, NULL, 0);
   upload(&out);
-  CHECK_OK(call2(add, &x, &y, &out, one));
+  CHECK_OK(call2(add, &x, &y, &out, first));
   CHECK_STATUS(call2(add, &x, &out, &y, other), PLINTH_ERROR_RACE);
-  /* Reading what another reads is fine; writing it is not. */
+  /* Two streams may read the same tensor, but not write it. */
   CHECK_STATUS(call2(add, &x, &x, &y, other), PLINTH_ERROR_RACE);
-  CHECK_OK(plinth_stream_wait_stream(other, one));
+  CHECK_OK(plinth_stream_wait_stream(other, first));
   CHECK_OK(call2(add, &x, &out, &y, other));
   CHECK_OK(plinth_stream_synchronize(other));
   drop(&x);

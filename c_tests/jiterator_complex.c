@@ -1,4 +1,4 @@
-/* Complex numbers in jiterated functions, beside C's own, and functions that a user's text may use.
+/* Complex numbers in jiterated functions, against C's own, and the functions that a source may use.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* env: PLINTH_USE_KERNEL_CACHE=0 */
 /* timeout: 240 */
@@ -8,7 +8,7 @@
 
 enum { SIDE = 33 };
 
-/* Points around 0, on the axes and off them. */
+/* A grid of points around 0, on and off the axes. */
 static double complex point(int index) {
   const double re = (index % SIDE - SIDE / 2) * 0.3, im = (index / SIDE - SIDE / 2) * 0.27;
   return re + im * I;
@@ -33,16 +33,16 @@ static void expect_complex(const char *code, double complex (*model_of)(double c
       const number from = get(&z, z.first + at), found = get(&out, out.first + at);
       const double complex expected = model_of(from.re + from.im * I);
       const double complex difference = found.re + found.im * I - expected;
-      const double most = tolerance * (kind == C64 ? 1e-6 : 1e-14) * (1 + cabs(expected));
-      /* On a cut both sides are right, and where there is none finite nothing can be compared. */
-      const bool mirrored = cabs(found.re - creal(expected) + (found.im + cimag(expected)) * I) <= most ||
-                            cabs(found.re + creal(expected) + (found.im - cimag(expected)) * I) <= most;
+      const double bound = tolerance * (kind == C64 ? 1e-6 : 1e-14) * (1 + cabs(expected));
+      /* On a branch cut both sides are right. Infinite results are not compared. */
+      const bool conjugate = cabs(found.re - creal(expected) + (found.im + cimag(expected)) * I) <= bound ||
+                            cabs(found.re + creal(expected) + (found.im - cimag(expected)) * I) <= bound;
       const bool on_axis = from.re == 0 || from.im == 0;
-      if (isfinite(creal(expected)) && isfinite(cimag(expected)) && !(cabs(difference) <= most) &&
-          !(on_axis && mirrored)) {
+      if (isfinite(creal(expected)) && isfinite(cimag(expected)) && !(cabs(difference) <= bound) &&
+          !(on_axis && conjugate)) {
         fprintf(stderr, "%s of (%g, %g) is (%g, %g) instead of (%g, %g)\n", code, from.re, from.im, found.re, found.im,
                 creal(expected), cimag(expected));
-        CHECK(cabs(difference) <= most);
+        CHECK(cabs(difference) <= bound);
       }
     }
     drop(&z);
@@ -57,16 +57,16 @@ static double complex square(double complex z) { return z * z; }
 static double complex reciprocal(double complex z) { return 1 / z; }
 static double complex cube_root_of(double complex z) { return cpow(z, 1.0 / 3); }
 static double complex log10_of(double complex z) { return clog(z) / log(10); }
-static double complex parts(double complex z) { return cimag(z) + creal(z) * I; }
-static double complex length(double complex z) { return cabs(z) + carg(z) * I; }
+static double complex swap_parts(double complex z) { return cimag(z) + creal(z) * I; }
+static double complex abs_and_arg(double complex z) { return cabs(z) + carg(z) * I; }
 static double complex polynomial(double complex z) { return 2 * z * z - z / 3 + conj(z) * I; }
 
 TEST(operators_of_complex_numbers) {
   expect_complex(UNARY("z * z"), square, 4);
   expect_complex(UNARY("1 / z"), reciprocal, 4);
   expect_complex(UNARY("2 * z * z - z / 3.0 + std::conj(z) * T(0, 1)"), polynomial, 10);
-  expect_complex(UNARY("T(z.imag(), std::real(z))"), parts, 1);
-  expect_complex(UNARY("T(std::abs(z), arg(z))"), length, 4);
+  expect_complex(UNARY("T(z.imag(), std::real(z))"), swap_parts, 1);
+  expect_complex(UNARY("T(std::abs(z), arg(z))"), abs_and_arg, 4);
 }
 
 TEST(exponentials_of_complex_numbers) {
@@ -116,7 +116,7 @@ TEST(complex_scalars) {
   CHECK_OK(plinth_jiterator_destroy_jit_fn(function));
 }
 
-/* What the standard and CUDA have, by the names that users write; none of it needs a header. */
+/* Functions of the C++ standard and of CUDA, which need no header. */
 TEST(functions_need_no_header) {
   static const char *const codes[] = {
       "std::exp(x) + exp2(x) + std::expm1(x) + log1p(x) + std::log2(x) + cbrt(x) + rsqrt(x + T(1))",

@@ -1,10 +1,10 @@
 /*
- * CUDA's own functions in jiterated functions, on GPUs and on the host device, and what such functions keep for themselves.
+ * CUDA's functions in jiterated functions, on GPUs and on the host device, and the scope of tables and helpers.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #include "jitting.h"
 
-/* What a function of one number gives for it, in its type. */
+/* Calls a function with one number of a type, and returns the result. */
 static double value_of(const char *code, int kind, double argument) {
   const int64_t one = 1;
   tensor x, out;
@@ -12,8 +12,8 @@ static double value_of(const char *code, int kind, double argument) {
   make(&x, kind, 1, &one, NULL, 0);
   make(&out, kind, 1, &one, NULL, 0);
   upload(&out);  // fetch copies more than the element
-  const number given = {argument, 0};
-  set(&x, x.first, given);
+  const number argument_value = {argument, 0};
+  set(&x, x.first, argument_value);
   upload(&x);
   CHECK_OK(call1(function, &x, &out, NULL));
   fetch(out.host, out.device, out.bytes);
@@ -30,7 +30,7 @@ static double value_at(const char *expression, int kind, double argument) {
   return value_of(code, kind, argument);
 }
 
-/* Computed to 40 digits. The last is below all floats. */
+/* Computed with 40 digits. float32 cannot represent the argument of the last row. */
 static const struct {
   const char *expression;
   double x;
@@ -48,7 +48,7 @@ static const struct {
     {"erfcinv(x)", 0x1p-300, 14.307640189514879},
 };
 
-TEST(cudas_functions_have_their_values) {
+TEST(values_of_cuda_functions) {
   const size_t count = sizeof special / sizeof special[0];
   for (size_t index = 0; index < count; index++) {
     for (int kind = index + 1 < count ? F32 : F64; kind <= F64; kind++) {
@@ -60,14 +60,14 @@ TEST(cudas_functions_have_their_values) {
       }
     }
   }
-  /* Exact, which pi times a number is not. */
+  /* These are exact, which pi times a number would not be. */
   CHECK(value_at("sinpi(x)", F64, 1) == 0);
   CHECK(value_at("cospi(x)", F64, 0.5) == 0);
   CHECK(value_at("sinpi(x)", F32, 1e8) == 0);
   CHECK(value_at("cospi(x)", F64, -3) == -1);
 }
 
-TEST(cudas_conversions_and_bits) {
+TEST(values_of_cuda_conversions_and_bit_functions) {
   static const struct {
     const char *expression;
     double x;
@@ -106,16 +106,16 @@ TEST(cudas_conversions_and_bits) {
   }
 }
 
-/* Functions that are alike but for a table, and helpers, do not get in each other's way. */
+/* Functions with tables and helpers of the same name do not conflict. */
 #define TABLE(a, b)                                                                                          \
   "template <typename T> T pick(T x) { static const float table[] = {" #a ", " #b "}; return table[int(x)]; }"
 #define HELPED(by) "float helper(float x) { return x + " #by "; } template <typename T> T help(T x) { return helper(x); }"
 
-/* Of the program's own. */
+/* A function of the program with the same name. */
 float helper(float x);
 float helper(float x) { return x + 1000; }
 
-TEST(tables_and_helpers_are_a_functions_own) {
+TEST(tables_and_helpers_are_local_to_a_function) {
   CHECK(value_of(TABLE(1, 2), F32, 1) == 2);
   CHECK(value_of(TABLE(10, 20), F32, 1) == 20);
   CHECK(value_of(HELPED(0.5f), F32, 1) == 1.5);

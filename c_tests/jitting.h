@@ -1,6 +1,6 @@
 /*
- * What the tests of the jiterator share: tensors of every type, on the device and beside it on the host, and their elements
- * as numbers.
+ * Helpers of the jiterator tests: tensors of every type, in device memory and in a copy on the host, and their elements as
+ * numbers.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -26,7 +26,7 @@ typedef struct number {
 
 enum { MOST_DIMENSIONS = 25 };
 
-/* A tensor: memory on the device, its copy on the host, and where in both its first element is. */
+/* A tensor: device memory, its copy on the host, and the offset of the first element in both. */
 typedef struct tensor {
   DLTensor dl;
   int kind;
@@ -40,7 +40,7 @@ typedef struct tensor {
 
 static inline size_t bytes_of(int kind) { return dtypes[kind].bits / 8u; }
 
-/* 16 bits to a number and back, for numbers that they have. */
+/* Conversions of float16, for numbers that it represents exactly. */
 static inline double of_half(uint16_t bits) {
   const int exponent = bits >> 10 & 31, fraction = bits & 1023;
   const double magnitude = exponent == 0    ? ldexp(fraction, -24)
@@ -63,8 +63,8 @@ static inline uint16_t to_half(double value) {
   return (uint16_t)(bits | (value < 0 ? 0x8000 : 0));
 }
 
-static inline number get(const tensor *from, size_t at) {
-  const unsigned char *place = from->host + at;
+static inline number get(const tensor *from, size_t offset) {
+  const unsigned char *address = from->host + offset;
   number value = {0, 0};
   uint16_t half;
   uint32_t word;
@@ -74,32 +74,32 @@ static inline number get(const tensor *from, size_t at) {
   int64_t long_integer;
   uint64_t long_word;
   switch (from->kind) {
-    case F16: memcpy(&half, place, 2); value.re = of_half(half); break;
+    case F16: memcpy(&half, address, 2); value.re = of_half(half); break;
     case BF16:
-      memcpy(&half, place, 2);
+      memcpy(&half, address, 2);
       word = (uint32_t)half << 16;
       memcpy(pair, &word, 4);
       value.re = pair[0];
       break;
-    case F32: memcpy(pair, place, 4); value.re = pair[0]; break;
-    case F64: memcpy(&value.re, place, 8); break;
-    case U8: value.re = *place; break;
-    case U16: memcpy(&half, place, 2); value.re = half; break;
-    case U32: memcpy(&word, place, 4); value.re = word; break;
-    case U64: memcpy(&long_word, place, 8); value.re = (double)long_word; break;
-    case I8: value.re = (signed char)*place; break;
-    case I16: memcpy(&short_integer, place, 2); value.re = short_integer; break;
-    case I32: memcpy(&integer, place, 4); value.re = integer; break;
-    case I64: memcpy(&long_integer, place, 8); value.re = (double)long_integer; break;
-    case BOOL: value.re = *place != 0; break;
-    case C64: memcpy(pair, place, 8); value.re = pair[0]; value.im = pair[1]; break;
-    default: memcpy(&value, place, 16); break;
+    case F32: memcpy(pair, address, 4); value.re = pair[0]; break;
+    case F64: memcpy(&value.re, address, 8); break;
+    case U8: value.re = *address; break;
+    case U16: memcpy(&half, address, 2); value.re = half; break;
+    case U32: memcpy(&word, address, 4); value.re = word; break;
+    case U64: memcpy(&long_word, address, 8); value.re = (double)long_word; break;
+    case I8: value.re = (signed char)*address; break;
+    case I16: memcpy(&short_integer, address, 2); value.re = short_integer; break;
+    case I32: memcpy(&integer, address, 4); value.re = integer; break;
+    case I64: memcpy(&long_integer, address, 8); value.re = (double)long_integer; break;
+    case BOOL: value.re = *address != 0; break;
+    case C64: memcpy(pair, address, 8); value.re = pair[0]; value.im = pair[1]; break;
+    default: memcpy(&value, address, 16); break;
   }
   return value;
 }
 
-static inline void set(tensor *to, size_t at, number value) {
-  unsigned char *place = to->host + at;
+static inline void set(tensor *to, size_t offset, number value) {
+  unsigned char *address = to->host + offset;
   uint16_t half;
   uint32_t word;
   float pair[2];
@@ -107,25 +107,25 @@ static inline void set(tensor *to, size_t at, number value) {
   pair[0] = (float)value.re;
   pair[1] = (float)value.im;
   switch (to->kind) {
-    case F16: half = to_half(value.re); memcpy(place, &half, 2); break;
+    case F16: half = to_half(value.re); memcpy(address, &half, 2); break;
     case BF16:
       memcpy(&word, pair, 4);
       half = (uint16_t)(word >> 16);
-      memcpy(place, &half, 2);
+      memcpy(address, &half, 2);
       break;
-    case F32: memcpy(place, pair, 4); break;
-    case F64: memcpy(place, &value.re, 8); break;
-    case BOOL: *place = value.re != 0; break;
-    case C64: memcpy(place, pair, 8); break;
-    case C128: memcpy(place, &value, 16); break;
+    case F32: memcpy(address, pair, 4); break;
+    case F64: memcpy(address, &value.re, 8); break;
+    case BOOL: *address = value.re != 0; break;
+    case C64: memcpy(address, pair, 8); break;
+    case C128: memcpy(address, &value, 16); break;
     default:
       integer = (int64_t)value.re;
-      memcpy(place, &integer, bytes_of(to->kind));
+      memcpy(address, &integer, bytes_of(to->kind));
       break;
   }
 }
 
-/* How many elements a shape has. */
+/* Returns the number of elements of a shape. */
 static inline int64_t count_of(int32_t rank, const int64_t *shape) {
   int64_t count = 1;
   for (int32_t dimension = 0; dimension < rank; dimension++) {
@@ -136,8 +136,8 @@ static inline int64_t count_of(int32_t rank, const int64_t *shape) {
 
 enum { MARGIN = 64 };
 
-/* Makes a tensor with a shape, with strides in elements or NULL, `shift` bytes from where memory is aligned. All of its
- * memory, that between elements included, is 0xA5. Free it with `drop`. */
+/* Makes a tensor with a shape, with strides in elements or NULL, `shift` bytes after an aligned address. All bytes of its
+ * memory are 0xA5, also those between elements. Free it with `drop`. */
 static inline void make(tensor *out, int kind, int32_t rank, const int64_t *shape, const int64_t *strides, size_t shift) {
   int64_t low = 0, high = 0, stride = 1;
   const int64_t size = (int64_t)bytes_of(kind);
@@ -172,21 +172,21 @@ static inline void drop(tensor *out) {
   free(out->host);
 }
 
-/* Where element `index`, counted by rows of `shape`, lies in a tensor that is repeated to that shape. */
-static inline size_t place_of(const tensor *of, int64_t index, int32_t rank, const int64_t *shape) {
-  int64_t at = 0;
+/* Returns the offset of element `index`, in row-major order of `shape`, in a tensor that is broadcast to that shape. */
+static inline size_t offset_of_element(const tensor *self, int64_t index, int32_t rank, const int64_t *shape) {
+  int64_t offset = 0;
   for (int32_t dimension = rank - 1; dimension >= 0; dimension--) {
-    const int32_t own = dimension - (rank - of->dl.ndim);
+    const int32_t own_dimension = dimension - (rank - self->dl.ndim);
     const int64_t step = index % shape[dimension];
     index /= shape[dimension];
-    if (own >= 0 && of->shape[own] != 1) {
-      at += step * of->strides[own];
+    if (own_dimension >= 0 && self->shape[own_dimension] != 1) {
+      offset += step * self->strides[own_dimension];
     }
   }
-  return of->first + (size_t)(at * (int64_t)bytes_of(of->kind));
+  return self->first + (size_t)(offset * (int64_t)bytes_of(self->kind));
 }
 
-/* Fills a tensor with small whole numbers, which every type has. */
+/* Fills a tensor with small integers, which every type represents. */
 static inline void fill_small(tensor *out, uint64_t seed) {
   const int64_t count = count_of(out->dl.ndim, out->shape);
   for (int64_t index = 0; index < count; index++) {
@@ -197,12 +197,12 @@ static inline void fill_small(tensor *out, uint64_t seed) {
     if (out->kind == BOOL) {
       value.re = (double)((int)value.re % 2);
     }
-    set(out, place_of(out, index, out->dl.ndim, out->shape), value);
+    set(out, offset_of_element(out, index, out->dl.ndim, out->shape), value);
   }
   upload(out);
 }
 
-/* Makes a row of small whole numbers. */
+/* Makes a one-dimensional tensor of small integers. */
 static inline void make_row(tensor *out, int kind, int64_t count, uint64_t seed) {
   make(out, kind, 1, &count, NULL, 0);
   fill_small(out, seed);
@@ -235,24 +235,26 @@ static inline number model_add(number x, number y) {
   return sum;
 }
 
-/* Calls a function of two inputs, and expects what the model says in every element, and nothing between them. */
-static inline void expect_call(plinth_jit_function_t function, tensor *x, tensor *y, tensor *out, model says) {
+/* Calls a function of two inputs. Expects the model's result in every element, and unchanged bytes between elements. */
+static inline void expect_call(plinth_jit_function_t function, tensor *x, tensor *y, tensor *out, model expected_of) {
   const int32_t rank = out->dl.ndim;
   const int64_t count = count_of(rank, out->shape);
   unsigned char *expected = (unsigned char *)pageable_memory(out->bytes);
   upload(out);
   for (int64_t index = 0; index < count; index++) {
-    const number value = says(get(x, place_of(x, index, rank, out->shape)), get(y, place_of(y, index, rank, out->shape)));
-    set(out, place_of(out, index, rank, out->shape), value);
+    const number first = get(x, offset_of_element(x, index, rank, out->shape));
+    const number second = get(y, offset_of_element(y, index, rank, out->shape));
+    const number value = expected_of(first, second);
+    set(out, offset_of_element(out, index, rank, out->shape), value);
   }
   memcpy(expected, out->host, out->bytes);
   CHECK_OK(call2(function, x, y, out, NULL));
   fetch(out->host, out->device, out->bytes);
-  for (size_t at = 0; at < out->bytes; at++) {
-    if (out->host[at] != expected[at]) {
-      fprintf(stderr, "byte %zu of %zu (first element at %zu) is %#x instead of %#x\n", at, out->bytes, out->first,
-              out->host[at], expected[at]);
-      CHECK(out->host[at] == expected[at]);
+  for (size_t offset = 0; offset < out->bytes; offset++) {
+    if (out->host[offset] != expected[offset]) {
+      fprintf(stderr, "byte %zu of %zu (first element at %zu) is %#x instead of %#x\n", offset, out->bytes, out->first,
+              out->host[offset], expected[offset]);
+      CHECK(out->host[offset] == expected[offset]);
     }
   }
   free(expected);

@@ -1,4 +1,4 @@
-/* Memory that goes away under a copy. On a GPU that ends the context; the host device says so and goes on.
+/* Memory that is freed before a copy uses it. On a GPU that ends the context; the host device reports it and continues.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* device: host */
 /* alone: all; leaves an illegal access, after which the device is lost */
@@ -6,7 +6,7 @@
 
 enum { BYTES = 1 << 20 };
 
-/* Device 1's memory is freed, which waits for device 1's work only, while device 0 has yet to use it. */
+/* Frees memory of device 1, which waits only for device 1, before a copy of device 0 uses it. */
 static void expect_illegal_address(bool writes) {
   plinth_stream_t stream = stream_on(0);
   void *pinned = pinned_memory(BYTES);

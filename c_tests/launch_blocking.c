@@ -7,7 +7,7 @@ TEST(a_kernel_is_done_when_its_launch_returns) {
   CHECK_OK(plinth_sleep(1000, stream)); /* loads the kernel */
   CHECK_OK(plinth_stream_synchronize(stream));
   const double start = seconds_now();
-  CHECK_OK(plinth_sleep(40000000, stream)); /* some 20 ms */
+  CHECK_OK(plinth_sleep(40000000, stream)); /* about 20 ms */
   CHECK(seconds_now() - start > 0.01);
   CHECK(stream_done(stream));
 }

@@ -1,4 +1,4 @@
-/* Nothing is lost in a thousand rounds of everything. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* A thousand rounds of most functions leak nothing. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* device: host */
 /* timeout: 120 */
 /* alone: idle_threads_end; expects what only a fresh process has */
@@ -7,7 +7,7 @@
 
 #include <fcntl.h>
 
-static void nothing(void *context) { (void)context; }
+static void do_nothing(void *context) { (void)context; }
 
 static void copies_and_fills(void) {
   static unsigned char pageable[KIB];
@@ -61,7 +61,7 @@ static void captures(void) {
   DRIVER(driver_graph_destroy, destroy, "cuGraphDestroy");
   DRIVER(driver_graph_destroy, destroy_executable, "cuGraphExecDestroy");
   begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
-  CHECK_OK(plinth_launch_host_function(stream, nothing, NULL));
+  CHECK_OK(plinth_launch_host_function(stream, do_nothing, NULL));
   CHECK_OK(plinth_event_record(event, stream));
   CHECK_EQ(end_capture(stream, &graph), CUDA_SUCCESS);
   CHECK_EQ(instantiate(&executable, graph, 0), CUDA_SUCCESS);
@@ -72,10 +72,10 @@ static void captures(void) {
   CHECK_OK(plinth_event_destroy(event));
 }
 
-static void foreign_streams(void) {
+static void external_streams(void) {
   DRIVER(driver_stream_destroy, destroy, "cuStreamDestroy");
   plinth_stream_t stream = known_foreign_stream(0, CU_STREAM_NON_BLOCKING);
-  CHECK_OK(plinth_launch_host_function(stream, nothing, NULL));
+  CHECK_OK(plinth_launch_host_function(stream, do_nothing, NULL));
   CHECK_OK(plinth_stream_synchronize(stream));
   CHECK_EQ(destroy(stream), CUDA_SUCCESS);
 }
@@ -88,22 +88,22 @@ static void errors(void) {
   CHECK_STATUS(plinth_memset(&pointer, 1, 1, NULL), PLINTH_ERROR_INVALID_VALUE);
 }
 
-static void everything_for_many_threads(void) {
+static void use_everything_but_captures(void) {
   copies_and_fills();
   copies_across_devices();
   events_of_every_kind();
-  foreign_streams();
+  external_streams();
   errors();
   CHECK_OK(plinth_sleep(100, stream_on(0)));
 }
 
-static void everything(void) {
-  everything_for_many_threads();
-  /* Pools are shared, so that one thread's capture would forbid what another does with the same stream. */
+static void use_everything(void) {
+  use_everything_but_captures();
+  /* Threads share the pools of streams, so one thread's capture would invalidate another's calls on the same stream. */
   captures();
 }
 
-static void rest(void) {
+static void synchronize_all(void) {
   for (int32_t device = 0; device < device_count(); device++) {
     CHECK_OK(plinth_synchronize(device));
   }
@@ -140,48 +140,48 @@ static int open_files(void) {
   return count;
 }
 
-TEST(a_thousand_rounds_of_everything_lose_nothing) {
+TEST(a_thousand_rounds_leak_nothing) {
   need_host_device();
-  /* The pools are filled first: what they hold is meant to stay. */
+  /* Fill the pools first: their objects stay by design. */
   for (int round = 0; round < 64; round++) {
-    everything();
+    use_everything();
   }
-  rest();
+  synchronize_all();
   const plinth_host_usage_t before = host_usage();
   const long pages = resident_pages();
   const int files = open_files();
   for (int round = 0; round < 1000; round++) {
-    everything();
+    use_everything();
   }
-  rest();
+  synchronize_all();
   const plinth_host_usage_t after = host_usage();
   expect_same(&after, &before);
   CHECK_EQ(open_files(), files);
 #if !HARNESS_SANITIZED
-  /* A page a round would be a thousand; sanitizers keep freed memory for a while. */
+  /* One leaked page per round would be a thousand. Sanitizers keep freed memory for a while. */
   CHECK(resident_pages() - pages < 500);
 #else
   (void)pages;
 #endif
 }
 
-static void *come_and_go(void *context) {
+static void *run_short_lived_thread(void *context) {
   (void)context;
-  everything_for_many_threads();
+  use_everything_but_captures();
   return NULL;
 }
 
-TEST(threads_that_come_and_go_lose_nothing) {
+TEST(short_lived_threads_leak_nothing) {
   need_host_device();
   for (int round = 0; round < 20; round++) {
-    run_threads(8, come_and_go);
+    run_threads(8, run_short_lived_thread);
   }
-  rest();
+  synchronize_all();
   const plinth_host_usage_t before = host_usage();
   for (int round = 0; round < 20; round++) {
-    run_threads(8, come_and_go);
+    run_threads(8, run_short_lived_thread);
   }
-  rest();
+  synchronize_all();
   const plinth_host_usage_t after = host_usage();
   CHECK_EQ(after.device_bytes, before.device_bytes);
   CHECK_EQ(after.pinned_bytes, before.pinned_bytes);
@@ -189,7 +189,7 @@ TEST(threads_that_come_and_go_lose_nothing) {
   CHECK_EQ(after.graphs, before.graphs);
   CHECK_EQ(after.executable_graphs, before.executable_graphs);
   CHECK_EQ(after.reservations, before.reservations);
-  /* Events wait to be used again, as many of a kind as were in use at once: more only by chance, and few. */
+  /* The pool keeps as many events of a kind as were in use at once. A few more may be in use by chance. */
   CHECK(after.events <= before.events + 16);
 }
 
@@ -197,9 +197,9 @@ TEST(idle_threads_end) {
   need_host_device();
   const uint64_t before = host_usage().threads;
   for (int index = 0; index < 640; index++) {
-    CHECK_OK(plinth_launch_host_function(stream_on(0), nothing, NULL));
+    CHECK_OK(plinth_launch_host_function(stream_on(0), do_nothing, NULL));
   }
   CHECK(host_usage().threads > before);
-  rest();
+  synchronize_all();
   EVENTUALLY(host_usage().threads <= before);
 }

@@ -1,5 +1,5 @@
 /*
- * What the tests of CUDA's mathematical libraries share: the libraries themselves, or their stand-ins.
+ * Helpers of the tests of cuBLAS, cuFFT and cuSOLVER: finding the libraries, or the fakes of them.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -14,7 +14,8 @@
 #include <dlfcn.h>
 #include <libgen.h>
 
-/* Names a stand-in that lies beside the program in a variable of the environment. Before the first use of the library. */
+/* Sets an environment variable to the path of a fake library, which is in the program's folder. Call it before the first
+ * use of the library. */
 static inline void name_library(const char *variable, const char *name) {
   char path[1024];
   char library[1200];
@@ -25,8 +26,8 @@ static inline void name_library(const char *variable, const char *name) {
   harness_setenv(variable, library);
 }
 
-/* A function of the library that plinth has loaded: the one that the variable names, where that is not "", or one by one of
- * these names. */
+/* Finds a function in the library that plinth has loaded: in the one that the environment variable names, or else in the
+ * first of `names` that is loaded. */
 static inline void *function_of(const char *variable, const char *const *names, const char *symbol) {
   const char *path = variable[0] == '\0' ? NULL : getenv(variable);
   void *library = path != NULL && path[0] != '\0' ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;

@@ -1,4 +1,4 @@
-// plinth_libraries.hpp: handles of CUDA's libraries, plans that are had for a while, green contexts.
+// plinth_libraries.hpp: handles of CUDA's libraries, cuFFT plans, green contexts.
 //
 // library: fake_cublas
 // library: fake_cublas_for_gpus
@@ -20,7 +20,7 @@ static_assert(is_block<plinth::CufftPlanGuard>() && is_block<plinth::GreenContex
 
 using Complex = std::complex<float>;
 
-// On the host device the stand-ins for CUDA's libraries; on a GPU the real ones, or none, and then the test is skipped.
+// Uses the fakes of CUDA's libraries on the host device, and the real ones on a GPU. Skips the test if there are none.
 static void need_libraries() {
   if (on_host_device()) {
     name_library("PLINTH_CUBLAS_LIBRARY", "fake_cublas");
@@ -51,9 +51,9 @@ TEST(handles_have_the_callers_types) {
   CHECK(solver != nullptr && solver != handle);
   const plinth::BlasLtWorkspace workspace = plinth::current_blaslt_workspace();
   CHECK(workspace.memory != nullptr && workspace.bytes >= MIB);
-  void *theirs = handle;
-  std::thread([&] { theirs = plinth::current_blas_handle(); }).join();
-  CHECK(theirs != handle);
+  void *handle_of_other_thread = handle;
+  std::thread([&] { handle_of_other_thread = plinth::current_blas_handle(); }).join();
+  CHECK(handle_of_other_thread != handle);
   CHECK(plinth::memory_allocated() > 0);
   plinth::synchronize();
   plinth::clear_blas_workspaces();
@@ -67,7 +67,7 @@ TEST(without_the_libraries_there_is_an_error) {
   THROWS(plinth::CufftPlan(plinth::cufft_params(plinth::CufftTransform::c2c, 1, {8})), PLINTH_ERROR_LIBRARY_UNAVAILABLE);
 }
 
-TEST(params_are_filled_in) {
+TEST(params_have_defaults) {
   const plinth::CufftParams params = plinth::cufft_params<double>(plinth::CufftTransform::r2c, 3, {4, 6});
   CHECK(params.struct_size == sizeof params && params.rank == 2 && params.transform == PLINTH_CUFFT_R2C);
   CHECK(params.number.code == 2 && params.number.bits == 64);
@@ -77,7 +77,7 @@ TEST(params_are_filled_in) {
   THROWS_TYPE(plinth::cufft_params(plinth::CufftTransform::c2c, 1, {1, 2, 3, 4}), std::invalid_argument);
 }
 
-TEST(plans_go_there_and_back) {
+TEST(plans_transform_forward_and_inverse) {
   need_libraries();
   plinth::CufftPlan plan(plinth::cufft_params(plinth::CufftTransform::c2c, 1, {4}));
   const std::vector<Complex> numbers{1, 2, 3, 4};
@@ -96,7 +96,7 @@ TEST(plans_go_there_and_back) {
   }
 }
 
-TEST(plans_are_had_for_a_while) {
+TEST(plans_can_be_locked) {
   need_libraries();
   const plinth::CufftPlan plan(plinth::cufft_params(plinth::CufftTransform::c2c, 1, {4}));
   Row<Complex> row(std::vector<Complex>(4));
@@ -127,10 +127,10 @@ TEST(the_cache_counts_plans) {
   THROWS(plinth::cufft_plan_cache::set_max_size(-1), PLINTH_ERROR_INVALID_VALUE);
 }
 
-// A part of the device; where the driver has none, the test is skipped.
-static plinth::GreenContext part_of(std::int32_t wanted) {
+// Creates a green context. Skips the test if the driver does not support them.
+static plinth::GreenContext make_green_context(std::int32_t sm_count) {
   try {
-    return plinth::GreenContext(wanted, 0);
+    return plinth::GreenContext(sm_count, 0);
   } catch (const plinth::Error &error) {
     CHECK_EQ(error.status(), PLINTH_ERROR_NOT_SUPPORTED);
     SKIP("the driver has no green contexts");
@@ -138,12 +138,12 @@ static plinth::GreenContext part_of(std::int32_t wanted) {
   }
 }
 
-TEST(green_contexts_are_blocks) {
-  plinth::GreenContext part = part_of(8);
-  CHECK(part.num_sms() >= 8 && part.device() == 0);
-  CHECK(part.native() != nullptr && part.as_context() != nullptr);
-  plinth::GreenContext moved(std::move(part));
-  CHECK(part.get() == nullptr);
+TEST(green_contexts_have_guards) {
+  plinth::GreenContext green_context = make_green_context(8);
+  CHECK(green_context.num_sms() >= 8 && green_context.device() == 0);
+  CHECK(green_context.native() != nullptr && green_context.as_context() != nullptr);
+  plinth::GreenContext moved(std::move(green_context));
+  CHECK(green_context.get() == nullptr);
   move_to_itself(moved);
   const plinth::StreamView before = plinth::current_stream();
   try {

@@ -1,14 +1,14 @@
 /*
- * Memory debugging: each kind of mistake is made once, and found. What a GPU finds by a fault ends its context, so each
- * is the last thing that its process does. SPDX-License-Identifier: MIT OR Apache-2.0
+ * Memory debugging finds each kind of error. A fault on a GPU ends the context, so each test has its own
+ * process. SPDX-License-Identifier: MIT OR Apache-2.0
  */
 /* alone: all; expects what only a fresh process has */
 #include "allocating.h"
 #include "drawing.h"
 
-static void debug(const char *words) { CHECK(setenv("PLINTH_MEMORY_DEBUG", words, 1) == 0); }
+static void debug(const char *options) { CHECK(setenv("PLINTH_MEMORY_DEBUG", options, 1) == 0); }
 
-/* Writes so many bytes by a kernel, which no call of the driver looks at beforehand. */
+/* Writes bytes by a kernel, whose addresses no driver call checks. */
 static void write_by_kernel(void *memory, size_t bytes, plinth_stream_t stream) {
   tensor whole;
   CHECK_OK(plinth_uniform(row(&whole, memory, F32, (int64_t)(bytes / 4)), 0, 1, NULL, stream));
@@ -18,22 +18,22 @@ static void expect_fault(plinth_stream_t stream) {
   CHECK_STATUS(plinth_stream_synchronize(stream), PLINTH_ERROR_ILLEGAL_ADDRESS);
 }
 
-/* Loads what the kernels need, while nothing is wrong. */
-static void warm(void) {
+/* Loads the kernel before the error. */
+static void load_kernel(void) {
   void *memory = alloc_on(MIB, 0, NULL);
   write_by_kernel(memory, MIB, NULL);
   CHECK_OK(plinth_stream_synchronize(NULL));
   release(memory);
 }
 
-TEST(it_is_a_backend) {
+TEST(debugging_is_a_backend) {
   const char *name = NULL;
   debug("guard,unmap,fill");
   CHECK_OK(plinth_get_allocator_backend(&name));
   CHECK_TEXT(name, "debug");
 }
 
-TEST(words_are_checked) {
+TEST(options_are_checked) {
   void *memory = UNTOUCHED_POINTER;
   debug("guard,gard");
   CHECK_STATUS(plinth_caching_allocator_alloc(KIB, 0, NULL, &memory), PLINTH_ERROR_INVALID_CONFIGURATION);
@@ -42,12 +42,12 @@ TEST(words_are_checked) {
   CHECK_SAME(memory, UNTOUCHED_POINTER);
 }
 
-static void sound_use(const char *words) {
+static void use_correctly(const char *options) {
   static const size_t sizes[] = {1, 511, 512, 513, 100000, 2 * MIB, 2 * MIB + 1, 5 * MIB};
   plinth_stream_t stream = stream_on(0);
   plinth_stream_t other = stream_on(0);
   unsigned char *blocks[8];
-  debug(words);
+  debug(options);
   for (int round = 0; round < 3; round++) {
     for (int index = 0; index < 8; index++) {
       blocks[index] = alloc_on(sizes[index], 0, stream);
@@ -65,27 +65,27 @@ static void sound_use(const char *words) {
   expect_nothing_left();
 }
 
-TEST(sound_programs_are_left_alone) { sound_use("guard,unmap,fill"); }
-TEST(sound_programs_with_guard_only) { sound_use("guard"); }
-TEST(sound_programs_with_unmap_only) { sound_use("unmap"); }
-TEST(sound_programs_with_fill_only) { sound_use("fill"); }
+TEST(correct_programs_have_no_errors) { use_correctly("guard,unmap,fill"); }
+TEST(correct_programs_with_guard_only) { use_correctly("guard"); }
+TEST(correct_programs_with_unmap_only) { use_correctly("unmap"); }
+TEST(correct_programs_with_fill_only) { use_correctly("fill"); }
 
-TEST(a_write_far_behind_the_end_faults) {
+TEST(a_write_far_past_the_end_faults) {
   debug("guard");
-  warm();
+  load_kernel();
   unsigned char *memory = alloc_on(1000, 0, NULL);
   write_by_kernel(memory, 1024 + 4 * KIB, NULL);
   expect_fault(NULL);
 }
 
-TEST(a_write_just_behind_the_end_is_found) {
+TEST(a_write_just_past_the_end_is_found) {
   debug("guard");
   unsigned char *memory = alloc_on(1000, 0, NULL);
   CHECK_OK(plinth_memset(memory, 1, 1003, NULL));
   CHECK_STATUS(plinth_caching_allocator_delete(memory), PLINTH_ERROR_MEMORY_CORRUPTED);
   CHECK_MESSAGE("0 bytes behind its end");
   CHECK_MESSAGE("1000 bytes");
-  /* It was freed all the same. */
+  /* It was freed nevertheless. */
   expect_nothing_left();
 }
 
@@ -101,7 +101,7 @@ TEST(a_write_before_the_beginning_is_found) {
 TEST(a_late_use_faults) {
   debug("unmap");
   plinth_stream_t other = stream_on(0);
-  warm();
+  load_kernel();
   unsigned char *memory = alloc_on(MIB, 0, NULL);
   gate *shut = gate_shut(other);
   /* This use is not recorded. */
@@ -111,10 +111,10 @@ TEST(a_late_use_faults) {
   expect_fault(other);
 }
 
-TEST(a_use_that_was_recorded_does_not) {
+TEST(a_recorded_late_use_does_not_fault) {
   debug("guard,unmap,fill");
   plinth_stream_t other = stream_on(0);
-  warm();
+  load_kernel();
   unsigned char *memory = alloc_on(MIB, 0, NULL);
   gate *shut = gate_shut(other);
   write_by_kernel(memory, MIB, other);
@@ -141,19 +141,19 @@ TEST(addresses_are_not_used_again_soon) {
   expect_nothing_left();
 }
 
-TEST(addresses_come_back_in_the_end) {
+TEST(addresses_are_reused_eventually) {
   CHECK(setenv("PLINTH_ALLOC_CONF", "debug:[unmap],debug_quarantine_mb:64", 1) == 0);
   for (int round = 0; round < 200; round++) {
     release(alloc_on(MIB, 0, NULL));
   }
   if (on_host_device()) {
-    /* Four MiB for each: a block and its guard. */
+    /* Each takes 4 MiB: a block and its guard. */
     CHECK(host_usage().reservations <= 20);
   }
   expect_nothing_left();
 }
 
-TEST(new_memory_is_no_number) {
+TEST(new_memory_is_filled_with_nan) {
   debug("fill");
   unsigned char host[3000];
   unsigned char *memory = alloc_on(sizeof host, 0, NULL);
@@ -169,7 +169,7 @@ TEST(new_memory_is_no_number) {
 TEST(a_late_write_is_found_without_a_fault) {
   debug("fill");
   plinth_stream_t other = stream_on(0);
-  warm();
+  load_kernel();
   unsigned char *memory = alloc_on(MIB, 0, NULL);
   gate *shut = gate_shut(other);
   CHECK_OK(plinth_memset(memory + 1000, 7, 3, other));
@@ -182,7 +182,7 @@ TEST(a_late_write_is_found_without_a_fault) {
   expect_nothing_left();
 }
 
-TEST(memory_that_waits_goes_when_there_is_no_more) {
+TEST(a_shortage_frees_quarantined_memory) {
   debug("fill");
   limit_memory(64 * MIB, 0);
   for (int round = 0; round < 40; round++) {

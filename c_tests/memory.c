@@ -1,5 +1,5 @@
 /* Memory from the driver: device memory and pinned host memory. SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* alone: a_full_host_device_says_so_and_recovers; expects what only a fresh process has */
+/* alone: a_full_host_device_reports_it_and_recovers; expects what only a fresh process has */
 #include "support.h"
 
 static int32_t device_of(const void *pointer) {
@@ -42,7 +42,7 @@ TEST(a_request_that_is_too_large_is_refused) {
   CHECK_OK(plinth_device_free(memory));
 }
 
-TEST(the_message_tells_request_free_and_total) {
+TEST(the_message_contains_request_free_and_total) {
   void *pointer = NULL;
   const int32_t device = device_count() - 1;
   char place[32];
@@ -65,7 +65,7 @@ TEST(a_pinned_request_that_is_too_large_is_refused) {
   }
 }
 
-TEST(a_full_host_device_says_so_and_recovers) {
+TEST(a_full_host_device_reports_it_and_recovers) {
   setenv("PLINTH_DEVICE", "host", 1);
   setenv("PLINTH_HOST_MEMORY", "64MiB", 1);
   void *memory[3];
@@ -82,7 +82,7 @@ TEST(a_full_host_device_says_so_and_recovers) {
   CHECK_MESSAGE("20.00 MiB");
   CHECK_MESSAGE("4.00 MiB of 64.00 MiB");
   CHECK_SAME(pointer, UNTOUCHED_POINTER);
-  /* The other device has its own. */
+  /* The other device has its own memory. */
   void *elsewhere = device_memory(20 * MIB, 1);
   CHECK_OK(plinth_device_free(memory[1]));
   memory[1] = device_memory(20 * MIB, 0);
@@ -113,7 +113,7 @@ TEST(allocations_are_aligned_and_do_not_overlap) {
   free(scratch);
 }
 
-TEST(pinned_memory_is_the_hosts) {
+TEST(pinned_memory_is_host_memory) {
   unsigned char *memory = (unsigned char *)pinned_memory(3 * MIB + 1);
   CHECK_EQ((uintptr_t)memory % 4096, 0);
   CHECK_EQ(device_of(memory), -1);
@@ -133,7 +133,7 @@ TEST(memory_is_freed_once) {
   CHECK_MESSAGE("plinth_pinned_malloc");
 }
 
-TEST(only_memory_that_was_given_is_freed) {
+TEST(pointers_that_were_not_allocated_are_refused) {
   int on_stack = 0;
   void *heap = pageable_memory(KIB);
   uint64_t state = 4;
@@ -149,7 +149,7 @@ TEST(only_memory_that_was_given_is_freed) {
   free(heap);
 }
 
-TEST(memory_is_freed_by_its_beginning) {
+TEST(addresses_within_an_allocation_are_refused) {
   unsigned char *memory = (unsigned char *)device_memory(8 * MIB, 0);
   unsigned char *pinned = (unsigned char *)pinned_memory(MIB);
   const size_t offsets[] = {1, 256, 4096, MIB / 2, MIB - 1};
@@ -158,7 +158,7 @@ TEST(memory_is_freed_by_its_beginning) {
     CHECK_STATUS(plinth_pinned_free(pinned + offsets[index]), PLINTH_ERROR_INVALID_POINTER);
   }
   CHECK_STATUS(plinth_device_free(memory + 2 * MIB), PLINTH_ERROR_INVALID_POINTER);
-  /* It is all still there. */
+  /* The memory is unchanged. */
   pattern_fill(pinned, MIB, 5);
   put(memory + 7 * MIB, pinned, MIB);
   memset(pinned, 0, MIB);
@@ -177,7 +177,7 @@ TEST(each_kind_of_memory_has_its_own_free) {
   CHECK_OK(plinth_pinned_free(pinned));
 }
 
-TEST(memory_is_on_the_device_that_was_asked_for) {
+TEST(memory_is_on_the_requested_device) {
   for (int32_t device = 0; device < device_count(); device++) {
     unsigned char *memory = (unsigned char *)device_memory(5 * MIB, device);
     int32_t current = UNTOUCHED;
@@ -192,7 +192,7 @@ TEST(memory_is_on_the_device_that_was_asked_for) {
   }
 }
 
-TEST(what_is_no_device_memory_is_on_no_device) {
+TEST(other_addresses_are_on_no_device) {
   int on_stack = 0;
   uint64_t state = 5;
   CHECK_EQ(device_of(NULL), -1);

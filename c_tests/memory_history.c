@@ -10,7 +10,7 @@ static uint64_t microseconds_now(void) {
   return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
-TEST(entries_tell_what_happened) {
+TEST(entries_describe_allocations_and_frees) {
   plinth_stream_t stream = stream_on(0);
   CHECK_OK(plinth_set_memory_metadata("not kept"));
   release(alloc_on(77, 0, stream));
@@ -37,11 +37,11 @@ TEST(entries_tell_what_happened) {
     CHECK_EQ(raw->pool.owner + raw->pool.index, 0);
     CHECK_EQ(raw->thread, syscall(SYS_gettid));
     CHECK_EQ(raw->stack, 0);
-    /* Clocks are read one after the other, and told in whole microseconds. */
+    /* The two clocks are read one after the other, and times are rounded to microseconds. */
     CHECK(raw->time_us + 1000 >= before && raw->time_us <= after + 1000);
     CHECK_TEXT(entries[index].metadata, index == 0 ? "step 1" : "");
   }
-  record_nothing();
+  stop_recording();
   CHECK_EQ(read_history(0), 0);
   expect_nothing_left();
 }
@@ -71,7 +71,7 @@ __attribute__((noinline)) static void a_function_that_frees(void *memory) {
   CHECK(status == PLINTH_OK);
 }
 
-TEST(stacks_tell_functions_files_and_lines) {
+TEST(stacks_have_functions_files_and_lines) {
   record_blocks(PLINTH_MEMORY_CONTEXT_ALL, 0);
   a_function_that_frees(an_outer_function(KIB));
   CHECK_EQ(read_history(0), 3);
@@ -80,7 +80,7 @@ TEST(stacks_tell_functions_files_and_lines) {
   CHECK_EQ(frame_of("an_outer_function"), 1);
   expect_frame("an_inner_function", "memory_history.c", inner_line);
   expect_frame("an_outer_function", "memory_history.c", outer_line);
-  CHECK(frame_of("test_stacks_tell_functions_files_and_lines") > 1);
+  CHECK(frame_of("test_stacks_have_functions_files_and_lines") > 1);
   CHECK(frame_of("main") > 2);
   read_stack(entries[1].raw.stack);
   CHECK_EQ(frame_of("a_function_that_frees"), 0);
@@ -88,10 +88,10 @@ TEST(stacks_tell_functions_files_and_lines) {
   CHECK_EQ(entries[1].raw.stack, entries[2].raw.stack);
   CHECK_EQ(read_stack(0), 0);
   CHECK_EQ(read_stack(UINT32_MAX), 0);
-  record_nothing();
+  stop_recording();
 }
 
-TEST(one_way_has_one_stack) {
+TEST(equal_stacks_have_one_id) {
   void *memory[20];
   record_blocks(PLINTH_MEMORY_CONTEXT_ALL, 0);
   for (int index = 0; index < 20; index++) {
@@ -107,7 +107,7 @@ TEST(one_way_has_one_stack) {
     release(memory[index]);
   }
   release(other);
-  record_nothing();
+  stop_recording();
   expect_nothing_left();
 }
 
@@ -121,7 +121,7 @@ __attribute__((noinline)) static int recurse(int depth, void **memory) {
   return deeper + 1;
 }
 
-TEST(deep_stacks_end_somewhere) {
+TEST(deep_stacks_are_truncated) {
   void *memory[3];
   record_blocks(PLINTH_MEMORY_CONTEXT_ALL, 0);
   CHECK_EQ(recurse(20, &memory[0]), 21);
@@ -138,7 +138,7 @@ TEST(deep_stacks_end_somewhere) {
   }
 }
 
-TEST(the_context_says_who_is_found_out) {
+TEST(the_context_selects_which_actions_have_stacks) {
   static const bool expected[][2] = {{false, false}, {false, false}, {true, false}, {true, true}};
   for (int32_t context = PLINTH_MEMORY_CONTEXT_NONE; context <= PLINTH_MEMORY_CONTEXT_ALL; context++) {
     plinth_memory_history_options_t options = history_options();
@@ -151,10 +151,10 @@ TEST(the_context_says_who_is_found_out) {
     CHECK_EQ(entries[0].raw.stack != 0, expected[context][0]);
     CHECK_EQ(entries[1].raw.stack != 0, expected[context][1]);
   }
-  record_nothing();
+  stop_recording();
 }
 
-TEST(the_context_alloc_has_stacks_of_allocating_calls) {
+TEST(the_context_alloc_records_stacks_of_allocations) {
   const uint32_t allocating = BIT(ALLOC) | BIT(SEGMENT_ALLOC) | BIT(SEGMENT_MAP) | BIT(OOM);
   const uint32_t others = BIT(FREE_REQUESTED) | BIT(FREE_COMPLETED) | BIT(SNAPSHOT);
   plinth_memory_history_options_t options = history_options();
@@ -177,10 +177,10 @@ TEST(the_context_alloc_has_stacks_of_allocating_calls) {
   CHECK_EQ(seen & (BIT(ALLOC) | BIT(OOM) | others), BIT(ALLOC) | BIT(OOM) | others);
   CHECK(seen & (BIT(SEGMENT_ALLOC) | BIT(SEGMENT_MAP)));
   CHECK(seen & (BIT(SEGMENT_FREE) | BIT(SEGMENT_UNMAP)));
-  record_nothing();
+  stop_recording();
 }
 
-TEST(live_blocks_alone_have_no_entries) {
+TEST(the_state_mode_has_no_entries) {
   bool enabled = true;
   plinth_memory_history_options_t options = history_options();
   CHECK_OK(plinth_memory_history_is_enabled(&enabled));
@@ -191,7 +191,7 @@ TEST(live_blocks_alone_have_no_entries) {
   CHECK(enabled);
   release(alloc_on(KIB, 0, NULL));
   CHECK_EQ(read_history(0), 0);
-  record_nothing();
+  stop_recording();
   CHECK_OK(plinth_memory_history_is_enabled(&enabled));
   CHECK(!enabled);
   expect_nothing_left();
@@ -204,7 +204,7 @@ TEST(the_newest_entries_are_kept) {
     release(alloc_on(round, 0, round % 2 == 0 ? NULL : stream));
   }
   CHECK_EQ(read_history(0), 1000);
-  /* 333 rounds of three entries each, and one entry of the round before. */
+  /* 333 rounds of three entries each, and one entry of an earlier round. */
   CHECK_EQ(entries[0].raw.action, PLINTH_MEMORY_ACTION_FREE_COMPLETED);
   for (int index = 1; index < 1000; index++) {
     CHECK_EQ(entries[index].raw.size, 3668 + (index - 1) / 3);
@@ -213,10 +213,10 @@ TEST(the_newest_entries_are_kept) {
   CHECK_EQ(read_history(0), 1);
   CHECK_EQ(entries[0].raw.size, 4000);
   CHECK_EQ(entries[0].raw.action, PLINTH_MEMORY_ACTION_FREE_COMPLETED);
-  record_nothing();
+  stop_recording();
 }
 
-TEST(a_history_is_cleared_when_that_is_asked_for) {
+TEST(a_history_is_cleared_on_request) {
   record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 0);
   release(alloc_on(KIB, 0, NULL));
   record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 0);
@@ -229,10 +229,10 @@ TEST(a_history_is_cleared_when_that_is_asked_for) {
   CHECK_EQ(read_history(0), 0);
   release(alloc_on(KIB, 0, NULL));
   CHECK_EQ(read_history(0), 3);
-  record_nothing();
+  stop_recording();
 }
 
-TEST(what_is_skipped_is_not_kept) {
+TEST(skipped_actions_are_not_recorded) {
   plinth_memory_history_options_t options = history_options();
   options.skip_actions = SEGMENTS | BIT(FREE_REQUESTED) | BIT(OOM);
   CHECK_OK(plinth_record_memory_history(&options));
@@ -243,13 +243,13 @@ TEST(what_is_skipped_is_not_kept) {
   CHECK_EQ(entries[0].raw.action, PLINTH_MEMORY_ACTION_ALLOC);
   CHECK_EQ(entries[1].raw.action, PLINTH_MEMORY_ACTION_FREE_COMPLETED);
   CHECK(entries[1].raw.stack != 0);
-  record_nothing();
+  stop_recording();
 }
 
-TEST(segments_come_and_go) {
+TEST(segments_have_entries) {
   const bool expandable = getenv("PLINTH_ALLOC_CONF") == NULL;
-  const int32_t comes = expandable ? PLINTH_MEMORY_ACTION_SEGMENT_MAP : PLINTH_MEMORY_ACTION_SEGMENT_ALLOC;
-  const int32_t goes = expandable ? PLINTH_MEMORY_ACTION_SEGMENT_UNMAP : PLINTH_MEMORY_ACTION_SEGMENT_FREE;
+  const int32_t map_action = expandable ? PLINTH_MEMORY_ACTION_SEGMENT_MAP : PLINTH_MEMORY_ACTION_SEGMENT_ALLOC;
+  const int32_t unmap_action = expandable ? PLINTH_MEMORY_ACTION_SEGMENT_UNMAP : PLINTH_MEMORY_ACTION_SEGMENT_FREE;
   plinth_memory_history_options_t options = history_options();
   CHECK_OK(plinth_record_memory_history(&options));
   void *memory = alloc_on(100 * MIB, 0, NULL);
@@ -257,27 +257,27 @@ TEST(segments_come_and_go) {
   read_history(0);
   uint64_t bytes = 0;
   for (int index = 0; index + 1 < entry_count; index++) {
-    CHECK_EQ(entries[index].raw.action, comes);
+    CHECK_EQ(entries[index].raw.action, map_action);
     bytes += entries[index].raw.size;
   }
   CHECK_EQ(bytes, held);
   expect_entry(entry_count - 1, PLINTH_MEMORY_ACTION_ALLOC, memory, 100 * MIB);
   read_stack(entries[0].raw.stack);
-  CHECK(frame_of("test_segments_come_and_go") >= 0);
+  CHECK(frame_of("test_segments_have_entries") >= 0);
   release(memory);
   expect_nothing_left();
   read_history(0);
   int64_t mapped = 0;
   for (int index = 0; index < entry_count; index++) {
     const plinth_memory_history_entry_t *raw = &entries[index].raw;
-    mapped += raw->action == comes ? (int64_t)raw->size : raw->action == goes ? -(int64_t)raw->size : 0;
+    mapped += raw->action == map_action ? (int64_t)raw->size : raw->action == unmap_action ? -(int64_t)raw->size : 0;
     CHECK(mapped >= 0 && mapped <= (int64_t)held);
   }
   CHECK_EQ(mapped, 0);
-  record_nothing();
+  stop_recording();
 }
 
-TEST(a_pool_is_told) {
+TEST(entries_have_the_pool) {
   plinth_pool_id_t pool;
   CHECK_OK(plinth_mem_pool_create(false, false, &pool));
   record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 0);
@@ -287,18 +287,18 @@ TEST(a_pool_is_told) {
   release(memory);
   CHECK_OK(plinth_release_pool(0, pool));
   CHECK_OK(plinth_mem_pool_destroy(pool));
-  /* The pool's memory is gone, and what happened to it is told all the same. */
+  /* The pool's memory is freed, but its entries remain. */
   release(alloc_on(2 * KIB, 0, NULL));
   CHECK_EQ(read_history(0), 6);
   for (int index = 0; index < 6; index++) {
     CHECK_EQ(entries[index].raw.pool.index, index < 3 ? pool.index : 0);
     CHECK_EQ(entries[index].raw.size, index < 3 ? KIB : 2 * KIB);
   }
-  record_nothing();
+  stop_recording();
   expect_nothing_left();
 }
 
-TEST(pools_that_are_gone_leave_the_newest_entries) {
+TEST(destroyed_pools_keep_the_newest_entries) {
   record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 100);
   for (size_t round = 1; round <= 60; round++) {
     plinth_pool_id_t pool;
@@ -315,11 +315,11 @@ TEST(pools_that_are_gone_leave_the_newest_entries) {
   for (int index = 0; index < 100; index++) {
     CHECK_EQ(entries[index].raw.size, 57 + (index + 20) / 30);
   }
-  record_nothing();
+  stop_recording();
   expect_nothing_left();
 }
 
-TEST(a_request_that_fails_is_told) {
+TEST(a_failed_request_has_an_entry) {
   void *pointer = UNTOUCHED_POINTER;
   record_blocks(PLINTH_MEMORY_CONTEXT_ALL, 0);
   plinth_stream_t stream = stream_on(0);
@@ -330,11 +330,11 @@ TEST(a_request_that_fails_is_told) {
   CHECK_SAME(entries[0].raw.stream, stream);
   CHECK(!on_host_device() || entries[0].raw.address == free_memory(0));
   read_stack(entries[0].raw.stack);
-  CHECK_EQ(frame_of("test_a_request_that_fails_is_told"), 0);
-  record_nothing();
+  CHECK_EQ(frame_of("test_a_failed_request_has_an_entry"), 0);
+  stop_recording();
 }
 
-TEST(a_block_that_waits_is_freed_twice) {
+TEST(a_pending_free_has_two_entries) {
   plinth_stream_t other = stream_on(0);
   record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 0);
   void *memory = alloc_on(4 * MIB, 0, NULL);
@@ -349,7 +349,7 @@ TEST(a_block_that_waits_is_freed_twice) {
   CHECK_OK(plinth_empty_cache());
   CHECK_EQ(read_history(0), 3);
   expect_entry(2, PLINTH_MEMORY_ACTION_FREE_COMPLETED, memory, 4 * MIB);
-  record_nothing();
+  stop_recording();
 }
 
 TEST(devices_have_histories_of_their_own) {
@@ -362,7 +362,7 @@ TEST(devices_have_histories_of_their_own) {
   CHECK_EQ(entries[0].raw.size, MIB);
   CHECK_EQ(read_history(-1), 3);
   CHECK_EQ(entries[0].raw.size, KIB);
-  record_nothing();
+  stop_recording();
 }
 
 TEST(a_tag_belongs_to_its_thread) {
@@ -378,23 +378,23 @@ TEST(a_tag_belongs_to_its_thread) {
   CHECK_STATUS(plinth_get_memory_metadata(NULL), PLINTH_ERROR_NULL_POINTER);
 }
 
-static char remarks[16][64];
-static int remark_count;
+static char annotations[16][64];
+static int annotation_count;
 
-static void keep_remark(int32_t device, uint64_t time_us, const char *name, bool begin, void *context) {
-  CHECK_SAME(context, remarks);
+static void collect_annotation(int32_t device, uint64_t time_us, const char *name, bool begin, void *context) {
+  CHECK_SAME(context, annotations);
   CHECK(time_us + 1000000 > microseconds_now());
-  CHECK(remark_count < 16);
-  snprintf(remarks[remark_count++], sizeof remarks[0], "%d %s %s", (int)device, begin ? "begin" : "end", name);
+  CHECK(annotation_count < 16);
+  snprintf(annotations[annotation_count++], sizeof annotations[0], "%d %s %s", (int)device, begin ? "begin" : "end", name);
 }
 
 static int read_annotations(void) {
-  remark_count = 0;
-  CHECK_OK(plinth_memory_annotations_each(keep_remark, remarks));
-  return remark_count;
+  annotation_count = 0;
+  CHECK_OK(plinth_memory_annotations_each(collect_annotation, annotations));
+  return annotation_count;
 }
 
-TEST(annotations_are_kept_when_that_is_asked_for) {
+TEST(annotations_are_recorded_on_request) {
   plinth_memory_history_options_t options = history_options();
   CHECK_OK(plinth_memory_annotation_begin("before"));
   CHECK_OK(plinth_record_memory_history(&options));
@@ -408,19 +408,19 @@ TEST(annotations_are_kept_when_that_is_asked_for) {
   CHECK_OK(plinth_memory_annotation_end("layer"));
   CHECK_OK(plinth_memory_annotation_end("step"));
   CHECK_EQ(read_annotations(), 3);
-  CHECK_TEXT(remarks[0], "0 begin layer");
-  CHECK_TEXT(remarks[1], "0 end layer");
-  CHECK_TEXT(remarks[2], "0 end step");
+  CHECK_TEXT(annotations[0], "0 begin layer");
+  CHECK_TEXT(annotations[1], "0 end layer");
+  CHECK_TEXT(annotations[2], "0 end step");
   CHECK_STATUS(plinth_memory_annotation_begin(NULL), PLINTH_ERROR_NULL_POINTER);
   CHECK_STATUS(plinth_memory_annotation_end(NULL), PLINTH_ERROR_NULL_POINTER);
   CHECK_STATUS(plinth_memory_annotations_each(NULL, NULL), PLINTH_ERROR_NULL_POINTER);
-  record_nothing();
+  stop_recording();
   CHECK_EQ(read_annotations(), 0);
 }
 
-TEST(trackers_hear_before_the_call_returns) {
+TEST(trackers_are_called_before_the_call_returns) {
   clear_entries();
-  CHECK_OK(plinth_attach_allocator_trace_tracker(keep_entry, &entry_count));
+  CHECK_OK(plinth_attach_allocator_trace_tracker(collect_entry, &entry_count));
   void *first = alloc_on(KIB, 0, NULL);
   CHECK(entry_count >= 2);
   CHECK_TEXT(plinth_memory_action_name(entries[0].raw.action),
@@ -437,14 +437,14 @@ TEST(trackers_hear_before_the_call_returns) {
   release(memory);
   CHECK_EQ(entry_count, 3);
   expect_entry(2, PLINTH_MEMORY_ACTION_FREE_COMPLETED, memory, 700);
-  /* What a history skips is told, and with a history that wants them there are stacks. */
+  /* Trackers also get actions that the history skips, and have stacks if the history records them. */
   plinth_memory_history_options_t options = history_options();
   options.skip_actions = BIT(ALLOC);
   CHECK_OK(plinth_record_memory_history(&options));
   memory = alloc_on(700, 0, NULL);
   CHECK_EQ(entry_count, 4);
   CHECK(entries[3].raw.stack != 0);
-  record_nothing();
+  stop_recording();
   void *pointer = NULL;
   CHECK_STATUS(plinth_caching_allocator_alloc((size_t)1 << 50, 0, NULL, &pointer), PLINTH_ERROR_OUT_OF_MEMORY);
   CHECK_EQ(entries[entry_count - 1].raw.action, PLINTH_MEMORY_ACTION_OOM);
@@ -453,18 +453,18 @@ TEST(trackers_hear_before_the_call_returns) {
   CHECK_OK(plinth_empty_cache());
   CHECK_TEXT(plinth_memory_action_name(entries[entry_count - 1].raw.action),
              getenv("PLINTH_ALLOC_CONF") == NULL ? "segment_unmap" : "segment_free");
-  CHECK_OK(plinth_detach_allocator_trace_tracker(keep_entry, &entry_count));
-  const int heard = entry_count;
+  CHECK_OK(plinth_detach_allocator_trace_tracker(collect_entry, &entry_count));
+  const int count_at_detach = entry_count;
   release(alloc_on(KIB, 0, NULL));
-  CHECK_EQ(entry_count, heard);
+  CHECK_EQ(entry_count, count_at_detach);
   expect_nothing_left();
 }
 
-static int calls;
+static int tracker_calls;
 
-static void allocate_in_a_tracker(const plinth_memory_history_entry_t *shown, void *context) {
-  CHECK(shown != NULL && context == NULL);
-  calls++;
+static void allocate_in_a_tracker(const plinth_memory_history_entry_t *reported, void *context) {
+  CHECK(reported != NULL && context == NULL);
+  tracker_calls++;
   release(alloc_on(2 * KIB, 0, NULL));
   release(alloc_on(2 * MIB, 0, stream_on(0)));
 }
@@ -472,32 +472,32 @@ static void allocate_in_a_tracker(const plinth_memory_history_entry_t *shown, vo
 TEST(a_tracker_may_allocate) {
   CHECK_OK(plinth_attach_allocator_trace_tracker(allocate_in_a_tracker, NULL));
   void *memory = alloc_on(KIB, 0, NULL);
-  CHECK(calls >= 2);
-  calls = 0;
+  CHECK(tracker_calls >= 2);
+  tracker_calls = 0;
   release(memory);
-  CHECK_EQ(calls, 2);
+  CHECK_EQ(tracker_calls, 2);
   CHECK_OK(plinth_detach_allocator_trace_tracker(allocate_in_a_tracker, NULL));
   expect_nothing_left();
 }
 
-/* The observer is notified of a snapshot after its arena locks are released. */
+/* Trackers are called for a snapshot after its arena locks are released. */
 TEST(a_tracker_may_allocate_when_a_snapshot_is_taken) {
   char *text = NULL;
   void *memory = alloc_on(MIB, 0, NULL);
   record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 0);
   CHECK_OK(plinth_attach_allocator_trace_tracker(allocate_in_a_tracker, NULL));
-  calls = 0;
+  tracker_calls = 0;
   CHECK_OK(plinth_memory_snapshot(true, &text));
-  CHECK_EQ(calls, device_count());
+  CHECK_EQ(tracker_calls, device_count());
   CHECK(text != NULL && strstr(text, "\"snapshot\"") != NULL);
   plinth_string_free(text);
   CHECK_OK(plinth_detach_allocator_trace_tracker(allocate_in_a_tracker, NULL));
-  record_nothing();
+  stop_recording();
   release(memory);
   expect_nothing_left();
 }
 
-TEST(a_trace_and_a_history_are_kept_together) {
+TEST(a_trace_and_a_history_can_be_recorded_together) {
   char path[] = "/tmp/plinth-history-XXXXXX";
   const int file = mkstemp(path);
   CHECK(file >= 0);
@@ -509,10 +509,10 @@ TEST(a_trace_and_a_history_are_kept_together) {
   release(alloc_on(KIB, 0, NULL));
   CHECK_EQ(read_history(0), 6);
   unlink(path);
-  record_nothing();
+  stop_recording();
 }
 
-TEST(wrong_arguments_are_told) {
+TEST(invalid_arguments_are_errors) {
   plinth_memory_history_options_t options = history_options();
   CHECK_STATUS(plinth_record_memory_history(NULL), PLINTH_ERROR_NULL_POINTER);
   options.struct_size = 3;
@@ -532,7 +532,7 @@ TEST(wrong_arguments_are_told) {
   bool enabled = true;
   CHECK_OK(plinth_memory_history_is_enabled(&enabled));
   CHECK(!enabled);
-  /* A program that knows of less gets the defaults for the rest. */
+  /* An older program with a smaller struct gets defaults for the other fields. */
   options = history_options();
   options.struct_size = offsetof(plinth_memory_history_options_t, max_entries);
   options.max_entries = 1;
@@ -540,14 +540,14 @@ TEST(wrong_arguments_are_told) {
   CHECK_OK(plinth_record_memory_history(&options));
   release(alloc_on(KIB, 0, NULL));
   CHECK(read_history(0) >= 4);
-  record_nothing();
+  stop_recording();
   CHECK_STATUS(plinth_memory_history_is_enabled(NULL), PLINTH_ERROR_NULL_POINTER);
   CHECK_STATUS(plinth_memory_history_each(0, NULL, NULL), PLINTH_ERROR_NULL_POINTER);
-  CHECK_STATUS(plinth_memory_history_each(device_count(), keep_entry, NULL), PLINTH_ERROR_INVALID_DEVICE);
+  CHECK_STATUS(plinth_memory_history_each(device_count(), collect_entry, NULL), PLINTH_ERROR_INVALID_DEVICE);
   CHECK_STATUS(plinth_memory_stack_each(1, NULL, NULL), PLINTH_ERROR_NULL_POINTER);
   CHECK_STATUS(plinth_attach_allocator_trace_tracker(NULL, NULL), PLINTH_ERROR_NULL_POINTER);
   CHECK_STATUS(plinth_detach_allocator_trace_tracker(NULL, NULL), PLINTH_ERROR_NULL_POINTER);
-  CHECK_STATUS(plinth_detach_allocator_trace_tracker(keep_entry, NULL), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_detach_allocator_trace_tracker(collect_entry, NULL), PLINTH_ERROR_INVALID_VALUE);
   CHECK_TEXT(plinth_memory_action_name(PLINTH_MEMORY_ACTION_SNAPSHOT), "snapshot");
   CHECK_TEXT(plinth_memory_action_name(-1), "unknown");
 }

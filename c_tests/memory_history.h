@@ -1,5 +1,5 @@
 /*
- * What the tests of the allocator's history share.
+ * Helpers of the tests of the allocator's history.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -12,7 +12,7 @@
 #define BIT(action) (1U << PLINTH_MEMORY_ACTION_##action)
 #define SEGMENTS (BIT(SEGMENT_ALLOC) | BIT(SEGMENT_FREE) | BIT(SEGMENT_MAP) | BIT(SEGMENT_UNMAP))
 
-enum { MOST_ENTRIES = 1 << 17, MOST_FRAMES = 256 };
+enum { MAX_ENTRIES = 1 << 17, MAX_FRAMES = 256 };
 
 typedef struct entry {
   plinth_memory_history_entry_t raw;
@@ -22,27 +22,27 @@ typedef struct entry {
 static entry *entries;
 static int entry_count;
 
-static inline void keep_entry(const plinth_memory_history_entry_t *shown, void *context) {
-  entry *kept = &entries[entry_count++];
+static inline void collect_entry(const plinth_memory_history_entry_t *reported, void *context) {
+  entry *copy = &entries[entry_count++];
   CHECK(context == &entry_count);
-  CHECK(entry_count <= MOST_ENTRIES);
-  kept->raw = *shown;
-  snprintf(kept->metadata, sizeof kept->metadata, "%s", shown->metadata);
+  CHECK(entry_count <= MAX_ENTRIES);
+  copy->raw = *reported;
+  snprintf(copy->metadata, sizeof copy->metadata, "%s", reported->metadata);
 }
 
 static inline void clear_entries(void) {
   if (entries == NULL) {
-    entries = (entry *)calloc(MOST_ENTRIES, sizeof *entries);
+    entries = (entry *)calloc(MAX_ENTRIES, sizeof *entries);
     CHECK(entries != NULL);
   }
   entry_count = 0;
 }
 
-/* Reads the history of a device into `entries`, and checks what holds of every one: times do not go back. */
+/* Reads the history of a device into `entries`, and checks that times do not decrease. */
 static inline int read_history(int32_t device) {
   int index;
   clear_entries();
-  CHECK_OK(plinth_memory_history_each(device, keep_entry, &entry_count));
+  CHECK_OK(plinth_memory_history_each(device, collect_entry, &entry_count));
   for (index = 1; index < entry_count; index++) {
     CHECK(entries[index - 1].raw.time_us <= entries[index].raw.time_us);
   }
@@ -54,7 +54,7 @@ static inline plinth_memory_history_options_t history_options(void) {
   return options;
 }
 
-/* Keeps everything but what happens to segments, which is the allocator's own affair. */
+/* Records all actions except those on segments, whose number depends on the allocator. */
 static inline void record_blocks(int32_t context, uint64_t max_entries) {
   plinth_memory_history_options_t options = history_options();
   options.context = context;
@@ -63,7 +63,7 @@ static inline void record_blocks(int32_t context, uint64_t max_entries) {
   CHECK_OK(plinth_record_memory_history(&options));
 }
 
-static inline void record_nothing(void) {
+static inline void stop_recording(void) {
   plinth_memory_history_options_t options = history_options();
   options.enabled = PLINTH_MEMORY_HISTORY_OFF;
   CHECK_OK(plinth_record_memory_history(&options));
@@ -82,25 +82,25 @@ typedef struct frame {
   uint32_t line;
 } frame;
 
-static frame frames[MOST_FRAMES];
+static frame frames[MAX_FRAMES];
 static int frame_count;
 
-static inline void keep_frame(const char *name, const char *file, uint32_t line, void *context) {
-  frame *kept = &frames[frame_count++];
+static inline void collect_frame(const char *name, const char *file, uint32_t line, void *context) {
+  frame *copy = &frames[frame_count++];
   CHECK(context == &frame_count);
-  CHECK(frame_count <= MOST_FRAMES);
-  snprintf(kept->name, sizeof kept->name, "%s", name);
-  snprintf(kept->file, sizeof kept->file, "%s", file);
-  kept->line = line;
+  CHECK(frame_count <= MAX_FRAMES);
+  snprintf(copy->name, sizeof copy->name, "%s", name);
+  snprintf(copy->file, sizeof copy->file, "%s", file);
+  copy->line = line;
 }
 
 static inline int read_stack(uint32_t stack) {
   frame_count = 0;
-  CHECK_OK(plinth_memory_stack_each(stack, keep_frame, &frame_count));
+  CHECK_OK(plinth_memory_stack_each(stack, collect_frame, &frame_count));
   return frame_count;
 }
 
-/* The index of the innermost function of this name; fails, and shows the stack, if there is none. */
+/* Returns the index of the innermost frame of this function. Prints the stack and fails if there is none. */
 static inline int frame_of(const char *name) {
   int index;
   for (index = 0; index < frame_count; index++) {

@@ -25,7 +25,7 @@ struct Allocator {
 }  // namespace
 }  // namespace outer
 
-TEST(names_are_as_they_are_written) {
+TEST(names_are_demangled) {
   record_blocks(PLINTH_MEMORY_CONTEXT_ALL, 0);
   const outer::Allocator allocator;
   release(allocator.allocate<long>(1000));
@@ -35,10 +35,10 @@ TEST(names_are_as_they_are_written) {
   CHECK(name.find("outer::(anonymous namespace)::Allocator::allocate<long>(long)") != std::string::npos);
   CHECK_EQ(frames[0].line, outer::line_of_the_call);
   CHECK(frame_of("main") > 1);
-  record_nothing();
+  stop_recording();
 }
 
-TEST(lambdas_and_library_functions_are_told) {
+TEST(lambdas_have_frames) {
   record_blocks(PLINTH_MEMORY_CONTEXT_ALL, 0);
   const outer::Allocator allocator;
   const std::function<void(int)> function = [&](int count) { release(allocator.allocate<int>(count)); };
@@ -50,15 +50,15 @@ TEST(lambdas_and_library_functions_are_told) {
   CHECK(read_stack(entries[3].raw.stack) > 3);
   bool lambda = false;
   for (int index = 0; index < frame_count; index++) {
-    /* As g++ names it, and as clang does. */
+    /* The names that g++ and clang give it. */
     const std::string name = frames[index].name;
     lambda = lambda || name.find("{lambda(int)") != std::string::npos || name.find("$_0") != std::string::npos;
   }
   CHECK(lambda);
-  record_nothing();
+  stop_recording();
 }
 
-/* A block of which an exception is thrown and caught above: the unwinder works on the same rules. */
+/* Throws an exception, whose unwinding uses the same tables as the recorded stacks. */
 __attribute__((noinline)) static void throw_after(const outer::Allocator &allocator) {
   release(allocator.allocate<short>(500));
   throw std::runtime_error("on purpose");
@@ -79,6 +79,6 @@ TEST(exceptions_do_not_disturb) {
   CHECK_EQ(read_history(0), 600);
   read_stack(entries[0].raw.stack);
   CHECK(frame_of("throw_after(outer::(anonymous namespace)::Allocator const&)") > 0);
-  record_nothing();
+  stop_recording();
   expect_nothing_left();
 }

@@ -1,4 +1,4 @@
-/* A history that many threads make. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* A history of the allocations of many threads. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 #include "memory_history.h"
 
@@ -18,7 +18,7 @@ static void *allocate_in_a_thread(void *context) {
 
 static int running;
 
-static void *allocate_until_told(void *context) {
+static void *allocate_until_stopped(void *context) {
   plinth_stream_t stream = *(int *)context % 2 == 0 ? stream_on(0) : NULL;
   while (__atomic_load_n(&running, __ATOMIC_SEQ_CST) != 0) {
     void *one = alloc_on(1000, 0, stream);
@@ -29,9 +29,11 @@ static void *allocate_until_told(void *context) {
   return NULL;
 }
 
-static void hear(const plinth_memory_history_entry_t *shown, void *context) { CHECK(shown != NULL && context == NULL); }
+static void ignore(const plinth_memory_history_entry_t *reported, void *context) {
+  CHECK(reported != NULL && context == NULL);
+}
 
-static void *begin_and_end(void *context) {
+static void *start_and_stop(void *context) {
   (void)context;
   for (int round = 0; round < 60; round++) {
     plinth_memory_history_options_t options = history_options();
@@ -40,35 +42,35 @@ static void *begin_and_end(void *context) {
     options.max_entries = round % 5 == 0 ? 0 : 3000;
     options.clear_history = round % 2;
     CHECK_OK(plinth_record_memory_history(&options));
-    CHECK_OK(plinth_attach_allocator_trace_tracker(hear, NULL));
+    CHECK_OK(plinth_attach_allocator_trace_tracker(ignore, NULL));
     sleep_milliseconds(1);
     if (options.max_entries != 0) {
       CHECK(read_history(0) <= 3000);
     }
-    CHECK_OK(plinth_detach_allocator_trace_tracker(hear, NULL));
+    CHECK_OK(plinth_detach_allocator_trace_tracker(ignore, NULL));
   }
   __atomic_store_n(&running, 0, __ATOMIC_SEQ_CST);
   return NULL;
 }
 
-static void *one_of_both(void *context) {
-  return *(int *)context == 0 ? begin_and_end(context) : allocate_until_told(context);
+static void *start_or_allocate(void *context) {
+  return *(int *)context == 0 ? start_and_stop(context) : allocate_until_stopped(context);
 }
 
 TEST(a_history_begins_and_ends_while_threads_allocate) {
   running = 1;
-  run_threads(5, one_of_both);
-  record_nothing();
+  run_threads(5, start_or_allocate);
+  stop_recording();
   expect_nothing_left();
 }
 
-/* What is live at an address, and what was asked for there. */
+/* An address, and the requested size of the live block there. */
 typedef struct live {
   uint64_t address;
   uint64_t size;
 } live;
 
-TEST(nothing_is_lost_and_every_address_has_its_order) {
+TEST(no_entry_is_lost_and_each_address_is_in_order) {
   static live table[4096];
   int count[THREADS] = {0};
   int used = 0;
@@ -78,39 +80,39 @@ TEST(nothing_is_lost_and_every_address_has_its_order) {
   for (int index = 0; index < entry_count; index++) {
     const plinth_memory_history_entry_t *raw = &entries[index].raw;
     int number = -1;
-    int place = 0;
+    int slot = 0;
     CHECK_EQ(sscanf(entries[index].metadata, "thread %d", &number), 1);
     CHECK(number >= 0 && number < THREADS);
     CHECK(raw->stack != 0);
-    while (place < used && table[place].address != raw->address) {
-      place++;
+    while (slot < used && table[slot].address != raw->address) {
+      slot++;
     }
-    CHECK(place < 4096);
-    if (place == used) {
+    CHECK(slot < 4096);
+    if (slot == used) {
       table[used++].address = raw->address;
     }
     if (raw->action == PLINTH_MEMORY_ACTION_ALLOC) {
-      CHECK_EQ(table[place].size, 0);
-      table[place].size = raw->size;
+      CHECK_EQ(table[slot].size, 0);
+      table[slot].size = raw->size;
       CHECK_EQ(raw->size, (number + 1) * 1000 + count[number]);
       count[number]++;
     } else {
-      CHECK_EQ(table[place].size, raw->size);
-      table[place].size = raw->action == PLINTH_MEMORY_ACTION_FREE_REQUESTED ? raw->size : 0;
+      CHECK_EQ(table[slot].size, raw->size);
+      table[slot].size = raw->action == PLINTH_MEMORY_ACTION_FREE_REQUESTED ? raw->size : 0;
     }
   }
   for (int number = 0; number < THREADS; number++) {
     CHECK_EQ(count[number], ROUNDS);
   }
-  record_nothing();
+  stop_recording();
   expect_nothing_left();
 }
 
-TEST(trackers_of_threads_hear_in_order) {
+TEST(trackers_get_all_actions_of_threads) {
   clear_entries();
-  CHECK_OK(plinth_attach_allocator_trace_tracker(keep_entry, &entry_count));
+  CHECK_OK(plinth_attach_allocator_trace_tracker(collect_entry, &entry_count));
   run_threads(8, allocate_in_a_thread);
-  CHECK_OK(plinth_detach_allocator_trace_tracker(keep_entry, &entry_count));
+  CHECK_OK(plinth_detach_allocator_trace_tracker(collect_entry, &entry_count));
   int blocks = 0;
   for (int index = 0; index < entry_count; index++) {
     const int32_t action = entries[index].raw.action;

@@ -1,4 +1,4 @@
-/* All figures of the allocator, by torch's names. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The allocator's statistics, with PyTorch's names. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 #include "allocating.h"
 
@@ -13,11 +13,12 @@ static plinth_memory_stats_t stats_of(int32_t device) {
   return stats;
 }
 
-static void expect_stat(plinth_memory_stat_t stat, long long current, long long peak, long long plus, long long minus) {
+static void expect_stat(plinth_memory_stat_t stat, long long current, long long peak, long long allocated_sum,
+                        long long freed_sum) {
   CHECK_EQ(stat.current, current);
   CHECK_EQ(stat.peak, peak);
-  CHECK_EQ(stat.allocated, plus);
-  CHECK_EQ(stat.freed, minus);
+  CHECK_EQ(stat.allocated, allocated_sum);
+  CHECK_EQ(stat.freed, freed_sum);
 }
 
 static char keys[KEYS][64];
@@ -47,12 +48,12 @@ static int64_t value_of(const char *key) {
   return 0;
 }
 
-TEST(keys_are_torchs_and_in_order) {
+TEST(keys_are_those_of_pytorch_in_order) {
   static const char *const by_pool[] = {
       "allocation", "segment", "active", "inactive_split", "allocated_bytes",
       "reserved_bytes", "active_bytes", "inactive_split_bytes", "requested_bytes"};
   static const char *const pools[] = {"all", "small_pool", "large_pool"};
-  static const char *const sums[] = {"current", "peak", "allocated", "freed"};
+  static const char *const fields[] = {"current", "peak", "allocated", "freed"};
   static const char *const others[] = {
       "oversize_allocations.current", "oversize_allocations.peak", "oversize_allocations.allocated",
       "oversize_allocations.freed", "oversize_segments.current", "oversize_segments.peak", "oversize_segments.allocated",
@@ -66,8 +67,8 @@ TEST(keys_are_torchs_and_in_order) {
   }
   for (size_t quantity = 0; quantity < sizeof by_pool / sizeof *by_pool; quantity++) {
     for (int pool = 0; pool < 3; pool++) {
-      for (int sum = 0; sum < 4; sum++) {
-        snprintf(key, sizeof key, "%s.%s.%s", by_pool[quantity], pools[pool], sums[sum]);
+      for (int field = 0; field < 4; field++) {
+        snprintf(key, sizeof key, "%s.%s.%s", by_pool[quantity], pools[pool], fields[field]);
         CHECK_EQ(value_of(key), 0);
         count++;
       }
@@ -80,7 +81,7 @@ TEST(keys_are_torchs_and_in_order) {
   CHECK_EQ(count, KEYS);
 }
 
-TEST(requests_count) {
+TEST(requests_are_counted) {
   void *small = alloc_on(1000, 0, NULL);
   void *large = alloc_on(3 * MIB + 1, 0, NULL);
   release(alloc_on(100, 0, NULL));
@@ -115,7 +116,7 @@ TEST(requests_count) {
   CHECK_EQ(stats.num_device_free, stats.num_device_alloc);
 }
 
-TEST(sums_begin_again) {
+TEST(accumulated_stats_can_be_reset) {
   void *memory = alloc_on(2 * MIB, 0, NULL);
   release(alloc_on(5 * MIB, 0, NULL));
   void *pointer = UNTOUCHED_POINTER;
@@ -146,7 +147,7 @@ TEST(sums_begin_again) {
   CHECK_EQ(stats_of(0).reserved_bytes.all.freed, held);
 }
 
-TEST(a_block_that_waits_stays_active) {
+TEST(a_pending_free_stays_active) {
   plinth_stream_t own = stream_on(0);
   plinth_stream_t other = stream_on(0);
   void *memory = alloc_on(4 * MIB, 0, own);
@@ -167,7 +168,7 @@ TEST(a_block_that_waits_stays_active) {
   expect_stat(stats_of(0).allocation.all, 0, 1, 0, 0);
 }
 
-TEST(a_pool_and_a_stream_have_figures_of_their_own) {
+TEST(pools_and_streams_have_their_own_stats) {
   plinth_stream_t stream = stream_on(0);
   plinth_pool_id_t pool;
   plinth_pool_id_t none = {0, 0};
@@ -198,7 +199,7 @@ TEST(a_pool_and_a_stream_have_figures_of_their_own) {
   expect_nothing_left();
 }
 
-TEST(a_struct_of_an_older_program_is_filled_as_far_as_it_reaches) {
+TEST(a_smaller_struct_is_filled_up_to_its_size) {
   plinth_memory_stats_t stats;
   memset(&stats, 0x5A, sizeof stats);
   stats.struct_size = offsetof(plinth_memory_stats_t, segment);
@@ -236,7 +237,7 @@ TEST(json_has_every_key) {
   release(memory);
 }
 
-TEST(old_names_mean_the_new_ones) {
+TEST(deprecated_functions_return_the_same) {
   size_t bytes = UNTOUCHED;
   release(alloc_on(7 * MIB, 0, NULL));
   CHECK_OK(plinth_memory_cached(0, &bytes));
@@ -254,7 +255,7 @@ TEST(old_names_mean_the_new_ones) {
   CHECK_EQ(max_reserved(0), reserved(0));
 }
 
-TEST(wrong_arguments_are_told) {
+TEST(invalid_arguments_are_errors) {
   const int32_t none = device_count();
   plinth_memory_stats_t stats = {.struct_size = sizeof stats};
   plinth_pool_id_t pool = {0, 0};

@@ -1,4 +1,4 @@
-// plinth_memory.hpp: buffers, pools, observers, figures, history and snapshots that are given back whatever happens.
+// plinth_memory.hpp: buffers, pools, observers, statistics, history and snapshots, released also after exceptions.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // alone: settings_and_limits; changes the allocator's settings
@@ -27,20 +27,20 @@ TEST(buffers_are_moved_and_freed) {
     plinth::DeviceBuffer first(1000);
     CHECK_EQ(first.size(), 1000);
     CHECK_EQ(plinth::memory_allocated(), 1024);
-    void *const place = first.get();
+    void *const address = first.get();
     plinth::DeviceBuffer moved(std::move(first));
     CHECK(first.get() == nullptr && first.size() == 0);
-    CHECK(moved.as<char>() == place);
+    CHECK(moved.as<char>() == address);
     move_to_itself(moved);
-    CHECK(moved.get() == place && moved.size() == 1000);
-    plinth::DeviceBuffer other(5000);
-    other = std::move(moved);
-    CHECK(other.get() == place);
+    CHECK(moved.get() == address && moved.size() == 1000);
+    plinth::DeviceBuffer json_path(5000);
+    json_path = std::move(moved);
+    CHECK(json_path.get() == address);
     plinth::DeviceBuffer none;
     CHECK(none.get() == nullptr);
-    other.free();
-    CHECK(other.get() == nullptr && other.size() == 0);
-    other.free();
+    json_path.free();
+    CHECK(json_path.get() == nullptr && json_path.size() == 0);
+    json_path.free();
     CHECK_EQ(plinth::memory_allocated(), rounded(5000));
     void *const released = moved.release();
     CHECK(moved.get() == nullptr);
@@ -52,28 +52,28 @@ TEST(buffers_are_moved_and_freed) {
   expect_nothing_left();
 }
 
-TEST(buffers_are_of_a_stream) {
+TEST(buffers_belong_to_a_stream) {
   const std::int32_t last = plinth::device_count() - 1;
-  const plinth::Stream stream(last), other(last);
-  void *place = nullptr;
+  const plinth::Stream stream(last), json_path(last);
+  void *address = nullptr;
   {
     plinth::DeviceBuffer buffer(4096, stream);
-    place = buffer.get();
-    CHECK_EQ(plinth::device_of(place), last);
-    gate *const shut = gate_shut(other.get());
-    buffer.record_stream(other);
+    address = buffer.get();
+    CHECK_EQ(plinth::device_of(address), last);
+    gate *const shut = gate_shut(json_path.get());
+    buffer.record_stream(json_path);
     buffer.free();
     const plinth::DeviceBuffer next(4096, stream);
-    CHECK(next.get() != place);
+    CHECK(next.get() != address);
     gate_open(shut);
   }
-  other.synchronize();
+  json_path.synchronize();
   CHECK_EQ(plinth::stream_memory_stats(stream).allocation.all.allocated, 2);
   CHECK_EQ(plinth::memory_allocated(last), 0);
   expect_nothing_left();
 }
 
-TEST(figures_are_values) {
+TEST(stats_are_values) {
   plinth::reset_accumulated_memory_stats();
   plinth::reset_peak_memory_stats();
   const plinth::DeviceBuffer small(700), large(3 * MIB);
@@ -83,13 +83,13 @@ TEST(figures_are_values) {
   CHECK_EQ(stats.requested_bytes.small_pool.current, 700);
   CHECK_EQ(plinth::memory_reserved(), stats.reserved_bytes.all.current);
   CHECK_EQ(plinth::max_memory_reserved(), stats.reserved_bytes.all.peak);
-  std::int64_t told = -1;
+  std::int64_t allocated_bytes = -1;
   int count = 0;
   plinth::memory_stats_each([&](const std::string &name, std::int64_t value) {
     count++;
-    if (name == "allocated_bytes.all.current") told = value;
+    if (name == "allocated_bytes.all.current") allocated_bytes = value;
   });
-  CHECK_EQ(told, 1024 + 3 * MIB);
+  CHECK_EQ(allocated_bytes, 1024 + 3 * MIB);
   CHECK_EQ(count, 122);
   CHECK(plinth::memory_stats_json().find("\"allocation.all.current\": 2") != std::string::npos);
   CHECK(plinth::memory_stats_json(-1, true).find("\"allocation\": {") != std::string::npos);
@@ -101,7 +101,7 @@ TEST(figures_are_values) {
   THROWS(plinth::memory_stats(1000), PLINTH_ERROR_INVALID_DEVICE);
 }
 
-// The library is between the visitor and its caller: what is thrown comes out at the other end, and ends the visit.
+// An exception in a visitor ends the iteration and reaches the caller, although the library's C functions are between them.
 TEST(visitors_may_throw) {
   int seen = 0;
   THROWS_TYPE(plinth::memory_stats_each([&](const char *, std::int64_t) {
@@ -128,7 +128,7 @@ TEST(settings_and_limits) {
   plinth::set_per_process_memory_fraction(1.0);
 }
 
-TEST(pools_take_what_a_block_allocates) {
+TEST(a_guard_allocates_from_its_pool) {
   plinth::MemPool pool;
   CHECK_EQ(pool.use_count(), 1);
   plinth::DeviceBuffer outside(MIB), inside;
@@ -149,7 +149,7 @@ TEST(pools_take_what_a_block_allocates) {
   CHECK_EQ(pool.memory().allocated, MIB);
 }
 
-TEST(pools_of_a_stream_are_of_it_alone) {
+TEST(a_guard_of_a_stream_affects_only_that_stream) {
   const plinth::MemPool pool;
   const plinth::Stream stream;
   const plinth::MemPoolGuard block(pool, stream);
@@ -158,7 +158,7 @@ TEST(pools_of_a_stream_are_of_it_alone) {
   CHECK_EQ(plinth::pointer_attributes(inside.get()).pool.index, pool.id().index);
 }
 
-TEST(a_pools_block_ends_with_an_exception) {
+TEST(a_guard_ends_with_an_exception) {
   const plinth::MemPool pool;
   try {
     const plinth::MemPoolGuard block(pool);
@@ -171,7 +171,7 @@ TEST(a_pools_block_ends_with_an_exception) {
   CHECK_EQ(pool.memory().allocated, 0);
 }
 
-TEST(pools_are_moved_and_given_up) {
+TEST(pools_are_moved_and_destroyed) {
   plinth_pool_id_t id = {0, 0};
   {
     plinth::MemPool pool(plinth::MemPoolOptions{true, false});
@@ -190,7 +190,7 @@ TEST(pools_are_moved_and_given_up) {
     CHECK(caught_text().find("budget") != std::string::npos);
   }
   CHECK_STATUS(plinth_mem_pool_destroy(id), PLINTH_ERROR_INVALID_HANDLE);
-  // The block outlives the pool, and what was allocated does, too.
+  // The guard and the allocated memory outlive the pool.
   plinth::DeviceBuffer last;
   {
     auto pool = std::make_unique<plinth::MemPool>();
@@ -204,31 +204,31 @@ TEST(pools_are_moved_and_given_up) {
   expect_nothing_left();
 }
 
-TEST(observers_hear_and_free) {
+TEST(observers_are_called_and_can_free) {
   limit_memory(64 * MIB, 0);
-  int heard = 0, asked = 0;
-  std::size_t wanted = 0;
+  int observer_calls = 0, callback_calls = 0;
+  std::size_t requested_bytes = 0;
   plinth::DeviceBuffer spare(40 * MIB);
   {
     const plinth::OutOfMemoryObserver observer([&](std::int32_t device, std::size_t bytes, std::size_t total, std::size_t) {
       CHECK(device == 0 && total > 0);
-      heard++;
-      wanted = bytes;
+      observer_calls++;
+      requested_bytes = bytes;
     });
     THROWS(plinth::DeviceBuffer(100 * MIB), PLINTH_ERROR_OUT_OF_MEMORY);
-    CHECK(heard == 1 && wanted >= 100 * MIB);
+    CHECK(observer_calls == 1 && requested_bytes >= 100 * MIB);
     const plinth::FreeMemoryCallback callback([&](std::int32_t, std::size_t) {
-      asked++;
+      callback_calls++;
       const bool any = spare.get() != nullptr;
       spare.free();
       return any;
     });
     const plinth::DeviceBuffer now(50 * MIB);
-    CHECK(asked == 1 && heard == 1);
+    CHECK(callback_calls == 1 && observer_calls == 1);
   }
   THROWS(plinth::DeviceBuffer(100 * MIB), PLINTH_ERROR_OUT_OF_MEMORY);
-  CHECK(heard == 1 && asked == 1);
-  // The library knows them no more; the first of each kind has the number 1.
+  CHECK(observer_calls == 1 && callback_calls == 1);
+  // They are removed from the library; the first one of each kind had the number 1.
   void *const first = reinterpret_cast<void *>(std::uintptr_t{1});
   CHECK_STATUS(plinth_detach_out_of_memory_observer(&plinth::detail::OutOfMemory::call, first), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_remove_free_memory_callback(&plinth::detail::FreeMemory::call, first), PLINTH_ERROR_INVALID_VALUE);
@@ -236,8 +236,8 @@ TEST(observers_hear_and_free) {
   expect_nothing_left();
 }
 
-// A function is there until calls of it have returned, whoever takes it away meanwhile.
-TEST(observers_may_go_while_they_are_called) {
+// A function object lives until its calls have returned, even if it is removed meanwhile.
+TEST(observers_may_be_removed_while_they_are_called) {
   static std::unique_ptr<plinth::AllocatorTraceTracker> tracker;
   auto kept = std::make_shared<int>(17);
   const std::weak_ptr<int> watched = kept;
@@ -257,13 +257,13 @@ TEST(observers_may_go_while_they_are_called) {
                PLINTH_ERROR_INVALID_VALUE);
 }
 
-TEST(observers_come_and_go_beside_threads) {
+TEST(observers_are_added_and_removed_while_threads_allocate) {
   std::vector<std::thread> threads;
-  std::atomic<bool> over{false};
+  std::atomic<bool> done{false};
   std::atomic<std::uint64_t> seen{0};
   for (int thread = 0; thread < 3; thread++) {
     threads.emplace_back([&] {
-      while (!over) const plinth::DeviceBuffer buffer(1000);
+      while (!done) const plinth::DeviceBuffer buffer(1000);
     });
   }
   for (int round = 0; round < 200 || seen == 0; round++) {
@@ -272,13 +272,13 @@ TEST(observers_come_and_go_beside_threads) {
         [&seen, kept = std::move(kept)](const plinth_memory_history_entry_t *) { seen += *kept; });
     std::this_thread::yield();
   }
-  over = true;
+  done = true;
   for (std::thread &thread : threads) thread.join();
   CHECK(seen > 0);
   expect_nothing_left();
 }
 
-TEST(histories_are_walked) {
+TEST(histories_are_iterated) {
   plinth::MemoryHistoryOptions options = plinth::memory_history_options();
   CHECK(options.enabled == PLINTH_MEMORY_HISTORY_ALL && options.context == PLINTH_MEMORY_CONTEXT_ALL);
   options.record_annotations = 1;
@@ -303,30 +303,30 @@ TEST(histories_are_walked) {
   });
   CHECK(actions.size() >= 3 && (actions.front() == "segment_alloc" || actions.front() == "segment_map"));
   CHECK(actions.back() == "free_completed");
-  bool here = false;
+  bool has_this_function = false;
   plinth::memory_stack_each(stack, [&](const std::string &name, const std::string &, std::uint32_t) {
-    here = here || name.find("histories_are_walked") != std::string::npos;
+    has_this_function = has_this_function || name.find("histories_are_iterated") != std::string::npos;
   });
-  CHECK(here);
-  std::string marks;
+  CHECK(has_this_function);
+  std::string annotations;
   plinth::memory_annotations_each([&](std::int32_t, std::uint64_t, const char *name, bool begin) {
-    marks += std::string(name) + (begin ? " begins; " : " ends; ");
+    annotations += std::string(name) + (begin ? " begins; " : " ends; ");
   });
-  CHECK(marks == "step 1 begins; step 1 ends; ");
+  CHECK(annotations == "step 1 begins; step 1 ends; ");
   plinth::stop_memory_history();
   CHECK(!plinth::memory_history_is_enabled());
 }
 
-TEST(snapshots_are_written_and_walked) {
+TEST(snapshots_are_written_and_iterated) {
   char folder[] = "/tmp/plinth-test-XXXXXX";
   CHECK(mkdtemp(folder) != nullptr);
-  const std::string page = std::string(folder) + "/memory.html", other = std::string(folder) + "/memory.json";
+  const std::string html_path = std::string(folder) + "/memory.html", json_path = std::string(folder) + "/memory.json";
   const plinth::DeviceBuffer buffer(5 * MIB);
-  plinth::dump_snapshot(page);
-  plinth::dump_snapshot(other);
+  plinth::dump_snapshot(html_path);
+  plinth::dump_snapshot(json_path);
   std::stringstream html, json;
-  html << std::ifstream(page).rdbuf();
-  json << std::ifstream(other).rdbuf();
+  html << std::ifstream(html_path).rdbuf();
+  json << std::ifstream(json_path).rdbuf();
   CHECK(html.str().find("<html") != std::string::npos || html.str().find("<!DOCTYPE html>") != std::string::npos);
   CHECK(json.str()[0] == '{' && json.str().find("\"segments\"") != std::string::npos);
   CHECK(plinth::memory_snapshot(false).find("\"segments\"") != std::string::npos);
@@ -337,9 +337,9 @@ TEST(snapshots_are_written_and_walked) {
   });
   CHECK(found);
   THROWS(plinth::dump_snapshot(std::string(folder) + "/nowhere/x.html"), PLINTH_ERROR_SYSTEM);
-  plinth::trace_start(other);
+  plinth::trace_start(json_path);
   { const plinth::DeviceBuffer traced(MIB); }
   plinth::trace_stop();
   THROWS(plinth::trace_stop(), PLINTH_ERROR_INVALID_VALUE);
-  CHECK(unlink(page.c_str()) == 0 && unlink(other.c_str()) == 0 && rmdir(folder) == 0);
+  CHECK(unlink(html_path.c_str()) == 0 && unlink(json_path.c_str()) == 0 && rmdir(folder) == 0);
 }

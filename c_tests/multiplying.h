@@ -1,5 +1,5 @@
 /*
- * What the tests of cuBLAS's handles share: cuBLAS or its stand-in, and matrix products.
+ * Helpers of the cuBLAS tests: cuBLAS or its fake, and matrix products.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -15,7 +15,7 @@
 static const char *const blas_names[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so.11", NULL};
 static const char *const solver_names[] = {"libcusolver.so.12", "libcusolver.so.11", NULL};
 
-/* cuBLAS: on the host device the stand-in, on a GPU the real one, or none, and then the test is skipped. */
+/* Uses the fake cuBLAS on the host device, and the real one on a GPU. Skips the test if there is none. */
 static inline void need_blas(void) {
   void *handle = NULL;
   if (on_host_device()) {
@@ -38,19 +38,19 @@ static inline void *handle_now(void) {
   return handle;
 }
 
-/* The stand-in's opinion of a handle. */
-#define ASK(type, name)               \
-  static inline type name(const void *of) { \
+/* Functions that return the fake's state of a handle. */
+#define FAKE_QUERY(type, name)               \
+  static inline type name(const void *self) { \
     type (*call)(const void *);       \
     void *found = function_of(BLAS, blas_names, "fake_cublas_" #name); \
     memcpy(&call, &found, sizeof found); \
-    return call(of);                  \
+    return call(self);                  \
   }
-ASK(plinth_stream_t, stream)
-ASK(void *, workspace)
-ASK(size_t, workspace_bytes)
-ASK(int, modes)
-ASK(int, device)
+FAKE_QUERY(plinth_stream_t, stream)
+FAKE_QUERY(void *, workspace)
+FAKE_QUERY(size_t, workspace_bytes)
+FAKE_QUERY(int, modes)
+FAKE_QUERY(int, device)
 
 static inline int handles_made(void) {
   int (*call)(void);
@@ -85,7 +85,7 @@ static inline void fill_product(product *made, unsigned seed) {
   put(made->b, made->host_b, sizeof made->host_b);
 }
 
-/* Two matrices of whole numbers, so that every order of additions gives the same. */
+/* Allocates matrices of small integers, so that the product is exact in every order of additions. */
 static inline product *new_product(int32_t device, unsigned seed) {
   product *made = (product *)calloc(1, sizeof *made);
   CHECK(made != NULL);
@@ -96,37 +96,37 @@ static inline product *new_product(int32_t device, unsigned seed) {
   return made;
 }
 
-/* c = a b, in columns. */
-static inline void multiply(void *handle, product *of) {
+/* Computes c = a b, in column-major order. */
+static inline void multiply(void *handle, product *self) {
   sgemm call;
   void *found = function_of(BLAS, blas_names, "cublasSgemm_v2");
   const float one = 1, zero = 0;
   memcpy(&call, &found, sizeof found);
-  CHECK_EQ(call(handle, 0, 0, ROWS, COLUMNS, DEPTH, &one, of->a, ROWS, of->b, DEPTH, &zero, of->c, ROWS), 0);
+  CHECK_EQ(call(handle, 0, 0, ROWS, COLUMNS, DEPTH, &one, self->a, ROWS, self->b, DEPTH, &zero, self->c, ROWS), 0);
 }
 
-static inline void expect_right(product *of, plinth_stream_t where) {
-  CHECK_OK(plinth_memcpy(of->host_c, of->c, sizeof of->host_c, where));
-  CHECK_OK(plinth_stream_synchronize(where));
+static inline void expect_right(product *self, plinth_stream_t stream) {
+  CHECK_OK(plinth_memcpy(self->host_c, self->c, sizeof self->host_c, stream));
+  CHECK_OK(plinth_stream_synchronize(stream));
   for (int column = 0; column < COLUMNS; column++) {
     for (int row = 0; row < ROWS; row++) {
       float sum = 0;
       for (int step = 0; step < DEPTH; step++) {
-        sum += of->host_a[step * ROWS + row] * of->host_b[column * DEPTH + step];
+        sum += self->host_a[step * ROWS + row] * self->host_b[column * DEPTH + step];
       }
-      CHECK(of->host_c[column * ROWS + row] == sum);
+      CHECK(self->host_c[column * ROWS + row] == sum);
     }
   }
 }
 
-static inline void free_product(product *of) {
-  CHECK_OK(plinth_device_free(of->a));
-  CHECK_OK(plinth_device_free(of->b));
-  CHECK_OK(plinth_device_free(of->c));
-  free(of);
+static inline void free_product(product *self) {
+  CHECK_OK(plinth_device_free(self->a));
+  CHECK_OK(plinth_device_free(self->b));
+  CHECK_OK(plinth_device_free(self->c));
+  free(self);
 }
 
-/* torch's sizes. */
+/* PyTorch's default sizes of a workspace. */
 static inline size_t usual_bytes(void) {
   plinth_device_properties_t properties = PLINTH_DEVICE_PROPERTIES_INIT;
   CHECK_OK(plinth_get_device_properties(0, &properties));

@@ -2,7 +2,7 @@
 /* env: PLINTH_HOST_DEVICES=4 */
 /* also: PLINTH_COMMUNICATOR_ENGINE=nccl */
 /* library: fake_nccl */
-/* alone: the_version_is_told_in_parts; sets the environment */
+/* alone: the_version_has_three_parts; sets the environment */
 #include "ranks.h"
 
 enum { COUNT = 600 };
@@ -16,7 +16,7 @@ static DLTensor tensor_on(int32_t device, void *data, int32_t ndim, int64_t *siz
   return tensor;
 }
 
-/* A tensor of COUNT numbers on each of two devices: `first`, `first + 1`, ... where `first` is ten times the device. */
+/* Makes a tensor of COUNT numbers on each of two devices: `first`, `first + 1`, ..., where `first` is 10 times the device. */
 static void two_tensors(DLTensor *tensors) {
   need_devices(2);
   need_nccl();
@@ -30,7 +30,7 @@ static void synchronize_both(void) {
   CHECK_OK(plinth_synchronize(1));
 }
 
-TEST(the_version_is_told_in_parts) {
+TEST(the_version_has_three_parts) {
   int32_t major = -1, minor = -1, patch = -1;
   need_nccl();
   if (on_host_device()) {
@@ -63,7 +63,7 @@ TEST(tensors_are_reduced_in_place_or_not) {
   expect_floats(inputs[1].data, COUNT, 10, 1);
 }
 
-TEST(a_result_goes_to_the_root) {
+TEST(reduce_writes_the_result_to_the_root) {
   DLTensor inputs[2];
   two_tensors(inputs);
   DLTensor output = tensor_on(1, floats_on(1, COUNT, -1, 0), 2, shape);
@@ -78,7 +78,7 @@ TEST(a_result_goes_to_the_root) {
   CHECK_STATUS(plinth_nccl_reduce(inputs, &output, 2, 0, PLINTH_REDUCE_SUM, NULL, NULL), PLINTH_ERROR_DEVICE_MISMATCH);
 }
 
-TEST(the_root_is_copied_over_the_others) {
+TEST(the_roots_tensor_is_broadcast) {
   DLTensor tensors[2];
   two_tensors(tensors);
   CHECK_OK(plinth_nccl_broadcast(tensors, 2, 1, NULL, NULL));
@@ -106,11 +106,11 @@ TEST(tensors_are_gathered_and_scattered) {
   CHECK_STATUS(plinth_nccl_reduce_scatter(small, wide, 2, PLINTH_REDUCE_SUM, NULL, NULL), PLINTH_ERROR_INVALID_VALUE);
 }
 
-TEST(the_current_streams_are_used_or_those_that_are_named) {
+TEST(the_current_or_the_given_streams_are_used) {
   DLTensor tensors[2];
   two_tensors(tensors);
   plinth_stream_t streams[2] = {stream_on(0), stream_on(1)};
-  need_host_device(); /* A gate may hold up the driver's other host functions on a GPU. */
+  need_host_device(); /* On a GPU, a gate may block other host functions of the driver. */
   gate *shut = gate_shut(streams[1]);
   CHECK_OK(plinth_nccl_all_reduce(tensors, NULL, 2, PLINTH_REDUCE_SUM, streams, NULL));
   CHECK(stays_undone(streams[0]));
@@ -128,7 +128,7 @@ TEST(the_current_streams_are_used_or_those_that_are_named) {
   expect_floats(tensors[0].data, COUNT, 20, 4);
 }
 
-TEST(communicators_may_be_ones_own) {
+TEST(communicators_of_the_program_can_be_used) {
   DLTensor tensors[2];
   const int32_t devices[] = {0, 1};
   plinth_communicator_t communicators[2];
@@ -145,7 +145,7 @@ TEST(communicators_may_be_ones_own) {
   CHECK_OK(plinth_communicator_destroy(communicators[1]));
 }
 
-/* Each thread's numbers stay what they are, as long as no other thread's get among them. */
+/* The numbers of a thread do not change, unless they are mixed with those of another thread. */
 static void *reduce_in_a_thread(void *context) {
   const int number = *(int *)context;
   DLTensor tensors[2];
@@ -168,12 +168,12 @@ TEST(calls_of_threads_do_not_mix) {
   need_devices(2);
   need_nccl();
   if (on_host_device() && getenv("PLINTH_COMMUNICATOR_ENGINE") != NULL) {
-    SKIP("the stand-in for NCCL does one thing at a time");
+    SKIP("the fake NCCL runs one operation at a time");
   }
   run_threads(6, reduce_in_a_thread);
 }
 
-TEST(tensors_that_do_not_suit_are_refused_as_by_torch) {
+TEST(invalid_tensors_are_refused_as_in_pytorch) {
   DLTensor tensors[2], other[2];
   two_tensors(tensors);
 #define REFUSED(status, part)                                                                            \
@@ -197,13 +197,13 @@ TEST(tensors_that_do_not_suit_are_refused_as_by_torch) {
   CHECK_STATUS(plinth_nccl_all_reduce(tensors, NULL, 0, 0, NULL, NULL), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_nccl_all_reduce(tensors, NULL, 2, 9, NULL, NULL), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_nccl_all_gather(tensors, NULL, 2, NULL, NULL), PLINTH_ERROR_NULL_POINTER);
-  /* And nothing of a refused call is left over. */
+  /* A refused call has no effect on later ones. */
   CHECK_OK(plinth_nccl_all_reduce(tensors, NULL, 2, PLINTH_REDUCE_SUM, NULL, NULL));
   synchronize_both();
   expect_floats(tensors[0].data, COUNT, 10, 2);
 }
 
-TEST(what_is_available_is_told) {
+TEST(availability_depends_on_the_tensors) {
   DLTensor tensors[2];
   bool available = false;
   two_tensors(tensors);

@@ -1,4 +1,4 @@
-/* Ranges and marks: what a program sees is the same whether a tool listens or not. What a tool hears is tested in
+/* NVTX ranges and marks: a program sees the same results with and without a tool. What a tool receives is tested in
  * tests/nvtx.rs; under ncu, the last test shows a kernel in its ranges. */
 #include "graphing.h"
 
@@ -15,9 +15,9 @@ static int32_t pop(void) {
 }
 
 static bool active(void) {
-  bool listens = false;
-  CHECK_OK(plinth_nvtx_is_active(&listens));
-  return listens;
+  bool is_active = false;
+  CHECK_OK(plinth_nvtx_is_active(&is_active));
+  return is_active;
 }
 
 TEST(depths_count_from_zero) {
@@ -31,7 +31,7 @@ TEST(depths_count_from_zero) {
   CHECK_EQ(pop(), 0);
 }
 
-TEST(a_range_too_few_is_told) {
+TEST(popping_without_a_range_is_an_error) {
   int32_t depth = UNTOUCHED;
   CHECK_STATUS(plinth_nvtx_range_pop(&depth), PLINTH_ERROR_INVALID_VALUE);
   CHECK_EQ(depth, UNTOUCHED);
@@ -40,7 +40,7 @@ TEST(a_range_too_few_is_told) {
   CHECK_STATUS(plinth_nvtx_range_pop(NULL), PLINTH_ERROR_INVALID_VALUE);
 }
 
-static void *counts_for_itself(void *context) {
+static void *count_own_depth(void *context) {
   (void)context;
   CHECK_EQ(push("its own"), 0);
   CHECK_EQ(pop(), 0);
@@ -48,17 +48,17 @@ static void *counts_for_itself(void *context) {
   return NULL;
 }
 
-TEST(each_thread_has_depths_of_its_own) {
+TEST(each_thread_counts_its_own_depth) {
   pthread_t thread;
   CHECK_EQ(push("here"), 0);
   CHECK_EQ(push("deeper"), 1);
-  CHECK(pthread_create(&thread, NULL, counts_for_itself, NULL) == 0);
+  CHECK(pthread_create(&thread, NULL, count_own_depth, NULL) == 0);
   CHECK(pthread_join(thread, NULL) == 0);
   CHECK_EQ(pop(), 1);
   CHECK_EQ(pop(), 0);
 }
 
-static void *ends_a_range(void *context) {
+static void *end_range(void *context) {
   CHECK_OK(plinth_nvtx_range_end(*(uint64_t *)context));
   return NULL;
 }
@@ -68,15 +68,15 @@ TEST(a_range_may_end_in_another_thread) {
   uint64_t ranges[2] = {UNTOUCHED, UNTOUCHED};
   CHECK_OK(plinth_nvtx_range_start("load", &ranges[0]));
   CHECK_OK(plinth_nvtx_range_start("compute", &ranges[1]));
-  /* They overlap, and are told apart where anybody is told. */
+  /* They overlap. They have different ids if a tool is attached. */
   CHECK(active() ? ranges[0] != ranges[1] : ranges[0] == 0 && ranges[1] == 0);
   for (int which = 0; which < 2; which++) {
-    CHECK(pthread_create(&thread, NULL, ends_a_range, &ranges[which]) == 0);
+    CHECK(pthread_create(&thread, NULL, end_range, &ranges[which]) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
   }
 }
 
-TEST(texts_and_outputs_are_checked) {
+TEST(arguments_are_checked) {
   uint64_t range = UNTOUCHED;
   plinth_nvtx_domain_t domain = (plinth_nvtx_domain_t)UNTOUCHED_POINTER;
   CHECK_STATUS(plinth_nvtx_mark(NULL), PLINTH_ERROR_NULL_POINTER);
@@ -89,7 +89,7 @@ TEST(texts_and_outputs_are_checked) {
   CHECK_STATUS(plinth_nvtx_range_pop(NULL), PLINTH_ERROR_INVALID_VALUE);
 }
 
-TEST(domains_keep_depths_of_their_own) {
+TEST(domains_count_their_own_depth) {
   int32_t depth = UNTOUCHED;
   plinth_nvtx_domain_t domain = NULL;
   plinth_nvtx_event_t event = PLINTH_NVTX_EVENT_INIT;
@@ -118,7 +118,7 @@ TEST(the_profiler_starts_and_stops) {
   CHECK_OK(plinth_profiler_stop());
 }
 
-TEST(a_stream_s_range_is_part_of_a_captured_graph) {
+TEST(a_range_of_a_stream_is_part_of_a_captured_graph) {
   plinth_graph_t graph = NULL;
   uint64_t range = UNTOUCHED;
   plinth_stream_t stream = stream_on(0);

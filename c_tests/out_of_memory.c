@@ -11,7 +11,7 @@ static void expect_out_of_memory(size_t bytes, int32_t device, plinth_stream_t s
   CHECK_SAME(pointer, UNTOUCHED_POINTER);
 }
 
-TEST(the_message_tells_what_there_is) {
+TEST(the_message_contains_request_usage_and_limit) {
   const int32_t last = device_count() - 1;
   char place[32];
   limit_memory(LIMIT, last);
@@ -27,7 +27,7 @@ TEST(the_message_tells_what_there_is) {
   expect_nothing_left();
 }
 
-TEST(a_message_without_a_limit_tells_the_total) {
+TEST(a_message_without_a_limit_contains_the_total) {
   char total[32];
   snprintf(total, sizeof total, "%.2f GiB", (double)total_memory(0) / (double)GIB);
   expect_out_of_memory((size_t)3 << 40, 0, NULL);
@@ -35,7 +35,7 @@ TEST(a_message_without_a_limit_tells_the_total) {
   CHECK_MESSAGE(total);
 }
 
-TEST(cached_memory_of_other_sizes_is_used) {
+TEST(cached_memory_of_other_sizes_is_reused) {
   limit_memory(LIMIT, 0);
   for (int round = 0; round < 3; round++) {
     void *memory[12];
@@ -59,7 +59,7 @@ TEST(cached_memory_of_other_sizes_is_used) {
   expect_nothing_left();
 }
 
-TEST(cached_memory_of_other_streams_is_used) {
+TEST(cached_memory_of_other_streams_is_reused) {
   void *pinned = pinned_memory(100 * MIB);
   limit_memory(LIMIT, 0);
   for (int round = 0; round < 6; round++) {
@@ -73,7 +73,7 @@ TEST(cached_memory_of_other_streams_is_used) {
   expect_nothing_left();
 }
 
-/* The memory goes over only when the stream that gave it back has finished with it. */
+/* The memory is reused only when the stream that freed it has finished with it. */
 TEST(memory_of_a_busy_stream_is_waited_for) {
   plinth_stream_t first = stream_on(0);
   plinth_stream_t second = stream_on(0);
@@ -94,8 +94,8 @@ TEST(memory_of_a_busy_stream_is_waited_for) {
   expect_nothing_left();
 }
 
-/* The same where that is another thread's default stream, whose handle means the asking thread's own. */
-static void *ask_for_more(void *context) {
+/* As above, for another thread's per-thread default stream, whose handle means a different stream in this thread. */
+static void *allocate_from_another_stream(void *context) {
   plinth_stream_t stream = stream_on(0);
   void *next = alloc_on(100 * MIB, 0, stream);
   fill_words(next, 2, KIB, stream);
@@ -107,21 +107,21 @@ static void *ask_for_more(void *context) {
 
 TEST(memory_of_another_threads_default_stream_is_waited_for) {
   plinth_stream_t own = (plinth_stream_t)(uintptr_t)2;
-  pthread_t asking;
+  pthread_t thread;
   limit_memory(LIMIT, 0);
   void *memory = alloc_on(100 * MIB, 0, own);
   gate *shut = gate_shut(own);
   fill_words(memory, 1, 100 * MIB, own);
   release(memory);
   pthread_t opener = gate_open_soon(shut);
-  CHECK(pthread_create(&asking, NULL, ask_for_more, shut) == 0);
-  CHECK(pthread_join(asking, NULL) == 0);
+  CHECK(pthread_create(&thread, NULL, allocate_from_another_stream, shut) == 0);
+  CHECK(pthread_join(thread, NULL) == 0);
   CHECK(pthread_join(opener, NULL) == 0);
   expect_nothing_left();
 }
 
-TEST(pieces_of_a_shared_cache_are_used) {
-  /* Every second block is live, so that what is free is scattered over two streams. */
+TEST(scattered_free_memory_is_reused) {
+  /* Every second block is live, so that the free memory is scattered over two streams. */
   plinth_stream_t streams[2] = {stream_on(0), stream_on(0)};
   void *memory[12];
   limit_memory(LIMIT, 0);
@@ -134,7 +134,7 @@ TEST(pieces_of_a_shared_cache_are_used) {
   }
   void *pinned = pinned_memory(40 * MIB);
   void *pointer = NULL;
-  /* Pages can be put together to one block; segments cannot. */
+  /* Mapped pages can be combined to one block; segments cannot. */
   if (getenv("PLINTH_ALLOC_CONF") == NULL) {
     pointer = alloc_on(40 * MIB, 0, streams[0]);
     fill_words(pointer, 99, 40 * MIB, streams[0]);
@@ -149,7 +149,7 @@ TEST(pieces_of_a_shared_cache_are_used) {
   expect_nothing_left();
 }
 
-TEST(after_a_failure_everything_works) {
+TEST(the_allocator_works_after_a_failure) {
   limit_memory(LIMIT, 0);
   for (int round = 0; round < 50; round++) {
     void *memory = alloc_on((size_t)(round % 7 + 1) * 10 * MIB, 0, NULL);
@@ -162,8 +162,8 @@ TEST(after_a_failure_everything_works) {
   expect_nothing_left();
 }
 
-/* The last resort is to wait, but not for the streams that capture: to wait for one makes its capture invalid. */
-TEST(a_capture_goes_on_when_memory_is_out) {
+/* The allocator finally waits for streams, but not for those that capture, because waiting invalidates a capture. */
+TEST(a_capture_continues_after_out_of_memory) {
   const int32_t modes[] = {PLINTH_CAPTURE_GLOBAL, PLINTH_CAPTURE_THREAD_LOCAL, PLINTH_CAPTURE_RELAXED};
   plinth_stream_t stream = on_new_stream(0);
   plinth_stream_t other = stream_on(0);
@@ -201,7 +201,7 @@ TEST(a_full_host_device_uses_its_cache) {
     for (int index = 0; index < count; index++) {
       release(memory[index]);
     }
-    /* The other device is full of its own. */
+    /* The other device has its own memory. */
     void *elsewhere = alloc_on(40 * MIB, 1, NULL);
     release(elsewhere);
   }
@@ -211,90 +211,90 @@ TEST(a_full_host_device_uses_its_cache) {
 
 /* ---- callbacks */
 
-typedef struct spare {
+typedef struct callback_state {
   void *memory;
   int calls;
   int32_t device;
   size_t size;
-} spare;
+} callback_state;
 
-static bool free_the_spare(int32_t device, size_t size, void *context) {
-  spare *given = (spare *)context;
-  given->calls++;
-  given->device = device;
-  given->size = size;
-  if (given->memory == NULL) {
+static bool free_reserved(int32_t device, size_t size, void *context) {
+  callback_state *own = (callback_state *)context;
+  own->calls++;
+  own->device = device;
+  own->size = size;
+  if (own->memory == NULL) {
     return false;
   }
-  release(given->memory);
-  given->memory = NULL;
+  release(own->memory);
+  own->memory = NULL;
   return true;
 }
 
 TEST(a_callback_can_free_something) {
   const int32_t last = device_count() - 1;
-  spare kept = {NULL, 0, UNTOUCHED, UNTOUCHED};
+  callback_state state = {NULL, 0, UNTOUCHED, UNTOUCHED};
   limit_memory(LIMIT, last);
-  CHECK_OK(plinth_add_free_memory_callback(free_the_spare, &kept));
-  kept.memory = alloc_on(80 * MIB, last, NULL);
-  CHECK_EQ(kept.calls, 0);
+  CHECK_OK(plinth_add_free_memory_callback(free_reserved, &state));
+  state.memory = alloc_on(80 * MIB, last, NULL);
+  CHECK_EQ(state.calls, 0);
   void *memory = alloc_on(90 * MIB, last, NULL);
-  CHECK(kept.memory == NULL);
-  CHECK(kept.calls >= 1);
-  CHECK_EQ(kept.device, last);
-  CHECK(kept.size >= 90 * MIB && kept.size < 92 * MIB);
-  /* Nothing more to free: it is asked, and the call fails. */
-  const int calls = kept.calls;
+  CHECK(state.memory == NULL);
+  CHECK(state.calls >= 1);
+  CHECK_EQ(state.device, last);
+  CHECK(state.size >= 90 * MIB && state.size < 92 * MIB);
+  /* The callback is called, but has nothing more to free, and the call fails. */
+  const int calls = state.calls;
   expect_out_of_memory(90 * MIB, last, NULL);
-  CHECK(kept.calls > calls);
-  CHECK_OK(plinth_remove_free_memory_callback(free_the_spare, &kept));
-  const int at_removal = kept.calls;
+  CHECK(state.calls > calls);
+  CHECK_OK(plinth_remove_free_memory_callback(free_reserved, &state));
+  const int at_removal = state.calls;
   expect_out_of_memory(90 * MIB, last, NULL);
-  CHECK_EQ(kept.calls, at_removal);
+  CHECK_EQ(state.calls, at_removal);
   release(memory);
   expect_nothing_left();
 }
 
-TEST(all_callbacks_are_asked) {
-  spare kept[3] = {{NULL, 0, 0, 0}, {NULL, 0, 0, 0}, {NULL, 0, 0, 0}};
+TEST(all_callbacks_are_called) {
+  callback_state state[3] = {{NULL, 0, 0, 0}, {NULL, 0, 0, 0}, {NULL, 0, 0, 0}};
   limit_memory(LIMIT, 0);
   for (int index = 0; index < 3; index++) {
-    CHECK_OK(plinth_add_free_memory_callback(free_the_spare, &kept[index]));
-    kept[index].memory = alloc_on(36 * MIB, 0, NULL);
+    CHECK_OK(plinth_add_free_memory_callback(free_reserved, &state[index]));
+    state[index].memory = alloc_on(36 * MIB, 0, NULL);
   }
   void *memory = alloc_on(100 * MIB, 0, NULL);
   for (int index = 0; index < 3; index++) {
-    CHECK(kept[index].memory == NULL);
-    CHECK_OK(plinth_remove_free_memory_callback(free_the_spare, &kept[index]));
+    CHECK(state[index].memory == NULL);
+    CHECK_OK(plinth_remove_free_memory_callback(free_reserved, &state[index]));
   }
   release(memory);
   expect_nothing_left();
 }
 
-static bool claim_and_free_nothing(int32_t device, size_t size, void *context) {
+static bool claim_without_freeing(int32_t device, size_t size, void *context) {
   (void)device;
   (void)size;
   (*(int *)context)++;
   return true;
 }
 
-TEST(a_callback_that_claims_too_much_does_not_hang_anyone) {
+TEST(a_callback_that_frees_nothing_does_not_hang) {
   int calls = 0;
   limit_memory(LIMIT, 0);
-  CHECK_OK(plinth_add_free_memory_callback(claim_and_free_nothing, &calls));
+  CHECK_OK(plinth_add_free_memory_callback(claim_without_freeing, &calls));
   expect_out_of_memory(2 * LIMIT, 0, NULL);
   CHECK(calls >= 1 && calls < 100);
-  CHECK_OK(plinth_remove_free_memory_callback(claim_and_free_nothing, &calls));
+  CHECK_OK(plinth_remove_free_memory_callback(claim_without_freeing, &calls));
   expect_nothing_left();
 }
 
-static bool allocate_in_the_callback(int32_t device, size_t size, void *context) {
+static bool allocate_in_callback(int32_t device, size_t size, void *context) {
   int *const calls = (int *)context;
   void *pointer = NULL;
   (void)size;
   (*calls)++;
   CHECK(*calls < 100);
-  /* Calls may be made, and one that fails here does not ask this callback again. */
+  /* A callback may allocate. A failure in it does not call the callback again. */
   const int before = *calls;
   CHECK_STATUS(plinth_caching_allocator_alloc((size_t)1 << 50, device, NULL, &pointer), PLINTH_ERROR_OUT_OF_MEMORY);
   CHECK_EQ(*calls, before);
@@ -305,14 +305,14 @@ static bool allocate_in_the_callback(int32_t device, size_t size, void *context)
   return false;
 }
 
-TEST(a_callback_may_call) {
+TEST(a_callback_may_allocate) {
   int calls = 0;
   limit_memory(LIMIT, 0);
-  CHECK_OK(plinth_add_free_memory_callback(allocate_in_the_callback, &calls));
+  CHECK_OK(plinth_add_free_memory_callback(allocate_in_callback, &calls));
   void *memory = alloc_on(64 * MIB, 0, NULL);
   expect_out_of_memory(100 * MIB, 0, NULL);
   CHECK(calls >= 1);
-  CHECK_OK(plinth_remove_free_memory_callback(allocate_in_the_callback, &calls));
+  CHECK_OK(plinth_remove_free_memory_callback(allocate_in_callback, &calls));
   release(memory);
   expect_nothing_left();
 }
@@ -335,41 +335,41 @@ TEST(a_callback_may_remove_itself) {
 }
 
 TEST(only_what_was_added_is_removed) {
-  spare one = {NULL, 0, 0, 0};
-  spare other = {NULL, 0, 0, 0};
-  CHECK_STATUS(plinth_remove_free_memory_callback(free_the_spare, &one), PLINTH_ERROR_INVALID_VALUE);
-  CHECK_OK(plinth_add_free_memory_callback(free_the_spare, &one));
-  CHECK_STATUS(plinth_remove_free_memory_callback(free_the_spare, &other), PLINTH_ERROR_INVALID_VALUE);
+  callback_state one = {NULL, 0, 0, 0};
+  callback_state other = {NULL, 0, 0, 0};
+  CHECK_STATUS(plinth_remove_free_memory_callback(free_reserved, &one), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_OK(plinth_add_free_memory_callback(free_reserved, &one));
+  CHECK_STATUS(plinth_remove_free_memory_callback(free_reserved, &other), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_remove_free_memory_callback(remove_itself, &one), PLINTH_ERROR_INVALID_VALUE);
-  CHECK_OK(plinth_remove_free_memory_callback(free_the_spare, &one));
-  CHECK_STATUS(plinth_remove_free_memory_callback(free_the_spare, &one), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_OK(plinth_remove_free_memory_callback(free_reserved, &one));
+  CHECK_STATUS(plinth_remove_free_memory_callback(free_reserved, &one), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_add_free_memory_callback(NULL, &one), PLINTH_ERROR_NULL_POINTER);
   CHECK_STATUS(plinth_attach_out_of_memory_observer(NULL, &one), PLINTH_ERROR_NULL_POINTER);
 }
 
 /* ---- observers */
 
-typedef struct seen {
+typedef struct observed {
   int calls;
   int32_t device;
   size_t requested, total, available;
-} seen;
+} observed;
 
-static void note(int32_t device, size_t requested, size_t total, size_t available, void *context) {
-  seen *const noted = (seen *)context;
-  noted->calls++;
-  noted->device = device;
-  noted->requested = requested;
-  noted->total = total;
-  noted->available = available;
+static void record_call(int32_t device, size_t requested, size_t total, size_t available, void *context) {
+  observed *const record = (observed *)context;
+  record->calls++;
+  record->device = device;
+  record->requested = requested;
+  record->total = total;
+  record->available = available;
 }
 
-TEST(observers_are_told_the_numbers) {
+TEST(observers_get_device_and_sizes) {
   const int32_t last = device_count() - 1;
-  seen one = {0, UNTOUCHED, 0, 0, 0};
-  seen other = {0, UNTOUCHED, 0, 0, 0};
-  CHECK_OK(plinth_attach_out_of_memory_observer(note, &one));
-  CHECK_OK(plinth_attach_out_of_memory_observer(note, &other));
+  observed one = {0, UNTOUCHED, 0, 0, 0};
+  observed other = {0, UNTOUCHED, 0, 0, 0};
+  CHECK_OK(plinth_attach_out_of_memory_observer(record_call, &one));
+  CHECK_OK(plinth_attach_out_of_memory_observer(record_call, &other));
   void *memory = alloc_on(MIB, last, NULL);
   CHECK_EQ(one.calls, 0);
   expect_out_of_memory((size_t)1 << 45, last, NULL);
@@ -379,28 +379,28 @@ TEST(observers_are_told_the_numbers) {
   CHECK_EQ(one.requested, (size_t)1 << 45);
   CHECK_EQ(one.total, total_memory(last));
   CHECK(one.available > 0 && one.available <= total_memory(last));
-  CHECK_OK(plinth_detach_out_of_memory_observer(note, &one));
-  CHECK_STATUS(plinth_detach_out_of_memory_observer(note, &one), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_OK(plinth_detach_out_of_memory_observer(record_call, &one));
+  CHECK_STATUS(plinth_detach_out_of_memory_observer(record_call, &one), PLINTH_ERROR_INVALID_VALUE);
   expect_out_of_memory((size_t)1 << 45, last, NULL);
   CHECK_EQ(one.calls, 1);
   CHECK_EQ(other.calls, 2);
-  CHECK_OK(plinth_detach_out_of_memory_observer(note, &other));
+  CHECK_OK(plinth_detach_out_of_memory_observer(record_call, &other));
   release(memory);
   expect_nothing_left();
 }
 
-TEST(observers_are_not_told_of_what_was_recovered) {
-  seen noted = {0, UNTOUCHED, 0, 0, 0};
-  spare kept = {NULL, 0, 0, 0};
+TEST(observers_are_not_called_after_recovery) {
+  observed record = {0, UNTOUCHED, 0, 0, 0};
+  callback_state state = {NULL, 0, 0, 0};
   limit_memory(LIMIT, 0);
-  CHECK_OK(plinth_attach_out_of_memory_observer(note, &noted));
-  CHECK_OK(plinth_add_free_memory_callback(free_the_spare, &kept));
-  kept.memory = alloc_on(100 * MIB, 0, NULL);
+  CHECK_OK(plinth_attach_out_of_memory_observer(record_call, &record));
+  CHECK_OK(plinth_add_free_memory_callback(free_reserved, &state));
+  state.memory = alloc_on(100 * MIB, 0, NULL);
   release(alloc_on(100 * MIB, 0, stream_on(0)));
   release(alloc_on(100 * MIB, 0, stream_on(0)));
-  CHECK_EQ(noted.calls, 0);
-  CHECK_OK(plinth_detach_out_of_memory_observer(note, &noted));
-  CHECK_OK(plinth_remove_free_memory_callback(free_the_spare, &kept));
+  CHECK_EQ(record.calls, 0);
+  CHECK_OK(plinth_detach_out_of_memory_observer(record_call, &record));
+  CHECK_OK(plinth_remove_free_memory_callback(free_reserved, &state));
   expect_nothing_left();
 }
 
@@ -415,16 +415,16 @@ static void call_plinth(int32_t device, size_t requested, size_t total, size_t a
   CHECK_OK(plinth_detach_out_of_memory_observer(call_plinth, context));
 }
 
-TEST(an_observer_may_call) {
+TEST(an_observer_may_call_the_library) {
   int nothing = 0;
   CHECK_OK(plinth_attach_out_of_memory_observer(call_plinth, &nothing));
   expect_out_of_memory((size_t)1 << 50, 0, NULL);
-  /* What the observer did is not what the message is about. */
+  /* The calls of the observer do not replace the message. */
   CHECK_MESSAGE("1024.00 TiB");
   expect_nothing_left();
 }
 
-static void *fight_for_memory(void *context) {
+static void *allocate_under_pressure(void *context) {
   plinth_stream_t stream = stream_on(0);
   (void)context;
   for (int round = 0; round < 40; round++) {
@@ -441,8 +441,8 @@ static void *fight_for_memory(void *context) {
   return NULL;
 }
 
-TEST(threads_that_want_more_than_there_is) {
+TEST(threads_request_more_than_the_limit) {
   limit_memory(LIMIT, 0);
-  run_threads(8, fight_for_memory);
+  run_threads(8, allocate_under_pressure);
   expect_nothing_left();
 }

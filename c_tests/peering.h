@@ -14,13 +14,13 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-/* The socket of a process that was started here, by its number. */
+/* The file descriptor of the socket in the started process. */
 enum { SOCKET = 90 };
 
-/* What most of the tests share. */
+/* The size of the blocks that most of the tests share. */
 #define BLOCK (3 * MIB)
 
-/* Whether memory comes from the driver in segments, and not as handles that are mapped. */
+/* Whether the allocator uses segments of cuMemAlloc (expandable_segments:False) and not mapped handles. */
 static inline bool has_segments(void) {
   const char *chosen = getenv("PLINTH_ALLOC_CONF");
   return chosen != NULL && strstr(chosen, "False") != NULL;
@@ -31,7 +31,7 @@ typedef struct peer {
   int socket;
 } peer;
 
-/* Starts a helper of this program in a process of its own, with a socket of this type to it. */
+/* Starts a HELPER of this program in a new process, connected by a socket of this type. */
 static inline peer start_peer(const char *helper, int type) {
   int ends[2];
   peer started;
@@ -67,7 +67,7 @@ static inline void expect_end(peer started) {
   CHECK(close(started.socket) == 0);
 }
 
-/* Kills a process as a crash would end it. */
+/* Kills a process with SIGKILL, like a crash. */
 static inline void expect_killed(peer started) {
   int status = -1;
   CHECK(kill(started.process, SIGKILL) == 0);
@@ -84,7 +84,7 @@ static inline plinth_ipc_memory_t receive_from(int socket) {
   return memory;
 }
 
-/* Whether memory of a device has a pattern all over. */
+/* Whether device memory holds a pattern. */
 static inline bool has_pattern(const void *memory, size_t bytes, unsigned seed) {
   unsigned char *host = (unsigned char *)pageable_memory(bytes);
   size_t wrong;
@@ -101,7 +101,7 @@ static inline void put_pattern(void *memory, size_t bytes, unsigned seed) {
   free(host);
 }
 
-/* How many files this process has open, of the first thousand numbers. */
+/* Returns the number of open file descriptors below 1024. */
 static inline size_t open_descriptors(void) {
   size_t count = 0;
   for (int number = 0; number < 1024; number++) {
@@ -110,7 +110,7 @@ static inline size_t open_descriptors(void) {
   return count;
 }
 
-/* Sends a block that is still to be written to a helper, which must not see what was in it before; and ends the helper. */
+/* Sends a block with an unfinished fill to a helper, which must see the bytes of that fill. Waits for the helper's end. */
 static inline void expect_receiver_to_wait(const char *helper) {
   plinth_stream_t stream = stream_on(0);
   CHECK_OK(plinth_set_stream(stream));
@@ -127,15 +127,15 @@ static inline void expect_receiver_to_wait(const char *helper) {
   release(block);
 }
 
-/* Nothing is anybody's any more; the other processes may need a moment to end. */
-static inline void expect_all_back(void) {
+/* All memory is freed. The other processes may need a moment to end. */
+static inline void expect_all_freed(void) {
   for (int32_t device = 0; device < device_count(); device++) {
     EVENTUALLY(plinth_ipc_collect() == PLINTH_OK && plinth_empty_cache() == PLINTH_OK && reserved(device) == 0);
   }
   expect_nothing_left();
 }
 
-/* Others hold a block that was freed here. */
+/* Other processes still hold a block that was freed here. */
 static inline void expect_still_held(const void *block) {
   CHECK_OK(plinth_ipc_collect());
   CHECK_OK(plinth_empty_cache());

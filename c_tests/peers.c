@@ -1,5 +1,5 @@
 /*
- * Access of one device to all memory of another's: the cache's, a private pool's, and other processes'.
+ * Peer access to memory of another device: of the cache, of private pools, of other processes.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -8,32 +8,32 @@
 #include "peering.h"
 
 static void need_peers(void) {
-  bool there = false;
-  bool back = false;
+  bool forward = false;
+  bool backward = false;
   need_devices(2);
-  CHECK_OK(plinth_can_device_access_peer(1, 0, &there));
-  CHECK_OK(plinth_can_device_access_peer(0, 1, &back));
-  if (!there || !back) {
+  CHECK_OK(plinth_can_device_access_peer(1, 0, &forward));
+  CHECK_OK(plinth_can_device_access_peer(0, 1, &backward));
+  if (!forward || !backward) {
     SKIP("the devices cannot access each other");
   }
 }
 
-/* A device writes memory of device 0, and reads it back. */
-static void expect_reachable_from(int32_t device, void *memory, unsigned char value) {
+/* A device writes memory of device 0 and reads it. */
+static void expect_access_from(int32_t device, void *memory, unsigned char value) {
   plinth_stream_t stream = stream_on(device);
-  unsigned char *seen = (unsigned char *)pinned_memory(BLOCK);
+  unsigned char *host = (unsigned char *)pinned_memory(BLOCK);
   CHECK_OK(plinth_memset(memory, value, BLOCK, stream));
-  CHECK_OK(plinth_memcpy(seen, memory, BLOCK, stream));
+  CHECK_OK(plinth_memcpy(host, memory, BLOCK, stream));
   CHECK_OK(plinth_stream_synchronize(stream));
   for (size_t index = 0; index < BLOCK; index += 4093) {
-    CHECK_EQ(seen[index], value);
+    CHECK_EQ(host[index], value);
   }
-  CHECK_OK(plinth_pinned_free(seen));
+  CHECK_OK(plinth_pinned_free(host));
 }
 
-static void expect_reachable(void *memory, unsigned char value) { expect_reachable_from(1, memory, value); }
+static void expect_access(void *memory, unsigned char value) { expect_access_from(1, memory, value); }
 
-/* CUmemLocation and cuMemGetAccess, as cuda.h has them. */
+/* CUmemLocation and cuMemGetAccess, as cuda.h declares them. */
 typedef struct location {
   int type;
   int id;
@@ -41,7 +41,7 @@ typedef struct location {
 
 typedef int (*get_access_function)(unsigned long long *flags, const location *place, unsigned long long pointer);
 
-/* What device 1 may do with mapped memory: 0 nothing, 3 read and write. */
+/* Returns device 1's access to mapped memory: 0 is none, 3 is read and write. */
 static unsigned long long access_of_1(const void *memory) {
   get_access_function get_access;
   const location place = {1, 1};
@@ -65,7 +65,7 @@ static plinth_pool_id_t new_pool(void) {
   return pool;
 }
 
-TEST(peers_reach_private_pools) {
+TEST(peers_access_private_pools) {
   need_peers();
   const plinth_pool_id_t early = new_pool();
   const plinth_pool_id_t late = new_pool();
@@ -73,9 +73,9 @@ TEST(peers_reach_private_pools) {
   CHECK_OK(plinth_enable_peer_access(1, 0));
   unsigned char *after = alloc_in_pool(early);
   unsigned char *later = alloc_in_pool(late);
-  expect_reachable(before, 1);
-  expect_reachable(after, 2);
-  expect_reachable(later, 3);
+  expect_access(before, 1);
+  expect_access(after, 2);
+  expect_access(later, 3);
   CHECK_OK(plinth_disable_peer_access(1, 0));
   if (!has_segments()) {
     CHECK_EQ(access_of_1(before), 0);
@@ -98,7 +98,7 @@ HELPER(sends_two_blocks) {
   expect_to_hear(SOCKET, 'e');
 }
 
-TEST(peers_reach_other_processes_memory) {
+TEST(peers_access_memory_of_other_processes) {
   need_peers();
   const peer other = start_peer("sends_two_blocks", SOCK_STREAM);
   const plinth_ipc_memory_t before = receive_from(other.socket);
@@ -110,14 +110,14 @@ TEST(peers_reach_other_processes_memory) {
   say(other.socket, 'n');
   const plinth_ipc_memory_t after = receive_from(other.socket);
   if (has_segments()) {
-    /* Such memory is the device's that it was received for, here its own, and of no peer's. */
-    expect_reachable_from(0, before.pointer, 4);
+    /* Only the device for which such memory was received can access it, here device 0. */
+    expect_access_from(0, before.pointer, 4);
     if (on_host_device()) {
       CHECK_STATUS(plinth_memset(before.pointer, 5, BLOCK, stream_on(1)), PLINTH_ERROR_INVALID_VALUE);
     }
   } else {
-    expect_reachable(before.pointer, 4);
-    expect_reachable(after.pointer, 5);
+    expect_access(before.pointer, 4);
+    expect_access(after.pointer, 5);
   }
   CHECK_OK(plinth_disable_peer_access(1, 0));
   if (!has_segments()) {
@@ -136,7 +136,7 @@ TEST(memory_is_received_for_another_device) {
   const peer other = start_peer("sends_two_blocks", SOCK_STREAM);
   CHECK_OK(plinth_ipc_receive(other.socket, 1, &memory));
   CHECK_EQ(memory.device, 0);
-  expect_reachable(memory.pointer, 6);
+  expect_access(memory.pointer, 6);
   CHECK_OK(plinth_ipc_close(memory.pointer));
   say(other.socket, 'n');
   CHECK_STATUS(plinth_ipc_receive(other.socket, 99, &memory), PLINTH_ERROR_INVALID_DEVICE);
@@ -151,47 +151,47 @@ HELPER(sends_a_block_twice) {
   expect_to_hear(SOCKET, 'e');
 }
 
-/* Mapped memory is in one place for all devices, memory of a segment in one for each. */
-TEST(memory_is_received_for_one_device_and_for_another) {
+/* Mapped memory has one address for all devices, memory of a segment one for each device. */
+TEST(memory_is_received_for_two_devices) {
   need_peers();
   plinth_ipc_memory_t memory = PLINTH_IPC_MEMORY_INIT;
-  unsigned char seen = 0;
+  unsigned char host = 0;
   const peer other = start_peer("sends_a_block_twice", SOCK_STREAM);
   const plinth_ipc_memory_t own = receive_from(other.socket);
   CHECK_OK(plinth_ipc_receive(other.socket, 1, &memory));
   CHECK_EQ(memory.device, 0);
   CHECK_EQ(memory.size, own.size);
   CHECK_EQ(memory.pointer != own.pointer, has_segments());
-  expect_reachable_from(0, own.pointer, 7);
-  expect_reachable(memory.pointer, 8);
-  fetch(&seen, own.pointer, 1);
-  CHECK_EQ(seen, 8);
+  expect_access_from(0, own.pointer, 7);
+  expect_access(memory.pointer, 8);
+  fetch(&host, own.pointer, 1);
+  CHECK_EQ(host, 8);
   CHECK_OK(plinth_ipc_close(own.pointer));
-  expect_reachable(memory.pointer, 9);
+  expect_access(memory.pointer, 9);
   CHECK_OK(plinth_ipc_close(memory.pointer));
   CHECK_STATUS(plinth_ipc_close(memory.pointer), PLINTH_ERROR_INVALID_POINTER);
   say(other.socket, 'e');
   expect_end(other);
 }
 
-HELPER(expects_order_on_another_device) {
+HELPER(checks_order_on_another_device) {
   plinth_ipc_memory_t memory = PLINTH_IPC_MEMORY_INIT;
   plinth_stream_t stream = stream_on(1);
-  unsigned char *seen = (unsigned char *)pinned_memory(KIB);
+  unsigned char *host = (unsigned char *)pinned_memory(KIB);
   CHECK_OK(plinth_set_stream(stream));
   CHECK_OK(plinth_ipc_receive(SOCKET, 1, &memory));
   CHECK_OK(plinth_record_stream(memory.pointer, stream));
-  CHECK_OK(plinth_memcpy(seen, memory.pointer, KIB, stream));
+  CHECK_OK(plinth_memcpy(host, memory.pointer, KIB, stream));
   CHECK(stays_undone(stream));
   say(SOCKET, 'w');
   CHECK_OK(plinth_ipc_close(memory.pointer));
   CHECK(stream_done(stream));
-  CHECK_EQ(seen[KIB - 1], 9);
-  CHECK_OK(plinth_pinned_free(seen));
+  CHECK_EQ(host[KIB - 1], 9);
+  CHECK_OK(plinth_pinned_free(host));
 }
 
-TEST(the_other_device_s_stream_waits_for_the_sender) {
+TEST(another_devices_stream_waits_for_the_sender) {
   need_peers();
-  expect_receiver_to_wait("expects_order_on_another_device");
+  expect_receiver_to_wait("checks_order_on_another_device");
   EVENTUALLY(plinth_ipc_collect() == PLINTH_OK && plinth_empty_cache() == PLINTH_OK && reserved(0) == 0);
 }

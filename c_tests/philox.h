@@ -1,6 +1,6 @@
 /*
- * The tests of the header of Philox numbers: philox.c compiles them as C, philox_cpp.cpp as C++. The expected numbers
- * are those of the paper's own implementation, and of PyTorch on a GPU.
+ * The tests of plinth_philox.h: philox.c compiles them as C, philox_cpp.cpp as C++. The expected numbers are those of
+ * the paper's implementation, and of PyTorch on a GPU.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -32,7 +32,7 @@ TEST(known_answers) {
   expect_numbers(pi, pi + 4, of_pi);
 }
 
-/* Number `index` of a subsequence, by its meaning. */
+/* Returns number `index` of a subsequence, by definition. */
 static uint32_t number_of(uint64_t seed, uint64_t subsequence, uint64_t index) {
   const uint64_t block = index / 4;
   const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)subsequence,
@@ -43,37 +43,37 @@ static uint32_t number_of(uint64_t seed, uint64_t subsequence, uint64_t index) {
   return numbers[index % 4];
 }
 
-TEST(an_engine_gives_a_subsequence_in_order_from_any_offset) {
+TEST(an_engine_returns_a_subsequence_in_order_from_any_offset) {
   const uint64_t offsets[] = {0, 1, 2, 3, 4, 5, 1000002, ((uint64_t)1 << 34) - 6, UINT64_MAX - 5000};
   const uint64_t seed = UINT64_C(0x123456789ABCDEF0), subsequence = UINT64_C(0xFFFFFFFF00000007);
   for (size_t which = 0; which < sizeof offsets / sizeof *offsets; which++) {
-    uint64_t random = which, place = offsets[which];
+    uint64_t random = which, position = offsets[which];
     plinth_philox_engine_t engine;
-    plinth_philox_init(&engine, seed, subsequence, place);
+    plinth_philox_init(&engine, seed, subsequence, position);
     for (int step = 0; step < 300; step++) {
       const uint64_t choice = random_next(&random) % 3;
       if (choice == 0) {
-        CHECK_EQ(plinth_philox_next(&engine), number_of(seed, subsequence, place));
-        place++;
+        CHECK_EQ(plinth_philox_next(&engine), number_of(seed, subsequence, position));
+        position++;
       } else if (choice == 1) {
         uint32_t numbers[4];
         plinth_philox_next4(&engine, numbers);
         for (int index = 0; index < 4; index++) {
-          CHECK_EQ(numbers[index], number_of(seed, subsequence, place));
-          place++;
+          CHECK_EQ(numbers[index], number_of(seed, subsequence, position));
+          position++;
         }
       } else {
         const uint64_t count = random_next(&random) % 12;
         plinth_philox_skip(&engine, count);
-        place += count;
+        position += count;
       }
     }
   }
 }
 
-TEST(a_subsequence_is_followed_by_the_next) {
+TEST(after_2_to_the_64_blocks_comes_the_next_subsequence) {
   plinth_philox_engine_t engine, next;
-  /* 2^64 blocks in four steps, for the counts are of 32-bit numbers. */
+  /* A subsequence has 2^64 blocks, which are 2^66 numbers of 32 bits: four skips of 2^64 numbers. */
   plinth_philox_init(&engine, 1, UINT32_MAX, 2);
   plinth_philox_init(&next, 1, (uint64_t)UINT32_MAX + 1, 2);
   for (int step = 0; step < 4; step++) {
@@ -109,14 +109,14 @@ static double double_of(uint64_t bits) {
   return value;
 }
 
-/* What a GPU's thread draws with seed 42. */
+/* Draws what a GPU's thread draws with seed 42. */
 static void draw(uint64_t thread, uint64_t offset, uint32_t numbers[4]) {
   plinth_philox_engine_t engine;
   plinth_philox_init(&engine, 42, thread, offset);
   plinth_philox_next4(&engine, numbers);
 }
 
-TEST(uniform_numbers_are_those_of_a_gpu) {
+TEST(uniform_numbers_equal_those_of_a_gpu) {
   const uint32_t first[4] = {0x3f1ceaf0, 0x3c24cdda, 0x3ecbfce1, 0x3d251a6b};
   const uint64_t first_double[2] = {UINT64_C(0x3fddfd537715e0a7), UINT64_C(0x3fc028f483ccdda6)};
   uint32_t numbers[4];
@@ -128,14 +128,14 @@ TEST(uniform_numbers_are_those_of_a_gpu) {
       CHECK_EQ(bits_of_double(plinth_philox_uniform_double(numbers[0], numbers[1])), first_double[thread]);
     }
   }
-  /* The last elements of a tensor of 1081345: the last thread's fourth number, and the first one's fifth. */
+  /* The last elements of a tensor of 1081345: the last thread's fourth number, and the first thread's fifth. */
   draw(270335, 0, numbers);
   CHECK_EQ(bits_of(plinth_philox_uniform(numbers[3])), 0x3e2b35b0);
   draw(0, 4, numbers);
   CHECK_EQ(bits_of(plinth_philox_uniform(numbers[0])), 0x3f7cdb21);
 }
 
-TEST(the_ends_of_uniform_numbers) {
+TEST(uniform_numbers_at_the_ends_of_their_range) {
   CHECK(plinth_philox_uniform(0) > 0.0f);
   CHECK(plinth_philox_uniform(UINT32_MAX) == 1.0f);
   CHECK(plinth_philox_uniform_below_1(UINT32_MAX) == 0.0f);
@@ -160,7 +160,7 @@ TEST(normal_numbers_are_near_those_of_a_gpu) {
       CHECK(fabs(pair_double[0] - double_of(first_double[thread])) < 1e-15);
     }
   }
-  /* The cosine of the other two numbers. */
+  /* The second output for the other two numbers. */
   draw(270335, 0, numbers);
   plinth_philox_normal(numbers[2], numbers[3], pair);
   CHECK(fabsf(pair[1] - float_of(0x3ec181e6)) < 2e-6f);

@@ -1,11 +1,11 @@
-/* Pinned memory from the cache. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The cache of pinned memory. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=pinned_use_cuda_host_register:True,pinned_num_register_threads:4 */
 /* also: PLINTH_ALLOC_CONF=pinned_reserve_segment_size_mb:64 */
 /* also: PLINTH_ALLOC_CONF=pinned_use_background_threads:True */
 /* also: PLINTH_ALLOC_CONF=pinned_max_cached_size_mb:2 */
-/* alone: freed_memory_is_given_again_without_a_call_of_the_driver; enables fault injection, which comes before everything else */
+/* alone: freed_memory_is_reused_without_driver_calls; enables fault injection, which comes before everything else */
 /* alone: a_free_while_the_process_exits_is_harmless; forks a child that uses the device */
-/* alone: the_message_of_a_shortage_tells_request_and_use; expects what only a fresh process has */
+/* alone: the_message_contains_request_and_usage; expects what only a fresh process has */
 #include "pinning.h"
 #include "process.h"
 
@@ -43,7 +43,7 @@ TEST(memory_is_pinned_to_its_last_byte) {
   expect_nothing_pinned();
 }
 
-TEST(other_memory_is_not_pinned_or_is_by_others) {
+TEST(is_pinned_of_other_memory) {
   int local = 0;
   void *device = device_memory(MIB, 0);
   void *raw = pinned_memory(MIB);
@@ -57,39 +57,39 @@ TEST(other_memory_is_not_pinned_or_is_by_others) {
   free(heap);
 }
 
-TEST(freed_memory_is_given_again_without_a_call_of_the_driver) {
+TEST(freed_memory_is_reused_without_driver_calls) {
   CHECK_OK(plinth_enable_fault_injection());
   const size_t sizes[] = {1, 1000, 70000, MIB, 3 * MIB, 20 * MIB};
-  for (int index = 0; index < 6 && is_kept(sizes[index]); index++) {
+  for (int index = 0; index < 6 && is_cached(sizes[index]); index++) {
     void *memory = pin(sizes[index]);
     unpin(memory);
     const uint64_t pinned = pinning_calls();
-    const uint64_t asked = calls_of("cuEventQuery") + calls_of("cuEventRecord") + calls_of("cuPointerGetAttributes");
+    const uint64_t calls = calls_of("cuEventQuery") + calls_of("cuEventRecord") + calls_of("cuPointerGetAttributes");
     for (int round = 0; round < 100; round++) {
       void *again = pin(sizes[index]);
       CHECK_SAME(again, memory);
       unpin(again);
     }
     CHECK_EQ(pinning_calls(), pinned);
-    CHECK_EQ(calls_of("cuEventQuery") + calls_of("cuEventRecord") + calls_of("cuPointerGetAttributes"), asked);
+    CHECK_EQ(calls_of("cuEventQuery") + calls_of("cuEventRecord") + calls_of("cuPointerGetAttributes"), calls);
   }
   expect_nothing_pinned();
 }
 
-TEST(small_blocks_share_what_is_pinned_at_once) {
-  void *taken[1000];
+TEST(small_blocks_share_a_segment) {
+  void *blocks[1000];
   for (int index = 0; index < 1000; index++) {
-    taken[index] = pin(2000);
+    blocks[index] = pin(2000);
   }
   CHECK_EQ(host_stats().num_host_alloc, 1);
   CHECK(pinned_held() <= (reserve_bytes() != 0 ? reserve_bytes() : 2 * MIB + 4 * KIB));
   for (int index = 0; index < 1000; index++) {
-    unpin(taken[index]);
+    unpin(blocks[index]);
   }
   expect_nothing_pinned();
 }
 
-TEST(less_than_an_eighth_is_added) {
+TEST(rounding_adds_less_than_an_eighth) {
   uint64_t state = 5;
   for (int round = 0; round < 3000; round++) {
     const size_t bytes = 1 + random_next(&state) % ((size_t)1 << (6 + random_next(&state) % 17));
@@ -107,7 +107,7 @@ TEST(less_than_an_eighth_is_added) {
   expect_nothing_pinned();
 }
 
-TEST(wrong_pointers_are_refused) {
+TEST(invalid_pointers_are_refused) {
   unsigned char *memory = pin(1000);
   unsigned char *large = pin(5 * MIB);
   void *raw = pinned_memory(MIB);
@@ -122,7 +122,7 @@ TEST(wrong_pointers_are_refused) {
   CHECK_STATUS(plinth_host_record_stream(raw, NULL), PLINTH_ERROR_INVALID_POINTER);
   CHECK_STATUS(plinth_host_record_stream(&local, NULL), PLINTH_ERROR_INVALID_POINTER);
   CHECK_STATUS(plinth_host_record_stream(memory, (plinth_stream_t)&local), PLINTH_ERROR_INVALID_HANDLE);
-  /* The driver would free a whole piece of the cache. */
+  /* The driver would free a whole segment of the cache. */
   CHECK_STATUS(plinth_pinned_free(memory), PLINTH_ERROR_INVALID_POINTER);
   CHECK_STATUS(plinth_pinned_free(large), PLINTH_ERROR_INVALID_POINTER);
   CHECK_STATUS(plinth_host_unregister(large), PLINTH_ERROR_INVALID_POINTER);
@@ -139,29 +139,29 @@ TEST(wrong_pointers_are_refused) {
   expect_nothing_pinned();
 }
 
-TEST(emptying_the_cache_gives_back_what_nobody_uses) {
+TEST(emptying_the_cache_frees_unused_memory) {
   if (reserve_bytes() != 0) {
     SKIP("a reserve does not go back");
   }
-  unsigned char *kept = pin(300);
-  unsigned char *beside = pin(300);
+  unsigned char *used = pin(300);
+  unsigned char *neighbor = pin(300);
   unsigned char *large = pin(9 * MIB);
   unsigned char *other = pin(700 * KIB);
-  pattern_fill(kept, 300, 1);
-  unpin(beside);
+  pattern_fill(used, 300, 1);
+  unpin(neighbor);
   unpin(large);
   unpin(other);
   const size_t before = pinned_held();
-  CHECK(before >= (is_kept(9 * MIB) ? 9 * MIB : 0) + 2 * 2 * MIB - MIB);
+  CHECK(before >= (is_cached(9 * MIB) ? 9 * MIB : 0) + 2 * 2 * MIB - MIB);
   CHECK_OK(plinth_host_empty_cache());
   expect_sound();
   CHECK(pinned_held() <= 2 * MIB + 4 * KIB);
-  CHECK(!is_pinned(large) && is_pinned(kept));
+  CHECK(!is_pinned(large) && is_pinned(used));
   if (on_host_device()) {
     CHECK_EQ(host_usage().pinned_bytes, pinned_held());
   }
-  CHECK_EQ(pattern_mismatch(kept, 300, 1), 300);
-  unpin(kept);
+  CHECK_EQ(pattern_mismatch(used, 300, 1), 300);
+  unpin(used);
   expect_nothing_pinned();
   if (on_host_device()) {
     CHECK_EQ(host_usage().pinned_bytes, 0);
@@ -171,7 +171,7 @@ TEST(emptying_the_cache_gives_back_what_nobody_uses) {
 TEST(a_request_that_is_too_large_is_refused) {
   const size_t sizes[] = {(size_t)1 << 46, (size_t)1 << 47, ((size_t)1 << 47) + 1, (size_t)1 << 60, SIZE_MAX / 2 + 1,
                           SIZE_MAX - 1,    SIZE_MAX};
-  unsigned char *kept = pin(KIB);
+  unsigned char *used = pin(KIB);
   for (size_t index = 0; index < sizeof sizes / sizeof sizes[0]; index++) {
     void *pointer = UNTOUCHED_POINTER;
     CHECK_STATUS(plinth_host_alloc(sizes[index], &pointer), PLINTH_ERROR_OUT_OF_MEMORY);
@@ -179,22 +179,22 @@ TEST(a_request_that_is_too_large_is_refused) {
     CHECK_SAME(pointer, UNTOUCHED_POINTER);
     expect_sound();
   }
-  unpin(kept);
+  unpin(used);
   expect_nothing_pinned();
 }
 
-TEST(the_message_of_a_shortage_tells_request_and_use) {
+TEST(the_message_contains_request_and_usage) {
   void *pointer = NULL;
-  unsigned char *kept = pin(2 * MIB);
+  unsigned char *used = pin(2 * MIB);
   CHECK_STATUS(plinth_host_alloc((size_t)64 << 40, &pointer), PLINTH_ERROR_OUT_OF_MEMORY);
   CHECK_MESSAGE("tried to allocate 64.00 TiB of pinned host memory");
   CHECK_MESSAGE(reserve_bytes() != 0 ? "plinth has reserved 64.00 MiB of pinned host memory, 2.00 MiB of which are in use"
                                      : "plinth has reserved 2.00 MiB of pinned host memory, 2.00 MiB of which are in use");
   CHECK_MESSAGE(has_setting("pinned_use_cuda_host_register") ? "the system is out of memory" : "cuMemHostAlloc");
-  unpin(kept);
+  unpin(used);
 }
 
-TEST(a_shortage_gives_back_what_is_free) {
+TEST(a_shortage_frees_cached_memory) {
   void *pointer = NULL;
   unpin(pin(6 * MIB));
   unpin(pin(600));
@@ -203,7 +203,7 @@ TEST(a_shortage_gives_back_what_is_free) {
   expect_nothing_pinned();
 }
 
-TEST(memory_may_be_had_while_a_stream_captures) {
+TEST(memory_can_be_allocated_while_a_stream_captures) {
   plinth_graph_t graph = NULL;
   void *memory = device_memory(MIB, 0);
   plinth_stream_t stream = stream_on(0);
@@ -221,19 +221,19 @@ TEST(memory_may_be_had_while_a_stream_captures) {
   expect_nothing_pinned();
 }
 
-TEST(every_device_may_use_it) {
+TEST(every_device_can_access_it) {
   unsigned char *memory = pin(MIB);
   unsigned char *back = pin(MIB);
   pattern_fill(memory, MIB, 7);
   for (int32_t device = 0; device < device_count(); device++) {
-    void *there = device_memory(MIB, device);
+    void *device_copy = device_memory(MIB, device);
     plinth_stream_t stream = stream_on(device);
     memset(back, 0, MIB);
-    CHECK_OK(plinth_memcpy(there, memory, MIB, stream));
-    CHECK_OK(plinth_memcpy(back, there, MIB, stream));
+    CHECK_OK(plinth_memcpy(device_copy, memory, MIB, stream));
+    CHECK_OK(plinth_memcpy(back, device_copy, MIB, stream));
     CHECK_OK(plinth_stream_synchronize(stream));
     CHECK_EQ(pattern_mismatch(back, MIB, 7), MIB);
-    CHECK_OK(plinth_device_free(there));
+    CHECK_OK(plinth_device_free(device_copy));
   }
   unpin(memory);
   unpin(back);
@@ -249,23 +249,22 @@ static struct {
 } shared[SHARED];
 static pthread_mutex_t shared_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Takes a place of the shared ones, puts there what it has, and goes on with what it found: so blocks are freed by
- * other threads than those that allocated them. */
+/* Exchanges a new block with one of the shared ones and frees that, so that threads free blocks of other threads. */
 static void *exchange_blocks(void *context) {
   uint64_t state = (uint64_t) * (int *)context + 77;
   for (int round = 0; round < 3000; round++) {
     const size_t bytes = 1 + random_next(&state) % ((size_t)1 << (6 + random_next(&state) % 14));
     const unsigned seed = (unsigned)random_next(&state);
-    const int place = (int)(random_next(&state) % SHARED);
+    const int slot = (int)(random_next(&state) % SHARED);
     unsigned char *memory = pin(bytes);
     pattern_fill(memory, bytes < 256 ? bytes : 256, seed);
     pthread_mutex_lock(&shared_lock);
-    unsigned char *old = shared[place].memory;
-    const size_t old_bytes = shared[place].bytes < 256 ? shared[place].bytes : 256;
-    const unsigned old_seed = shared[place].seed;
-    shared[place].memory = memory;
-    shared[place].bytes = bytes;
-    shared[place].seed = seed;
+    unsigned char *old = shared[slot].memory;
+    const size_t old_bytes = shared[slot].bytes < 256 ? shared[slot].bytes : 256;
+    const unsigned old_seed = shared[slot].seed;
+    shared[slot].memory = memory;
+    shared[slot].bytes = bytes;
+    shared[slot].seed = seed;
     pthread_mutex_unlock(&shared_lock);
     if (old != NULL) {
       CHECK_EQ(pattern_mismatch(old, old_bytes, old_seed), old_bytes);
@@ -281,9 +280,9 @@ static void *exchange_blocks(void *context) {
 TEST(threads_share_the_cache) {
   run_threads(THREADS, exchange_blocks);
   expect_sound();
-  for (int place = 0; place < SHARED; place++) {
-    if (shared[place].memory != NULL) {
-      unpin(shared[place].memory);
+  for (int slot = 0; slot < SHARED; slot++) {
+    if (shared[slot].memory != NULL) {
+      unpin(shared[slot].memory);
     }
   }
   const plinth_host_memory_stats_t stats = host_stats();
@@ -319,14 +318,14 @@ TEST(a_child_of_a_fork_is_refused) {
   expect_nothing_pinned();
 }
 
-static void free_at_the_end(void) {
+static void free_at_exit(void) {
   void *pointer = UNTOUCHED_POINTER;
   CHECK_STATUS(plinth_host_alloc(KIB, &pointer), PLINTH_ERROR_SHUTTING_DOWN);
   CHECK_OK(plinth_host_free(inherited));
 }
 
 static void exit_with_memory(void) {
-  CHECK(atexit(free_at_the_end) == 0);
+  CHECK(atexit(free_at_exit) == 0);
   inherited = pin(KIB);
   exit(7);
 }

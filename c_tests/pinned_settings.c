@@ -1,5 +1,5 @@
 /*
- * What each of the settings of pinned memory does; beside it, the other tests of pinned memory run under them.
+ * The settings of pinned memory. The other tests of pinned memory also run with some of them.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -10,8 +10,8 @@
 
 #include <sys/resource.h>
 
-/* The first call lets driver calls be counted, so it comes before any other. */
-static void set(const char *settings) {
+/* Changes settings. The first call enables counts of driver calls, so it must come before any other call. */
+static void set_settings(const char *settings) {
   static bool counting;
   if (!counting) {
     CHECK_OK(plinth_enable_fault_injection());
@@ -26,26 +26,26 @@ static uint64_t calls_of(const char *name) {
   return count;
 }
 
-/* Sends memory to a device and brings it back. */
+/* Copies memory to a device and back. */
 static void expect_usable(unsigned char *memory, size_t bytes) {
-  unsigned char *there = (unsigned char *)device_memory(bytes, 0);
+  unsigned char *device = (unsigned char *)device_memory(bytes, 0);
   plinth_stream_t stream = stream_on(0);
   pattern_fill(memory, bytes, 3);
-  CHECK_OK(plinth_memcpy(there, memory, bytes, stream));
+  CHECK_OK(plinth_memcpy(device, memory, bytes, stream));
   CHECK_OK(plinth_stream_synchronize(stream));
   memset(memory, 0, bytes);
-  CHECK_OK(plinth_memcpy(memory, there, bytes, stream));
+  CHECK_OK(plinth_memcpy(memory, device, bytes, stream));
   CHECK_OK(plinth_stream_synchronize(stream));
   CHECK_EQ(pattern_mismatch(memory, bytes, 3), bytes);
-  CHECK_OK(plinth_device_free(there));
+  CHECK_OK(plinth_device_free(device));
 }
 
 /* ---- pinned_use_cuda_host_register, pinned_num_register_threads */
 
-TEST(pages_are_registered) {
-  set("pinned_use_cuda_host_register:True");
+TEST(pages_are_registered_instead_of_allocated) {
+  set_settings("pinned_use_cuda_host_register:True");
   CHECK_OK(plinth_init());
-  const uint64_t made = calls_of("cuMemHostAlloc");
+  const uint64_t allocations = calls_of("cuMemHostAlloc");
   unsigned char *large = pin(3 * MIB);
   unsigned char *small = pin(1000);
   CHECK_EQ(calls_of("cuMemHostRegister_v2"), 2);
@@ -58,14 +58,14 @@ TEST(pages_are_registered) {
   CHECK_EQ(calls_of("cuMemHostUnregister"), 0);
   expect_nothing_pinned();
   CHECK_EQ(calls_of("cuMemHostUnregister"), 2);
-  CHECK_EQ(calls_of("cuMemHostAlloc"), made);
+  CHECK_EQ(calls_of("cuMemHostAlloc"), allocations);
   CHECK_EQ(calls_of("cuMemFreeHost"), 0);
   CHECK(!is_pinned(large) && !is_pinned(small));
   CHECK_EQ(host_stats().num_host_free, 2);
 }
 
-/* The share of this thread in the pages that came while it pinned memory, in percent. */
-static uint64_t own_share(void) {
+/* Pins memory, and returns this thread's share of the page faults meanwhile, in percent. */
+static uint64_t own_fault_share(void) {
   struct rusage before[2];
   struct rusage after[2];
   CHECK(getrusage(RUSAGE_THREAD, &before[0]) == 0 && getrusage(RUSAGE_SELF, &before[1]) == 0);
@@ -79,32 +79,32 @@ static uint64_t own_share(void) {
   return (uint64_t)(100 * own / all);
 }
 
-TEST(several_threads_bring_the_pages) {
-  set("pinned_use_cuda_host_register:True");
+TEST(several_threads_touch_the_pages) {
+  set_settings("pinned_use_cuda_host_register:True");
   unpin(pin(KIB));
-  CHECK(own_share() > 80);
-  set("pinned_num_register_threads:8");
-  CHECK(own_share() < 50);
-  set("pinned_num_register_threads:1");
-  CHECK(own_share() > 80);
+  CHECK(own_fault_share() > 80);
+  set_settings("pinned_num_register_threads:8");
+  CHECK(own_fault_share() < 50);
+  set_settings("pinned_num_register_threads:1");
+  CHECK(own_fault_share() > 80);
   expect_nothing_pinned();
 }
 
 /* ---- pinned_reserve_segment_size_mb */
 
-TEST(a_reserve_is_pinned_once_and_cut_up) {
+TEST(a_reserve_is_pinned_once_and_split) {
   const size_t sizes[] = {1000, 3 * MIB, 20 * MIB, 600 * KIB, MIB + 1};
   enum { COUNT = 5 };
-  unsigned char *taken[COUNT];
-  set("pinned_reserve_segment_size_mb:64");
+  unsigned char *blocks[COUNT];
+  set_settings("pinned_reserve_segment_size_mb:64");
   for (int index = 0; index < COUNT; index++) {
-    taken[index] = pin(sizes[index]);
-    CHECK(is_pinned(taken[index]) && is_pinned(taken[index] + sizes[index] - 1));
-    CHECK(taken[index] >= taken[0] && taken[index] + sizes[index] <= taken[0] + 64 * MIB);
+    blocks[index] = pin(sizes[index]);
+    CHECK(is_pinned(blocks[index]) && is_pinned(blocks[index] + sizes[index] - 1));
+    CHECK(blocks[index] >= blocks[0] && blocks[index] + sizes[index] <= blocks[0] + 64 * MIB);
     for (int other = 0; other < index; other++) {
-      CHECK(!overlap(taken[index], sizes[index], taken[other], sizes[other]));
+      CHECK(!overlap(blocks[index], sizes[index], blocks[other], sizes[other]));
     }
-    expect_usable(taken[index], sizes[index]);
+    expect_usable(blocks[index], sizes[index]);
     const plinth_host_memory_stats_t stats = host_stats();
     CHECK_EQ(stats.num_host_alloc, 1);
     CHECK_EQ(stats.allocations.current, 1);
@@ -112,7 +112,7 @@ TEST(a_reserve_is_pinned_once_and_cut_up) {
     CHECK_EQ(stats.active_requests.current, index + 1);
   }
   for (int index = 0; index < COUNT; index++) {
-    unpin(taken[index]);
+    unpin(blocks[index]);
   }
   CHECK_OK(plinth_host_empty_cache());
   expect_sound();
@@ -121,14 +121,14 @@ TEST(a_reserve_is_pinned_once_and_cut_up) {
   CHECK_EQ(stats.allocated_bytes.current, 64 * MIB);
   CHECK_EQ(stats.num_host_free, 0);
   for (int index = 0; index < COUNT; index++) {
-    CHECK(is_pinned(taken[index]));
-    CHECK_SAME(pin(sizes[index]), taken[index]);
+    CHECK(is_pinned(blocks[index]));
+    CHECK_SAME(pin(sizes[index]), blocks[index]);
   }
   CHECK_EQ(host_stats().num_host_alloc, 1);
 }
 
-TEST(what_does_not_fit_the_reserve_is_the_driver_s) {
-  set("pinned_reserve_segment_size_mb:8");
+TEST(requests_beyond_the_reserve_use_the_driver) {
+  set_settings("pinned_reserve_segment_size_mb:8");
   unsigned char *within = pin(6 * MIB);
   CHECK_EQ(pinned_held(), 8 * MIB);
   unsigned char *beyond = pin(6 * MIB);
@@ -143,8 +143,8 @@ TEST(what_does_not_fit_the_reserve_is_the_driver_s) {
   CHECK(is_pinned(within) && !is_pinned(beyond));
 }
 
-TEST(a_request_that_is_larger_than_the_reserve_is_the_driver_s) {
-  set("pinned_reserve_segment_size_mb:4");
+TEST(a_request_larger_than_the_reserve_uses_the_driver) {
+  set_settings("pinned_reserve_segment_size_mb:4");
   unsigned char *memory = pin(10 * MIB);
   CHECK_EQ(pinned_held(), 14 * MIB);
   expect_usable(memory, 10 * MIB);
@@ -153,8 +153,8 @@ TEST(a_request_that_is_larger_than_the_reserve_is_the_driver_s) {
   CHECK_EQ(pinned_held(), 4 * MIB);
 }
 
-TEST(a_reserve_can_be_registered_pages) {
-  set("pinned_reserve_segment_size_mb:16,pinned_use_cuda_host_register:True,pinned_num_register_threads:2");
+TEST(a_reserve_can_be_registered) {
+  set_settings("pinned_reserve_segment_size_mb:16,pinned_use_cuda_host_register:True,pinned_num_register_threads:2");
   unsigned char *memory = pin(10 * MIB);
   unsigned char *small = pin(70);
   CHECK_EQ(calls_of("cuMemHostRegister_v2"), 1);
@@ -166,16 +166,16 @@ TEST(a_reserve_can_be_registered_pages) {
   CHECK_EQ(calls_of("cuMemHostUnregister"), 0);
 }
 
-TEST(a_reserve_that_cannot_be_had_is_named) {
+TEST(a_reserve_that_cannot_be_allocated_is_an_error) {
   void *pointer = UNTOUCHED_POINTER;
   /* 64 TiB. */
-  set("pinned_reserve_segment_size_mb:67108864");
+  set_settings("pinned_reserve_segment_size_mb:67108864");
   CHECK_STATUS(plinth_host_alloc(1000, &pointer), PLINTH_ERROR_OUT_OF_MEMORY);
   CHECK_MESSAGE("pinned_reserve_segment_size_mb");
   CHECK_MESSAGE("64.00 TiB");
   CHECK_SAME(pointer, UNTOUCHED_POINTER);
   expect_nothing_pinned();
-  set("pinned_reserve_segment_size_mb:4");
+  set_settings("pinned_reserve_segment_size_mb:4");
   unsigned char *memory = pin(1000);
   CHECK_EQ(pinned_held(), 4 * MIB);
   unpin(memory);
@@ -183,10 +183,10 @@ TEST(a_reserve_that_cannot_be_had_is_named) {
 
 /* ---- pinned_use_background_threads */
 
-static uint64_t questions(void) { return calls_of("cuEventQuery"); }
+static uint64_t event_queries(void) { return calls_of("cuEventQuery"); }
 
-/* A block that waits for a stream, which is done by now. Whoever looks finds it free. */
-static unsigned char *block_that_waited(size_t bytes) {
+/* Returns a block whose free waited for a stream that is now done. The next query finds the block free. */
+static unsigned char *block_with_completed_use(size_t bytes) {
   plinth_stream_t stream = stream_on(0);
   unsigned char *memory = pin(bytes);
   gate *shut = hold(stream);
@@ -199,56 +199,56 @@ static unsigned char *block_that_waited(size_t bytes) {
   return memory;
 }
 
-TEST(nobody_looks_without_the_thread) {
-  set("pinned_use_background_threads:False");
-  unsigned char *memory = block_that_waited(5000);
-  const uint64_t asked = questions();
+TEST(without_the_thread_events_are_not_queried) {
+  set_settings("pinned_use_background_threads:False");
+  unsigned char *memory = block_with_completed_use(5000);
+  const uint64_t queries = event_queries();
   sleep_milliseconds(50);
-  CHECK_EQ(questions(), asked);
+  CHECK_EQ(event_queries(), queries);
   CHECK(pinned_active() >= 5000);
-  CHECK(pinned_comes_back(memory, 5000));
+  CHECK(pinned_is_reused(memory, 5000));
   expect_nothing_pinned();
 }
 
-TEST(a_thread_looks_after_what_waits) {
-  set("pinned_use_background_threads:True");
+TEST(a_thread_queries_pending_events) {
+  set_settings("pinned_use_background_threads:True");
   for (int round = 0; round < 3; round++) {
-    unsigned char *memory = block_that_waited(5000);
+    unsigned char *memory = block_with_completed_use(5000);
     EVENTUALLY(pinned_active() == 0);
-    /* Nothing waits any more, so it sleeps; and a request need not ask. */
+    /* No free is pending any more, so the thread sleeps, and a request needs no query. */
     sleep_milliseconds(5);
-    const uint64_t asked = questions();
+    const uint64_t queries = event_queries();
     sleep_milliseconds(30);
     CHECK_SAME(pin(5000), memory);
-    CHECK_EQ(questions(), asked);
+    CHECK_EQ(event_queries(), queries);
     unpin(memory);
   }
   expect_nothing_pinned();
 }
 
-TEST(the_thread_can_come_later) {
-  set("pinned_use_background_threads:False");
-  unsigned char *first = block_that_waited(5000);
+TEST(the_thread_can_start_later) {
+  set_settings("pinned_use_background_threads:False");
+  unsigned char *first = block_with_completed_use(5000);
   CHECK(pinned_active() >= 5000);
-  set("pinned_use_background_threads:True");
-  /* It comes with the next block that waits, and looks at all of them. */
-  block_that_waited(300);
+  set_settings("pinned_use_background_threads:True");
+  /* It starts with the next pending free, and queries all of them. */
+  block_with_completed_use(300);
   EVENTUALLY(pinned_active() == 0);
-  CHECK(pinned_comes_back(first, 5000));
+  CHECK(pinned_is_reused(first, 5000));
   expect_nothing_pinned();
 }
 
 /* ---- pinned_max_cached_size_mb */
 
-TEST(larger_blocks_go_back_with_their_free) {
-  set("pinned_max_cached_size_mb:2");
-  unsigned char *kept = pin(2 * MIB);
+TEST(larger_blocks_are_freed_to_the_driver) {
+  set_settings("pinned_max_cached_size_mb:2");
+  unsigned char *cached = pin(2 * MIB);
   unsigned char *larger = pin(2 * MIB + 1);
   unsigned char *large = pin(30 * MIB);
   unsigned char *small = pin(100);
   unpin(small);
-  unpin(kept);
-  CHECK(is_pinned(small) && is_pinned(kept));
+  unpin(cached);
+  CHECK(is_pinned(small) && is_pinned(cached));
   CHECK_EQ(host_stats().num_host_free, 0);
   unpin(larger);
   CHECK(!is_pinned(larger) && is_pinned(large));
@@ -257,37 +257,37 @@ TEST(larger_blocks_go_back_with_their_free) {
   CHECK(!is_pinned(large));
   CHECK_EQ(host_stats().num_host_free, 2);
   CHECK(pinned_held() <= 4 * MIB + 4 * KIB);
-  CHECK_SAME(pin(2 * MIB), kept);
-  unpin(kept);
+  CHECK_SAME(pin(2 * MIB), cached);
+  unpin(cached);
   expect_nothing_pinned();
 }
 
-TEST(a_block_that_waited_goes_back_after_it) {
-  set("pinned_max_cached_size_mb:2");
-  unsigned char *memory = block_that_waited(3 * MIB);
+TEST(a_large_pending_block_is_freed_after_its_stream) {
+  set_settings("pinned_max_cached_size_mb:2");
+  unsigned char *memory = block_with_completed_use(3 * MIB);
   CHECK(is_pinned(memory));
   CHECK_EQ(host_stats().num_host_free, 0);
-  /* A request that finds nothing free looks. The driver may give it the same addresses. */
+  /* A request that finds no free block queries events. The driver may return the same addresses. */
   unpin(pin(100));
   CHECK_EQ(host_stats().num_host_free, 1);
   expect_nothing_pinned();
 }
 
-TEST(a_block_that_waited_goes_back_by_the_thread) {
-  set("pinned_max_cached_size_mb:2,pinned_use_background_threads:True");
-  unsigned char *memory = block_that_waited(3 * MIB);
+TEST(the_thread_frees_a_large_pending_block) {
+  set_settings("pinned_max_cached_size_mb:2,pinned_use_background_threads:True");
+  unsigned char *memory = block_with_completed_use(3 * MIB);
   EVENTUALLY(!is_pinned(memory));
   expect_nothing_pinned();
 }
 
-TEST(a_graph_s_block_goes_back_after_it) {
-  set("pinned_max_cached_size_mb:2");
-  void *there = device_memory(3 * MIB, 0);
+TEST(a_graphs_large_block_is_freed_after_the_graph) {
+  set_settings("pinned_max_cached_size_mb:2");
+  void *device = device_memory(3 * MIB, 0);
   unsigned char *memory = pin(3 * MIB);
   plinth_graph_t graph = new_graph(0);
   plinth_stream_t stream = on_new_stream(0);
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
-  CHECK_OK(plinth_memcpy(there, memory, 3 * MIB, stream));
+  CHECK_OK(plinth_memcpy(device, memory, 3 * MIB, stream));
   CHECK_OK(plinth_graph_capture_end(graph));
   unpin(memory);
   CHECK_OK(plinth_graph_replay(graph));
@@ -295,31 +295,31 @@ TEST(a_graph_s_block_goes_back_after_it) {
   unpin(pin(4 * MIB));
   CHECK(is_pinned(memory));
   CHECK_OK(plinth_graph_destroy(graph));
-  /* A request that finds nothing free looks; none of this size is ever kept. */
+  /* A request that finds no free block queries events. Blocks of this size are never cached. */
   EVENTUALLY((unpin(pin(4 * MIB)), !is_pinned(memory)));
-  CHECK_OK(plinth_device_free(there));
+  CHECK_OK(plinth_device_free(device));
   expect_nothing_pinned();
 }
 
-TEST(the_size_that_is_kept_can_change) {
-  set("pinned_max_cached_size_mb:0");
+TEST(the_maximum_cached_size_can_change) {
+  set_settings("pinned_max_cached_size_mb:0");
   unsigned char *memory = pin(3 * MIB);
-  set("pinned_max_cached_size_mb:2");
+  set_settings("pinned_max_cached_size_mb:2");
   unpin(memory);
   CHECK(!is_pinned(memory));
   memory = pin(3 * MIB);
-  set("pinned_max_cached_size_mb:3");
+  set_settings("pinned_max_cached_size_mb:3");
   unpin(memory);
   CHECK(is_pinned(memory));
-  set("pinned_max_cached_size_mb:0");
+  set_settings("pinned_max_cached_size_mb:0");
   unsigned char *large = pin(40 * MIB);
   unpin(large);
   CHECK(is_pinned(large));
   expect_nothing_pinned();
 }
 
-TEST(a_reserve_is_kept_whatever_its_blocks_size) {
-  set("pinned_max_cached_size_mb:2,pinned_reserve_segment_size_mb:32");
+TEST(blocks_of_a_reserve_stay_cached_at_any_size) {
+  set_settings("pinned_max_cached_size_mb:2,pinned_reserve_segment_size_mb:32");
   unsigned char *memory = pin(20 * MIB);
   unpin(memory);
   CHECK(is_pinned(memory));
@@ -330,28 +330,28 @@ TEST(a_reserve_is_kept_whatever_its_blocks_size) {
 
 enum { THREADS = 8, ROUNDS = 150, HELD = 3 };
 
-/* Pieces of all sizes come from the driver and go back to it, at the addresses of each other's. */
+/* Threads get segments of all sizes from the driver and free them, so that addresses are reused. */
 static void *pin_and_unpin(void *context) {
   uint64_t state = (uint64_t) * (int *)context + 11;
   unsigned char *held[HELD] = {NULL};
   for (int round = 0; round < ROUNDS; round++) {
-    const int place = (int)(random_next(&state) % HELD);
-    if (held[place] != NULL) {
-      unpin(held[place]);
+    const int slot = (int)(random_next(&state) % HELD);
+    if (held[slot] != NULL) {
+      unpin(held[slot]);
     }
     const size_t bytes = MIB + 1 + random_next(&state) % (3 * MIB);
-    held[place] = pin(bytes);
-    held[place][0] = held[place][bytes - 1] = (unsigned char)round;
-    CHECK(is_pinned(held[place]) && is_pinned(held[place] + bytes - 1));
+    held[slot] = pin(bytes);
+    held[slot][0] = held[slot][bytes - 1] = (unsigned char)round;
+    CHECK(is_pinned(held[slot]) && is_pinned(held[slot] + bytes - 1));
   }
-  for (int place = 0; place < HELD; place++) {
-    CHECK_OK(plinth_host_free(held[place]));
+  for (int slot = 0; slot < HELD; slot++) {
+    CHECK_OK(plinth_host_free(held[slot]));
   }
   return NULL;
 }
 
-TEST(threads_share_what_is_not_kept) {
-  set("pinned_max_cached_size_mb:1");
+TEST(threads_allocate_uncached_sizes) {
+  set_settings("pinned_max_cached_size_mb:1");
   run_threads(THREADS, pin_and_unpin);
   CHECK_EQ(pinned_held(), 0);
   expect_nothing_pinned();

@@ -1,28 +1,29 @@
-/* Pinned memory when there is none left but what streams still use. SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* On a GPU a limit of addresses is not one of pinned memory. */
+/* Pinned memory is exhausted, except for blocks that streams still use. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* On a GPU, a limit of the address space does not limit pinned memory. */
 /* device: host */
-/* alone: all_who_are_short_wait_for_the_streams; counts the memory of the whole process */
+/* alone: all_threads_wait_for_pending_blocks; counts the memory of the whole process */
 #include "pinning.h"
 
 #include <sys/resource.h>
 
 enum { BLOCK = 128 * MIB, SLACK = 60 * MIB, BLOCKS = 2 };
 
-static int turn;
+static int allowed_threads;
 
-/* Each asks for a block when it is its turn. */
-static void *ask_for_a_block(void *context) {
+/* Allocates a block once `allowed_threads` exceeds this thread's number. */
+static void *allocate_block(void *context) {
   const int number = *(int *)context;
   void *pointer = NULL;
-  while (__atomic_load_n(&turn, __ATOMIC_SEQ_CST) <= number) {
+  while (__atomic_load_n(&allowed_threads, __ATOMIC_SEQ_CST) <= number) {
     sleep_milliseconds(1);
   }
   CHECK_OK(plinth_host_alloc(BLOCK, &pointer));
   return pointer;
 }
 
-/* The first takes all that waits to wait for it; the second finds nothing, and must not think that this is all. */
-TEST(all_who_are_short_wait_for_the_streams) {
+/* The first thread takes all pending blocks to wait for their streams. The second one finds no pending block, and must not
+ * fail because of that. */
+TEST(all_threads_wait_for_pending_blocks) {
   static int numbers[BLOCKS] = {0, 1};
   plinth_stream_t stream = stream_on(0);
   pthread_t threads[BLOCKS];
@@ -30,13 +31,13 @@ TEST(all_who_are_short_wait_for_the_streams) {
   void *pointer = NULL;
   unsigned long pages = 0;
   if (HARNESS_SANITIZED) {
-    SKIP("a sanitizer has more addresses than a limit allows");
+    SKIP("a sanitizer needs more address space than the limit");
   }
-  /* It stays: memory that goes back to the driver waits for the streams. */
+  /* Keep a block, because freeing a whole segment to the driver would wait for the streams. */
   void *kept = pin(KIB);
   gate *shut = hold(stream);
   for (int index = 0; index < BLOCKS; index++) {
-    CHECK(pthread_create(&threads[index], NULL, ask_for_a_block, &numbers[index]) == 0);
+    CHECK(pthread_create(&threads[index], NULL, allocate_block, &numbers[index]) == 0);
   }
   FILE *file = fopen("/proc/self/statm", "r");
   CHECK(file != NULL && fscanf(file, "%lu", &pages) == 1);
@@ -54,7 +55,7 @@ TEST(all_who_are_short_wait_for_the_streams) {
     unpin(blocks[index]);
   }
   for (int index = 0; index < BLOCKS; index++) {
-    __atomic_fetch_add(&turn, 1, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&allowed_threads, 1, __ATOMIC_SEQ_CST);
     sleep_milliseconds(200);
   }
   expect_held(shut);

@@ -1,16 +1,17 @@
-/* The figures of cached pinned memory. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The statistics of the cache of pinned memory. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=pinned_use_cuda_host_register:True,pinned_num_register_threads:4 */
 /* also: PLINTH_ALLOC_CONF=pinned_use_background_threads:True */
 #include "pinning.h"
 
-static void expect_stat(plinth_host_stat_t stat, uint64_t current, uint64_t peak, uint64_t all, uint64_t freed) {
+static void expect_stat(plinth_host_stat_t stat, uint64_t current, uint64_t peak, uint64_t allocated_sum,
+                        uint64_t freed_sum) {
   CHECK_EQ(stat.current, current);
   CHECK_EQ(stat.peak, peak);
-  CHECK_EQ(stat.allocated, all);
-  CHECK_EQ(stat.freed, freed);
+  CHECK_EQ(stat.allocated, allocated_sum);
+  CHECK_EQ(stat.freed, freed_sum);
 }
 
-TEST(nothing_counts_as_nothing) {
+TEST(stats_start_at_zero) {
   const plinth_host_memory_stats_t stats = host_stats();
   expect_stat(stats.active_bytes, 0, 0, 0, 0);
   expect_stat(stats.allocations, 0, 0, 0, 0);
@@ -19,7 +20,7 @@ TEST(nothing_counts_as_nothing) {
   CHECK_EQ(stats.host_alloc_time.avg, 0);
 }
 
-TEST(blocks_count_as_large_as_they_were_rounded_up_to) {
+TEST(blocks_count_with_their_rounded_size) {
   void *small = pin(1000);
   void *large = pin(9 * MIB - 5);
   plinth_host_memory_stats_t stats = host_stats();
@@ -48,7 +49,7 @@ TEST(blocks_count_as_large_as_they_were_rounded_up_to) {
   CHECK_EQ(stats.num_host_free, 2);
 }
 
-TEST(a_block_that_waits_is_active) {
+TEST(a_pending_block_is_active) {
   plinth_stream_t stream = stream_on(0);
   void *memory = pin(5 * MIB);
   gate *shut = hold(stream);
@@ -67,7 +68,7 @@ TEST(a_block_that_waits_is_active) {
   CHECK_EQ(stats.num_host_alloc, 1);
 }
 
-TEST(the_driver_s_time_is_told) {
+TEST(driver_calls_are_timed) {
   unpin(pin(64 * MIB));
   CHECK_OK(plinth_host_empty_cache());
   unpin(pin(2 * MIB));
@@ -83,7 +84,7 @@ TEST(the_driver_s_time_is_told) {
   }
 }
 
-TEST(peaks_begin_again) {
+TEST(peaks_can_be_reset) {
   void *kept = pin(3 * MIB);
   unpin(pin(20 * MIB));
   CHECK_OK(plinth_host_empty_cache());
@@ -100,7 +101,7 @@ TEST(peaks_begin_again) {
   CHECK_EQ(host_stats().active_bytes.peak, 3 * MIB);
 }
 
-TEST(sums_begin_again) {
+TEST(accumulated_stats_can_be_reset) {
   void *kept = pin(3 * MIB);
   unpin(pin(20 * MIB));
   CHECK_OK(plinth_host_empty_cache());
@@ -124,16 +125,16 @@ static struct {
   int count;
   char keys[64][64];
   uint64_t values[64];
-} seen;
+} collected;
 
-static void see(const char *key, uint64_t value, void *context) {
-  CHECK_SAME(context, &seen);
-  CHECK(seen.count < 64);
-  snprintf(seen.keys[seen.count], 64, "%s", key);
-  seen.values[seen.count++] = value;
+static void collect(const char *key, uint64_t value, void *context) {
+  CHECK_SAME(context, &collected);
+  CHECK(collected.count < 64);
+  snprintf(collected.keys[collected.count], 64, "%s", key);
+  collected.values[collected.count++] = value;
 }
 
-TEST(the_keys_are_torch_s) {
+TEST(the_keys_are_those_of_pytorch) {
   const char *const keys[] = {
       "active_bytes.allocated",    "active_bytes.current",      "active_bytes.freed",        "active_bytes.peak",
       "active_requests.allocated", "active_requests.current",   "active_requests.freed",     "active_requests.peak",
@@ -144,8 +145,8 @@ TEST(the_keys_are_torch_s) {
       "host_free_time.min",        "host_free_time.total",      "num_host_alloc",            "num_host_free"};
   void *memory = pin(3 * MIB);
   unpin(pin(MIB));
-  CHECK_OK(plinth_host_memory_stats_each(see, &seen));
-  CHECK_EQ(seen.count, 28);
+  CHECK_OK(plinth_host_memory_stats_each(collect, &collected));
+  CHECK_EQ(collected.count, 28);
   const plinth_host_memory_stats_t stats = host_stats();
   const uint64_t values[] = {
       stats.active_bytes.allocated,    stats.active_bytes.current,    stats.active_bytes.freed,
@@ -159,14 +160,14 @@ TEST(the_keys_are_torch_s) {
       stats.host_free_time.min,        stats.host_free_time.total,    stats.num_host_alloc,
       stats.num_host_free};
   for (int index = 0; index < 28; index++) {
-    CHECK_TEXT(seen.keys[index], keys[index]);
-    CHECK_EQ(seen.values[index], values[index]);
+    CHECK_TEXT(collected.keys[index], keys[index]);
+    CHECK_EQ(collected.values[index], values[index]);
   }
   CHECK_STATUS(plinth_host_memory_stats_each(NULL, NULL), PLINTH_ERROR_NULL_POINTER);
   unpin(memory);
 }
 
-TEST(the_figures_are_told_as_json) {
+TEST(stats_as_json) {
   char *text = NULL;
   void *memory = pin(3 * MIB);
   CHECK_OK(plinth_host_memory_stats_as_json(false, &text));
@@ -182,7 +183,7 @@ TEST(the_figures_are_told_as_json) {
   unpin(memory);
 }
 
-TEST(an_older_program_s_struct_is_filled_as_far_as_it_goes) {
+TEST(a_smaller_struct_is_filled_up_to_its_size) {
   plinth_host_memory_stats_t stats;
   void *memory = pin(3 * MIB);
   memset(&stats, 0x5A, sizeof stats);

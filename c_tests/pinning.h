@@ -1,5 +1,5 @@
 /*
- * What the tests of cached pinned memory share.
+ * Helpers of the tests of the pinned memory cache.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -9,7 +9,7 @@
 
 #include "allocating.h"
 
-/* Memory of plinth_host_alloc. Give it back with `unpin`. */
+/* Allocates memory with plinth_host_alloc. Free it with `unpin`. */
 static inline unsigned char *pin(size_t bytes) {
   void *pointer = UNTOUCHED_POINTER;
   CHECK_OK(plinth_host_alloc(bytes, &pointer));
@@ -36,19 +36,19 @@ static inline bool is_pinned(const void *pointer) {
   return pinned;
 }
 
-/* Whether the environment sets a key of the settings. */
+/* Whether PLINTH_ALLOC_CONF contains a setting. */
 static inline bool has_setting(const char *key) {
   const char *chosen = getenv("PLINTH_ALLOC_CONF");
   return chosen != NULL && strstr(chosen, key) != NULL;
 }
 
-/* What is pinned with the first request and never goes back, if the environment says so: 64 MiB. */
+/* The size of the reserve, which is pinned by the first request and never freed, if PLINTH_ALLOC_CONF sets one. */
 static inline size_t reserve_bytes(void) { return has_setting("pinned_reserve_segment_size_mb:64") ? 64 * MIB : 0; }
 
-/* Whether a block of so many bytes is kept when it is freed. */
-static inline bool is_kept(size_t bytes) { return bytes <= 2 * MIB || !has_setting("pinned_max_cached_size_mb:2"); }
+/* Whether a freed block of this size stays in the cache. */
+static inline bool is_cached(size_t bytes) { return bytes <= 2 * MIB || !has_setting("pinned_max_cached_size_mb:2"); }
 
-/* Everything was given back, and nothing stays in the cache. For when no work uses any of it. */
+/* All memory is freed, and nothing stays in the cache. No work may use any of it. */
 static inline void expect_nothing_pinned(void) {
   expect_sound();
   CHECK_OK(plinth_host_empty_cache());
@@ -57,33 +57,33 @@ static inline void expect_nothing_pinned(void) {
   CHECK(pinned_held() == 0 || pinned_held() == reserve_bytes());
 }
 
-/* Allocates until the cache has no more of a size, and tells whether `old` was handed out again on the way. */
-static inline bool pinned_comes_back(const void *old, size_t bytes) {
-  enum { MOST = 20000 };
-  void **taken = (void **)pageable_memory(MOST * sizeof *taken);
+/* Allocates until the cache has no free block of a size, and returns whether `old` was among the blocks. */
+static inline bool pinned_is_reused(const void *old, size_t bytes) {
+  enum { MAX_BLOCKS = 20000 };
+  void **blocks = (void **)pageable_memory(MAX_BLOCKS * sizeof *blocks);
   int count = 0;
   bool found = false;
   const size_t held = pinned_held();
-  while (!found && count < MOST && pinned_held() == held) {
-    taken[count] = pin(bytes);
-    found = taken[count++] == old;
+  while (!found && count < MAX_BLOCKS && pinned_held() == held) {
+    blocks[count] = pin(bytes);
+    found = blocks[count++] == old;
   }
   while (count > 0) {
-    unpin(taken[--count]);
+    unpin(blocks[--count]);
   }
-  free(taken);
+  free(blocks);
   return found;
 }
 
-/* Lets the cache have so many free blocks of a size, so that taking them asks nothing of the driver. */
-static inline void stock(size_t bytes, int count) {
-  void *taken[64];
+/* Puts `count` free blocks of a size into the cache, so that allocating them calls no driver function. */
+static inline void fill_cache(size_t bytes, int count) {
+  void *blocks[64];
   CHECK(count <= 64);
   for (int index = 0; index < count; index++) {
-    taken[index] = pin(bytes);
+    blocks[index] = pin(bytes);
   }
   while (count > 0) {
-    unpin(taken[--count]);
+    unpin(blocks[--count]);
   }
 }
 

@@ -1,6 +1,6 @@
 /* The allocator in the forms that PyTorch, CuPy and RMM load. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
-/* A child has none of its parent's threads, and what they held looks lost to a sanitizer: it must not look. */
+/* A forked child has none of its parent's threads, so a leak sanitizer would report their memory. Disable it. */
 /* env: ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 */
 /* alone: all; forks children that use the device */
 #include "allocating.h"
@@ -11,7 +11,7 @@
 
 static const int SIZE = 3 * 1024 * 1024 + 100;
 
-/* The types by which PyTorch calls; assigning to them is the test. */
+/* The types with which PyTorch calls the functions. These assignments check them at compile time. */
 static void *(*const torch_alloc)(ssize_t, int, plinth_stream_t) = plinth_alloc;
 static void (*const torch_free)(void *, ssize_t, int, plinth_stream_t) = plinth_free;
 static void *(*const torch_base_alloc)(void *, size_t *) = plinth_pluggable_base_alloc;
@@ -28,7 +28,7 @@ TEST(alloc_and_free) {
   torch_free(memory, SIZE, 0, stream);
   CHECK_TEXT(plinth_last_error(), "");
   CHECK_EQ(allocated(0), 0);
-  /* It is the same allocator as everyone's. */
+  /* It is the same allocator as that of plinth_caching_allocator_alloc. */
   CHECK_SAME(alloc_on((size_t)SIZE, 0, stream), memory);
   torch_free(memory, SIZE, 0, stream);
   memory = torch_alloc(SIZE, 0, NULL);
@@ -36,14 +36,14 @@ TEST(alloc_and_free) {
   expect_nothing_left();
 }
 
-TEST(nothing_is_null) {
+TEST(zero_bytes_are_null) {
   CHECK(torch_alloc(0, 0, NULL) == NULL);
   CHECK_TEXT(plinth_last_error(), "");
   torch_free(NULL, 0, 0, NULL);
   CHECK_TEXT(plinth_last_error(), "");
 }
 
-TEST(a_failure_is_null_and_says_why) {
+TEST(a_failure_returns_null_and_sets_the_message) {
   CHECK(torch_alloc((ssize_t)1 << 45, 0, NULL) == NULL);
   CHECK_MESSAGE("32.00 TiB");
   CHECK(torch_alloc(-1, 0, NULL) == NULL);
@@ -61,7 +61,7 @@ TEST(a_failure_is_null_and_says_why) {
   expect_nothing_left();
 }
 
-TEST(a_failure_comes_after_everything_was_tried) {
+TEST(cached_memory_of_other_streams_is_tried_before_failing) {
   limit_memory(128 * MIB, 0);
   void *memory = torch_alloc(100 << 20, 0, stream_on(0));
   CHECK(memory != NULL);
@@ -72,7 +72,7 @@ TEST(a_failure_comes_after_everything_was_tried) {
   expect_nothing_left();
 }
 
-TEST(the_device_is_the_one_that_was_named) {
+TEST(memory_is_on_the_given_device) {
   need_devices(2);
   int32_t device = UNTOUCHED;
   void *memory = torch_alloc(SIZE, 1, NULL);
@@ -86,7 +86,7 @@ TEST(the_device_is_the_one_that_was_named) {
   expect_nothing_left();
 }
 
-TEST(the_beginning_may_be_told) {
+TEST(init_may_be_called_several_times) {
   plinth_pluggable_init(0);
   plinth_pluggable_init(device_count());
   plinth_pluggable_init(device_count());
@@ -105,7 +105,7 @@ TEST(reset_empties_the_cache) {
   plinth_pluggable_reset();
 }
 
-TEST(the_fraction_may_be_told) {
+TEST(the_memory_fraction_can_be_set) {
   double fraction = 0;
   plinth_pluggable_memory_fraction(0.25, 0);
   CHECK_OK(plinth_get_per_process_memory_fraction(0, &fraction));
@@ -121,7 +121,7 @@ TEST(the_base_of_an_address_is_found) {
   size_t bytes = UNTOUCHED;
   void *memory = torch_alloc(SIZE, 0, NULL);
   char *base = (char *)torch_base_alloc(memory, &bytes);
-  /* The base is where the block's memory begins, and the size goes past the block's end. */
+  /* The range from the base must contain the block. */
   CHECK(base != NULL);
   CHECK(base <= (char *)memory);
   CHECK(base + bytes >= (char *)memory + SIZE);
@@ -148,8 +148,8 @@ TEST(another_stream_may_be_recorded) {
   expect_nothing_left();
 }
 
-/* PyTorch's streams are PyTorch's: nobody makes them known here. */
-TEST(streams_of_others_have_memory) {
+/* PyTorch creates its streams itself, and does not pass them to plinth_stream_from_external. */
+TEST(unknown_streams_can_allocate) {
   DRIVER(driver_stream_destroy, destroy, "cuStreamDestroy");
   plinth_stream_t own = foreign_stream(0, CU_STREAM_NON_BLOCKING, 0);
   plinth_stream_t other = foreign_stream(0, CU_STREAM_NON_BLOCKING, -1);
@@ -198,8 +198,8 @@ TEST(a_graph_has_its_pool) {
   expect_nothing_left();
 }
 
-/* PyTorch's test_graph_record_stream: memory that another stream still uses is freed before a capture, and memory of the
- * capture is recorded for, and freed in, a stream that plinth has never seen and that captures, too. */
+/* As PyTorch's test_graph_record_stream: memory that another stream still uses is freed before a capture. Memory of the
+ * capture is recorded for, and freed in, a stream that plinth does not know and that also captures. */
 static void record_streams_of_a_capture(unsigned mode) {
   const plinth_pool_id_t pool = {778, 0};
   plinth_stream_t busy = foreign_stream(0, CU_STREAM_NON_BLOCKING, 0);
@@ -238,7 +238,7 @@ static void record_streams_of_a_capture(unsigned mode) {
   CHECK_EQ(end_capture(stream, &graph), CUDA_SUCCESS);
   plinth_pluggable_end_allocate_to_pool(0, pool);
   CHECK_OK(plinth_synchronize(0));
-  /* What waited for the streams is free now. */
+  /* The pending blocks are free now. */
   void *next = torch_alloc(SIZE, 0, NULL);
   CHECK(next != NULL);
   torch_free(next, SIZE, 0, NULL);
@@ -254,7 +254,7 @@ TEST(streams_of_a_thread_local_capture_may_be_recorded) {
 }
 TEST(streams_of_a_relaxed_capture_may_be_recorded) { record_streams_of_a_capture(CU_STREAM_CAPTURE_MODE_RELAXED); }
 
-TEST(cupys_form) {
+TEST(functions_for_cupy) {
   int parameter = 0;
   plinth_stream_t stream = stream_on(0);
   CHECK_OK(plinth_set_stream(stream));
@@ -263,7 +263,7 @@ TEST(cupys_form) {
   CHECK(memory != NULL);
   CHECK_EQ(allocated(0), rounded((size_t)SIZE));
   plinth_cupy_free(&parameter, memory, 0);
-  /* It is the current stream's memory. */
+  /* The memory belongs to the current stream. */
   CHECK_SAME(alloc_on((size_t)SIZE, 0, stream), memory);
   release(memory);
   void *other = alloc_on((size_t)SIZE, 0, NULL);
@@ -278,7 +278,7 @@ TEST(cupys_form) {
   expect_nothing_left();
 }
 
-TEST(rmms_form) {
+TEST(functions_for_rmm) {
   int argument = 0;
   const int32_t last = device_count() - 1;
   int32_t device = UNTOUCHED;
@@ -324,25 +324,25 @@ TEST(threads_call_at_once) {
   expect_nothing_left();
 }
 
-/* ---- the end of the process, when frees still come */
+/* ---- frees while the process exits */
 
-static void *late[4];
+static void *late_blocks[4];
 
 static void allocate_for_later(void) {
   for (int index = 0; index < 4; index++) {
-    late[index] = torch_alloc(SIZE, index % device_count(), NULL);
-    CHECK(late[index] != NULL);
+    late_blocks[index] = torch_alloc(SIZE, index % device_count(), NULL);
+    CHECK(late_blocks[index] != NULL);
     CHECK_OK(plinth_set_device(index % device_count()));
-    CHECK_OK(plinth_memset(late[index], 1, (size_t)SIZE, NULL));
+    CHECK_OK(plinth_memset(late_blocks[index], 1, (size_t)SIZE, NULL));
   }
   CHECK_OK(plinth_set_device(0));
 }
 
 static void free_late(void) {
   for (int index = 0; index < 4; index++) {
-    torch_record_stream(late[index], (plinth_stream_t)(uintptr_t)1);
-    torch_free(late[index], SIZE, index % 2, NULL);
-    torch_free(late[index], SIZE, index % 2, NULL);
+    torch_record_stream(late_blocks[index], (plinth_stream_t)(uintptr_t)1);
+    torch_free(late_blocks[index], SIZE, index % 2, NULL);
+    torch_free(late_blocks[index], SIZE, index % 2, NULL);
   }
   plinth_pluggable_reset();
   torch_free(torch_alloc(SIZE, 0, NULL), SIZE, 0, NULL);
@@ -357,7 +357,7 @@ static void exit_with_an_early_handler(void) {
   exit(7);
 }
 
-TEST(a_handler_from_before_may_free) { expect_child(start_child(exit_with_an_early_handler), 7); }
+TEST(an_early_exit_handler_may_free) { expect_child(start_child(exit_with_an_early_handler), 7); }
 
 static void exit_with_a_late_handler(void) {
   allocate_for_later();
@@ -365,11 +365,11 @@ static void exit_with_a_late_handler(void) {
   exit(7);
 }
 
-TEST(a_handler_from_after_may_free) { expect_child(start_child(exit_with_a_late_handler), 7); }
+TEST(a_late_exit_handler_may_free) { expect_child(start_child(exit_with_a_late_handler), 7); }
 
 static int destructor_frees;
 
-__attribute__((destructor)) static void last_of_all(void) {
+__attribute__((destructor)) static void free_in_destructor(void) {
   if (destructor_frees) {
     free_late();
   }
@@ -388,9 +388,9 @@ static void exit_without_freeing(void) {
   exit(7);
 }
 
-TEST(nobody_needs_to_free) { expect_child(start_child(exit_without_freeing), 7); }
+TEST(a_process_may_exit_without_freeing) { expect_child(start_child(exit_without_freeing), 7); }
 
-static void *call_without_end(void *context) {
+static void *call_forever(void *context) {
   (void)context;
   for (;;) {
     torch_free(torch_alloc(SIZE, 0, NULL), SIZE, 0, NULL);
@@ -403,7 +403,7 @@ static void exit_while_threads_call(void) {
   pthread_t thread;
   allocate_for_later();
   for (int index = 0; index < 8; index++) {
-    CHECK(pthread_create(&thread, NULL, call_without_end, NULL) == 0);
+    CHECK(pthread_create(&thread, NULL, call_forever, NULL) == 0);
   }
   sleep_milliseconds(30);
   exit(7);
@@ -415,23 +415,23 @@ TEST(threads_may_call_while_the_process_exits) {
   }
 }
 
-static void free_the_parents(void) {
-  /* A child cannot use its parent's device; it is told so, or nothing happens. */
+static void use_blocks_of_parent(void) {
+  /* A child cannot use its parent's device: calls fail or do nothing. */
   void *pointer = UNTOUCHED_POINTER;
   CHECK_STATUS(plinth_caching_allocator_alloc(KIB, 0, NULL, &pointer), PLINTH_ERROR_FORKED_CHILD);
-  const plinth_status_t freed = plinth_caching_allocator_delete(late[0]);
+  const plinth_status_t freed = plinth_caching_allocator_delete(late_blocks[0]);
   CHECK(freed == PLINTH_OK || freed == PLINTH_ERROR_FORKED_CHILD);
   CHECK(torch_alloc(SIZE, 0, NULL) == NULL);
   CHECK(plinth_last_error()[0] != '\0');
-  torch_free(late[1], SIZE, 0, NULL);
+  torch_free(late_blocks[1], SIZE, 0, NULL);
   CHECK_SAME(pointer, UNTOUCHED_POINTER);
 }
 
 TEST(a_forked_child_is_refused) {
   allocate_for_later();
-  in_child(free_the_parents);
+  in_child(use_blocks_of_parent);
   for (int index = 0; index < 4; index++) {
-    torch_free(late[index], SIZE, index % device_count(), NULL);
+    torch_free(late_blocks[index], SIZE, index % device_count(), NULL);
   }
   expect_nothing_left();
 }

@@ -1,5 +1,5 @@
 /*
- * The helper library of allocators, which the runner builds beside the tests, and what its functions saw.
+ * The helper library with an allocator, which run.py builds beside the tests, and its record of calls.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -11,8 +11,8 @@
 
 #include <dlfcn.h>
 
-/* As the helper declares it. */
-typedef struct helper_book {
+/* As pluggable_helper.c declares it. */
+typedef struct helper_state {
   int allocated;
   int freed;
   int fail;
@@ -20,10 +20,10 @@ typedef struct helper_book {
   int last_device;
   void *last_stream;
   void *last_pointer;
-} helper_book;
+} helper_state;
 
-/* The path of a library beside this program. */
-static inline const char *beside(const char *name) {
+/* Returns the path of a library in this program's folder. */
+static inline const char *path_of(const char *name) {
   static char path[4096];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
   char *slash;
@@ -37,19 +37,19 @@ static inline const char *beside(const char *name) {
 
 static inline plinth_pluggable_allocator_t load_helper(void) {
   plinth_pluggable_allocator_t allocator = NULL;
-  CHECK_OK(plinth_pluggable_allocator_create(beside("pluggable_helper.so"), "helper_alloc", "helper_free", &allocator));
+  CHECK_OK(plinth_pluggable_allocator_create(path_of("pluggable_helper.so"), "helper_alloc", "helper_free", &allocator));
   CHECK(allocator != NULL);
   return allocator;
 }
 
-/* The same book that the library writes: it is loaded once a process. */
-static inline helper_book *book(void) {
-  void *library = dlopen(beside("pluggable_helper.so"), RTLD_NOW | RTLD_LOCAL);
-  helper_book *(*look)(void);
+/* Returns the record that the library writes: a process loads the library once. */
+static inline helper_state *state(void) {
+  void *library = dlopen(path_of("pluggable_helper.so"), RTLD_NOW | RTLD_LOCAL);
+  helper_state *(*get_state)(void);
   CHECK(library != NULL);
-  *(void **)&look = dlsym(library, "helper_look");
-  CHECK(look != NULL);
-  return look();
+  *(void **)&get_state = dlsym(library, "helper_get_state");
+  CHECK(get_state != NULL);
+  return get_state();
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* What is known of a pointer, and managed memory. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Attributes of pointers, and managed memory. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 #include "driver.h"
 #include "pinning.h"
@@ -21,7 +21,7 @@ static bool expandable(void) {
   return text == NULL || strstr(text, "expandable_segments:False") == NULL;
 }
 
-/* Managed memory, where there is such a thing. Give it back with plinth_managed_free. */
+/* Allocates managed memory, or skips the test if it is not supported. Free it with plinth_managed_free. */
 static unsigned char *managed_memory(size_t bytes, int32_t device) {
   void *pointer = UNTOUCHED_POINTER;
   const plinth_status_t status = plinth_managed_malloc(bytes, device, &pointer);
@@ -33,7 +33,7 @@ static unsigned char *managed_memory(size_t bytes, int32_t device) {
   return (unsigned char *)pointer;
 }
 
-TEST(memory_that_nobody_knows) {
+TEST(unknown_memory) {
   int local = 0;
   void *heap = pageable_memory(MIB);
   const void *const tried[] = {NULL, &local, heap, "text", UNTOUCHED_POINTER, (void *)-1};
@@ -67,7 +67,7 @@ static void expect_whole(const unsigned char *pointer, const unsigned char *base
   CHECK_EQ(device_of(pointer), kind == PLINTH_MEMORY_HOST ? -1 : device);
 }
 
-TEST(memory_straight_from_the_driver) {
+TEST(driver_allocations) {
   for (int32_t device = 0; device < device_count(); device++) {
     unsigned char *memory = (unsigned char *)device_memory(3 * MIB, device);
     expect_whole(memory, memory, 3 * MIB, PLINTH_MEMORY_DEVICE, device);
@@ -152,7 +152,7 @@ TEST(blocks_of_the_caching_allocator) {
   expect_nothing_left();
 }
 
-TEST(the_pool_is_told) {
+TEST(the_pool_of_a_block) {
   plinth_pool_id_t pool;
   CHECK_OK(plinth_mem_pool_create(false, false, &pool));
   CHECK_OK(plinth_begin_allocate_current_thread_to_pool(0, pool));
@@ -171,7 +171,7 @@ TEST(the_pool_is_told) {
   expect_nothing_left();
 }
 
-TEST(managed_memory_is_the_host_s_and_every_device_s) {
+TEST(managed_memory_is_accessible_from_host_and_devices) {
   unsigned char *host = pin(3 * MIB);
   for (int32_t device = 0; device < device_count(); device++) {
     unsigned char *memory = managed_memory(3 * MIB, device);
@@ -212,7 +212,7 @@ TEST(managed_memory_is_freed_by_its_own_call) {
   CHECK_OK(plinth_device_free(device));
 }
 
-TEST(no_more_managed_memory_is_given_than_is_free) {
+TEST(managed_memory_is_limited_by_free_memory) {
   void *pointer = UNTOUCHED_POINTER;
   CHECK_OK(plinth_managed_free(managed_memory(KIB, 0)));
   CHECK_OK(plinth_managed_malloc(0, 0, &pointer));
@@ -229,7 +229,7 @@ TEST(no_more_managed_memory_is_given_than_is_free) {
   CHECK_SAME(pointer, UNTOUCHED_POINTER);
 }
 
-TEST(an_older_program_s_struct_is_filled_as_far_as_it_goes) {
+TEST(a_smaller_struct_is_filled_up_to_its_size) {
   plinth_pointer_attributes_t found;
   memset(&found, 0x5A, sizeof found);
   found.struct_size = offsetof(plinth_pointer_attributes_t, device_pointer);

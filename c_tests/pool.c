@@ -1,4 +1,5 @@
-/* Pools: who is routed to them, and that nobody else has their memory. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Memory pools: which allocations use them, and that others do not get their memory.
+ * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 #include "allocating.h"
 
@@ -32,7 +33,7 @@ static int32_t use_count(plinth_pool_id_t pool, int32_t device) {
   return count;
 }
 
-/* As torch's use_mem_pool: begins, and at the end of the block ends and releases. */
+/* As torch.cuda.use_mem_pool: begin at the start of the block, end and release at its end. */
 static void enter(plinth_pool_id_t pool, int32_t device) {
   CHECK_OK(plinth_begin_allocate_current_thread_to_pool(device, pool));
 }
@@ -107,7 +108,7 @@ TEST(uses_are_counted) {
   destroy(pool);
 }
 
-TEST(a_pool_ends_when_it_was_begun) {
+TEST(a_pool_must_be_begun_to_end) {
   plinth_pool_id_t pool = new_pool(false, false);
   plinth_pool_id_t other = new_pool(false, false);
   CHECK_STATUS(plinth_end_allocate_to_pool(0, pool), PLINTH_ERROR_INVALID_VALUE);
@@ -125,7 +126,7 @@ TEST(a_pool_ends_when_it_was_begun) {
   destroy(other);
 }
 
-TEST(a_pool_begins_once) {
+TEST(a_pool_cannot_begin_twice) {
   plinth_pool_id_t pool = new_pool(false, false);
   enter(pool, 0);
   CHECK_STATUS(plinth_begin_allocate_current_thread_to_pool(0, pool), PLINTH_ERROR_INVALID_VALUE);
@@ -135,7 +136,7 @@ TEST(a_pool_begins_once) {
   CHECK_STATUS(plinth_begin_allocate_current_stream_to_pool(0, NULL, pool), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("already recording to mempool_id");
   CHECK_EQ(use_count(pool, 0), 2);
-  /* On another device it may. */
+  /* It can begin on another device. */
   if (device_count() > 1) {
     enter(pool, 1);
     leave(pool, 1);
@@ -155,7 +156,7 @@ TEST(a_thread_allocates_from_its_pool) {
   void *small = alloc_on(1000, 0, stream);
   void *large = alloc_on(30 * MIB, 0, NULL);
   CHECK_EQ(pool_allocated(pool, 0), 30 * MIB + 1024);
-  /* The device's numbers have the pool's in them. */
+  /* The device's statistics include the pool's. */
   CHECK_EQ(allocated(0), 31 * MIB + 1024);
   leave(pool, 0);
   void *after = alloc_on(MIB, 0, stream);
@@ -171,7 +172,7 @@ TEST(a_thread_allocates_from_its_pool) {
   expect_nothing_left();
 }
 
-static plinth_pool_id_t routed;
+static plinth_pool_id_t shared_pool;
 static void *from_another_thread;
 
 static void *allocate_elsewhere(void *context) {
@@ -180,21 +181,21 @@ static void *allocate_elsewhere(void *context) {
   return NULL;
 }
 
-TEST(another_thread_does_not) {
-  routed = new_pool(false, false);
-  enter(routed, 0);
+TEST(another_thread_does_not_allocate_from_it) {
+  shared_pool = new_pool(false, false);
+  enter(shared_pool, 0);
   run_threads(1, allocate_elsewhere);
-  CHECK_EQ(pool_allocated(routed, 0), 0);
-  void *mine = alloc_on(2 * MIB, 0, NULL);
-  CHECK_EQ(pool_allocated(routed, 0), 2 * MIB);
-  leave(routed, 0);
-  release(mine);
+  CHECK_EQ(pool_allocated(shared_pool, 0), 0);
+  void *own_memory = alloc_on(2 * MIB, 0, NULL);
+  CHECK_EQ(pool_allocated(shared_pool, 0), 2 * MIB);
+  leave(shared_pool, 0);
+  release(own_memory);
   release(from_another_thread);
-  destroy(routed);
+  destroy(shared_pool);
   expect_nothing_left();
 }
 
-TEST(another_device_does_not) {
+TEST(another_device_does_not_allocate_from_it) {
   need_devices(2);
   plinth_pool_id_t pool = new_pool(false, false);
   enter(pool, 0);
@@ -209,51 +210,51 @@ TEST(another_device_does_not) {
 
 static void *leave_from_another_thread(void *context) {
   (void)context;
-  leave(routed, 0);
+  leave(shared_pool, 0);
   return NULL;
 }
 
 TEST(any_thread_may_end_it) {
-  routed = new_pool(false, false);
-  enter(routed, 0);
+  shared_pool = new_pool(false, false);
+  enter(shared_pool, 0);
   run_threads(1, leave_from_another_thread);
   void *memory = alloc_on(MIB, 0, NULL);
-  CHECK_EQ(pool_allocated(routed, 0), 0);
+  CHECK_EQ(pool_allocated(shared_pool, 0), 0);
   release(memory);
-  destroy(routed);
+  destroy(shared_pool);
   expect_nothing_left();
 }
 
-static plinth_stream_t routed_stream;
+static plinth_stream_t shared_stream;
 
 static void *allocate_on_the_stream(void *context) {
   (void)context;
-  from_another_thread = alloc_on(3 * MIB, 0, routed_stream);
+  from_another_thread = alloc_on(3 * MIB, 0, shared_stream);
   return NULL;
 }
 
 TEST(a_stream_allocates_from_its_pool) {
   plinth_stream_t other = stream_on(0);
-  routed = new_pool(false, false);
-  routed_stream = stream_on(0);
-  CHECK_OK(plinth_begin_allocate_current_stream_to_pool(0, routed_stream, routed));
+  shared_pool = new_pool(false, false);
+  shared_stream = stream_on(0);
+  CHECK_OK(plinth_begin_allocate_current_stream_to_pool(0, shared_stream, shared_pool));
   run_threads(1, allocate_on_the_stream);
-  CHECK_EQ(pool_allocated(routed, 0), 3 * MIB);
+  CHECK_EQ(pool_allocated(shared_pool, 0), 3 * MIB);
   void *elsewhere = alloc_on(5 * MIB, 0, other);
   void *in_default = alloc_on(7 * MIB, 0, NULL);
-  CHECK_EQ(pool_allocated(routed, 0), 3 * MIB);
-  leave(routed, 0);
-  void *after = alloc_on(MIB, 0, routed_stream);
-  CHECK_EQ(pool_allocated(routed, 0), 3 * MIB);
+  CHECK_EQ(pool_allocated(shared_pool, 0), 3 * MIB);
+  leave(shared_pool, 0);
+  void *after = alloc_on(MIB, 0, shared_stream);
+  CHECK_EQ(pool_allocated(shared_pool, 0), 3 * MIB);
   release(from_another_thread);
   release(elsewhere);
   release(in_default);
   release(after);
-  destroy(routed);
+  destroy(shared_pool);
   expect_nothing_left();
 }
 
-TEST(the_default_stream_has_two_names) {
+TEST(both_handles_of_the_default_stream_use_its_pool) {
   plinth_pool_id_t pool = new_pool(false, false);
   CHECK_OK(plinth_begin_allocate_current_stream_to_pool(0, NULL, pool));
   void *one = alloc_on(MIB, 0, NULL);
@@ -307,21 +308,21 @@ TEST(pools_may_end_out_of_order) {
   expect_nothing_left();
 }
 
-TEST(a_pools_memory_is_its_own) {
-  const size_t tried[] = {4 * KIB, MIB, 5 * MIB, 40 * MIB};
+TEST(pool_memory_is_separate_from_other_memory) {
+  const size_t sizes[] = {4 * KIB, MIB, 5 * MIB, 40 * MIB};
   for (int index = 0; index < 4; index++) {
-    const size_t bytes = tried[index];
+    const size_t bytes = sizes[index];
     plinth_pool_id_t pool = new_pool(false, false);
     plinth_stream_t stream = stream_on(0);
     enter(pool, 0);
     unsigned char *in_pool = alloc_on(bytes, 0, stream);
     leave(pool, 0);
     release(in_pool);
-    /* What the pool has free is not given to others... */
+    /* Others do not get free memory of the pool... */
     unsigned char *outside = alloc_on(bytes, 0, stream);
     CHECK(!overlap(in_pool, bytes, outside, bytes));
     release(outside);
-    /* ...nor what others have free to the pool, which has what it had. */
+    /* ...and the pool does not get free memory of others, but reuses its own. */
     enter(pool, 0);
     const size_t held = pool_reserved(pool, 0);
     unsigned char *again = alloc_on(bytes, 0, stream);
@@ -337,7 +338,7 @@ TEST(a_pools_memory_is_its_own) {
   }
 }
 
-TEST(a_used_pool_keeps_its_memory_when_there_is_no_more) {
+TEST(a_pool_keeps_its_memory_in_a_shortage) {
   plinth_pool_id_t pool = new_pool(false, false);
   void *pointer = UNTOUCHED_POINTER;
   limit_memory(128 * MIB, 0);
@@ -358,7 +359,7 @@ TEST(a_used_pool_keeps_its_memory_when_there_is_no_more) {
   expect_nothing_left();
 }
 
-TEST(a_pool_may_help_when_there_is_no_more) {
+TEST(use_on_oom_frees_a_pools_memory_in_a_shortage) {
   plinth_pool_id_t pool = new_pool(true, false);
   void *pointer = NULL;
   limit_memory(128 * MIB, 0);
@@ -366,9 +367,9 @@ TEST(a_pool_may_help_when_there_is_no_more) {
   unsigned char *memory = alloc_on(80 * MIB, 0, NULL);
   leave(pool, 0);
   release(memory);
-  unsigned char *helped = alloc_on(80 * MIB, 0, NULL);
-  CHECK_OK(plinth_memset(helped, 1, 80 * MIB, NULL));
-  release(helped);
+  unsigned char *memory_of_pool = alloc_on(80 * MIB, 0, NULL);
+  CHECK_OK(plinth_memset(memory_of_pool, 1, 80 * MIB, NULL));
+  release(memory_of_pool);
   CHECK_OK(plinth_mem_pool_set_use_on_oom(pool, false));
   CHECK_OK(plinth_synchronize(0));
   CHECK_OK(plinth_empty_cache());
@@ -378,25 +379,25 @@ TEST(a_pool_may_help_when_there_is_no_more) {
   release(memory);
   CHECK_STATUS(plinth_caching_allocator_alloc(80 * MIB, 0, NULL, &pointer), PLINTH_ERROR_OUT_OF_MEMORY);
   CHECK_OK(plinth_mem_pool_set_use_on_oom(pool, true));
-  helped = alloc_on(80 * MIB, 0, NULL);
-  release(helped);
+  memory_of_pool = alloc_on(80 * MIB, 0, NULL);
+  release(memory_of_pool);
   destroy(pool);
   expect_nothing_left();
 }
 
-TEST(a_pool_may_keep_its_blocks_whole) {
-  const size_t whole = 16 * MIB;
+TEST(no_split_keeps_blocks_whole) {
+  const size_t block_size = 16 * MIB;
   plinth_pool_id_t pool = new_pool(false, true);
   enter(pool, 0);
-  unsigned char *memory = alloc_on(whole, 0, NULL);
+  unsigned char *memory = alloc_on(block_size, 0, NULL);
   release(memory);
-  unsigned char *part = alloc_on(4 * MIB, 0, NULL);
+  unsigned char *first_part = alloc_on(4 * MIB, 0, NULL);
   unsigned char *next = alloc_on(4 * MIB, 0, NULL);
-  if (overlap(part, 4 * MIB, memory, whole)) {
-    CHECK(!overlap(next, 4 * MIB, memory, whole));
+  if (overlap(first_part, 4 * MIB, memory, block_size)) {
+    CHECK(!overlap(next, 4 * MIB, memory, block_size));
   }
   leave(pool, 0);
-  release(part);
+  release(first_part);
   release(next);
   destroy(pool);
   expect_nothing_left();
@@ -427,10 +428,10 @@ TEST(blocks_outlive_their_pool) {
   expect_nothing_left();
 }
 
-TEST(a_destroyed_pools_memory_goes_back) {
+TEST(a_destroyed_pools_memory_is_freed) {
   release(alloc_on(MIB, 0, NULL));
   CHECK_OK(plinth_empty_cache());
-  const size_t baseline = free_memory(0);
+  const size_t free_before = free_memory(0);
   plinth_pool_id_t pool = new_pool(false, false);
   enter(pool, 0);
   void *memory = alloc_on(40 * MIB, 0, NULL);
@@ -440,10 +441,10 @@ TEST(a_destroyed_pools_memory_goes_back) {
   CHECK_OK(plinth_synchronize(0));
   destroy(pool);
   CHECK_EQ(reserved(0), 0);
-  CHECK(!on_host_device() || free_memory(0) == baseline);
+  CHECK(!on_host_device() || free_memory(0) == free_before);
 }
 
-TEST(a_pool_that_is_gone_is_refused) {
+TEST(a_destroyed_pool_is_refused) {
   plinth_pool_id_t pool = new_pool(false, false);
   plinth_pool_id_t never = {0, UINT64_MAX - 1};
   destroy(pool);
@@ -455,7 +456,7 @@ TEST(a_pool_that_is_gone_is_refused) {
   expect_sound();
 }
 
-TEST(a_use_outlives_the_pool) {
+TEST(a_recorded_use_outlives_the_pool) {
   plinth_pool_id_t pool = new_pool(false, false);
   plinth_stream_t own = stream_on(0);
   plinth_stream_t other = stream_on(0);
@@ -490,7 +491,7 @@ TEST(a_pool_may_be_destroyed_while_it_is_begun) {
   expect_nothing_left();
 }
 
-/* Pools come and go with every request of a server; what is left of them must not pile up. */
+/* A server may use a pool for each request, so destroyed pools must not leak. */
 static void use_many_pools(bool destroy_first) {
   for (int round = 0; round < 2000; round++) {
     plinth_pool_id_t pool = new_pool(false, false);
@@ -512,11 +513,11 @@ static void use_many_pools(bool destroy_first) {
   expect_nothing_left();
 }
 
-TEST(pools_leave_nothing_behind) { use_many_pools(false); }
-TEST(pools_with_live_blocks_leave_nothing_behind) { use_many_pools(true); }
+TEST(pools_do_not_leak) { use_many_pools(false); }
+TEST(pools_with_live_blocks_do_not_leak) { use_many_pools(true); }
 
-TEST(an_id_of_the_callers_own_makes_a_pool) {
-  /* As a graph does it: (n, 0). */
+TEST(an_id_of_the_caller_creates_a_pool) {
+  /* As the id of a graph's pool: (n, 0). */
   plinth_pool_id_t pool = {12345, 0};
   enter(pool, 0);
   void *memory = alloc_on(2 * MIB, 0, NULL);
@@ -565,23 +566,23 @@ TEST(threads_have_pools_of_their_own) {
   expect_nothing_left();
 }
 
-TEST(a_pool_keeps_to_its_budget) {
+TEST(a_pool_has_a_budget) {
   plinth_pool_id_t pool = new_pool(false, false);
-  plinth_pool_id_t nowhere = {0, 0};
+  plinth_pool_id_t no_pool = {0, 0};
   void *memory = UNTOUCHED_POINTER;
   size_t budget = UNTOUCHED;
   CHECK_STATUS(plinth_mem_pool_get_budget(pool, NULL), PLINTH_ERROR_NULL_POINTER);
-  CHECK_STATUS(plinth_mem_pool_get_budget(nowhere, &budget), PLINTH_ERROR_INVALID_HANDLE);
-  CHECK_STATUS(plinth_mem_pool_set_budget(nowhere, MIB), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_STATUS(plinth_mem_pool_get_budget(no_pool, &budget), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_STATUS(plinth_mem_pool_set_budget(no_pool, MIB), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_OK(plinth_mem_pool_get_budget(pool, &budget));
   CHECK_EQ(budget, SIZE_MAX);
   CHECK_OK(plinth_mem_pool_set_budget(pool, 64 * MIB));
   CHECK_OK(plinth_mem_pool_get_budget(pool, &budget));
   CHECK_EQ(budget, 64 * MIB);
-  /* What others have free is not for it. */
+  /* The pool does not use free memory of others. */
   release(alloc_on(100 * MIB, 0, NULL));
   enter(pool, 0);
-  unsigned char *most = alloc_on(40 * MIB, 0, NULL);
+  unsigned char *first = alloc_on(40 * MIB, 0, NULL);
   CHECK_STATUS(plinth_caching_allocator_alloc(40 * MIB, 0, NULL, &memory), PLINTH_ERROR_OUT_OF_MEMORY);
   CHECK_MESSAGE("budget of 64.00 MiB");
   CHECK_SAME(memory, UNTOUCHED_POINTER);
@@ -591,7 +592,7 @@ TEST(a_pool_keeps_to_its_budget) {
   CHECK_OK(plinth_mem_pool_set_budget(pool, SIZE_MAX));
   unsigned char *more = alloc_on(40 * MIB, 0, NULL);
   leave(pool, 0);
-  release(most);
+  release(first);
   release(rest);
   release(more);
   destroy(pool);

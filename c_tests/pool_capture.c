@@ -39,7 +39,7 @@ static void launch(void *executable, plinth_stream_t stream) {
   CHECK_EQ(call(executable, stream), CUDA_SUCCESS);
 }
 
-static void drop(void *executable) {
+static void destroy_executable(void *executable) {
   DRIVER(driver_graph_destroy, destroy, "cuGraphExecDestroy");
   CHECK_EQ(destroy(executable), CUDA_SUCCESS);
 }
@@ -47,8 +47,8 @@ static void drop(void *executable) {
 enum { FIRST = 20 * MIB, SECOND = 8 * MIB, THIRD = 100 * KIB };
 
 /*
- * A graph as torch captures one: its pool is begun, the stream captures, blocks come and go inside, and what is left is
- * given back after the capture, while the graph lives on.
+ * A graph as PyTorch captures one: the pool begins, the stream captures, and the capture allocates and frees blocks. The
+ * remaining blocks are freed after the capture, while the graph exists.
  */
 typedef struct captured {
   plinth_pool_id_t pool;
@@ -86,16 +86,16 @@ static void replay(const captured *graph) {
   CHECK_EQ(words_mismatch((char *)graph->result + THIRD, 0xAAAAAAAA, SECOND - THIRD), SECOND - THIRD);
 }
 
-static void forget(captured *graph) {
-  drop(graph->executable);
+static void destroy_captured(captured *graph) {
+  destroy_executable(graph->executable);
   CHECK_OK(plinth_synchronize(0));
   CHECK_OK(plinth_release_pool(0, graph->pool));
   CHECK_OK(plinth_mem_pool_destroy(graph->pool));
   CHECK_OK(plinth_pinned_free(graph->result));
 }
 
-/* Takes memory of every size and stream, and looks after a replay whether the graph wrote into it. */
-static void expect_apart_from_eager_memory(const captured *graph) {
+/* Allocates memory of several sizes and streams, and checks that a replay does not write to it. */
+static void expect_separate_from_eager_memory(const captured *graph) {
   enum { BLOCKS = 24 };
   static const size_t sizes[] = {FIRST, SECOND, THIRD, 4 * KIB, 2 * MIB, 11 * MIB};
   unsigned char *blocks[BLOCKS];
@@ -118,30 +118,30 @@ static void expect_apart_from_eager_memory(const captured *graph) {
   CHECK_OK(plinth_pinned_free(pinned));
 }
 
-static void graph_owns_its_memory(unsigned mode) {
+static void test_graph_memory(unsigned mode) {
   captured graph = capture_with_allocations(mode);
   replay(&graph);
   replay(&graph);
-  expect_apart_from_eager_memory(&graph);
-  /* What the capture left is given back, and is still the graph's. */
+  expect_separate_from_eager_memory(&graph);
+  /* The remaining blocks are freed, but stay reserved for the graph. */
   release(graph.second);
   release(graph.third);
   CHECK_EQ(pool_allocated(graph.pool), 0);
-  expect_apart_from_eager_memory(&graph);
+  expect_separate_from_eager_memory(&graph);
   CHECK_OK(plinth_synchronize(0));
   CHECK_OK(plinth_empty_cache());
   CHECK(pool_reserved(graph.pool) >= SECOND);
-  expect_apart_from_eager_memory(&graph);
-  forget(&graph);
+  expect_separate_from_eager_memory(&graph);
+  destroy_captured(&graph);
   expect_nothing_left();
 }
 
-TEST(a_graph_of_a_global_capture_owns_its_memory) { graph_owns_its_memory(CU_STREAM_CAPTURE_MODE_GLOBAL); }
-TEST(a_graph_of_a_thread_local_capture_owns_its_memory) { graph_owns_its_memory(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL); }
-TEST(a_graph_of_a_relaxed_capture_owns_its_memory) { graph_owns_its_memory(CU_STREAM_CAPTURE_MODE_RELAXED); }
+TEST(a_graph_of_a_global_capture_owns_its_memory) { test_graph_memory(CU_STREAM_CAPTURE_MODE_GLOBAL); }
+TEST(a_graph_of_a_thread_local_capture_owns_its_memory) { test_graph_memory(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL); }
+TEST(a_graph_of_a_relaxed_capture_owns_its_memory) { test_graph_memory(CU_STREAM_CAPTURE_MODE_RELAXED); }
 
-/* Full memory does not make anyone take a graph's. */
-TEST(a_graph_keeps_its_memory_when_there_is_no_more) {
+/* A shortage does not free a graph's memory. */
+TEST(a_graph_keeps_its_memory_in_a_shortage) {
   void *pointer = NULL;
   captured graph = capture_with_allocations(CU_STREAM_CAPTURE_MODE_GLOBAL);
   release(graph.second);
@@ -150,7 +150,7 @@ TEST(a_graph_keeps_its_memory_when_there_is_no_more) {
   CHECK_STATUS(plinth_caching_allocator_alloc(40 * MIB, 0, NULL, &pointer), PLINTH_ERROR_OUT_OF_MEMORY);
   replay(&graph);
   lift_limit(0);
-  forget(&graph);
+  destroy_captured(&graph);
   expect_nothing_left();
 }
 
@@ -170,13 +170,13 @@ TEST(blocks_are_reused_within_a_capture) {
   release(memory);
   void *executable = end_and_instantiate(stream);
   CHECK_OK(plinth_end_allocate_to_pool(0, pool));
-  drop(executable);
+  destroy_executable(executable);
   CHECK_OK(plinth_release_pool(0, pool));
   CHECK_OK(plinth_mem_pool_destroy(pool));
   expect_nothing_left();
 }
 
-TEST(only_the_streams_that_capture_use_the_pool) {
+TEST(only_capturing_streams_use_the_pool) {
   plinth_pool_id_t pool = new_pool();
   plinth_stream_t stream = stream_on(0);
   plinth_stream_t side = stream_on(0);
@@ -191,7 +191,7 @@ TEST(only_the_streams_that_capture_use_the_pool) {
   memory[2] = alloc_on(3 * MIB, 0, other);
   memory[3] = alloc_on(3 * MIB, 0, NULL);
   CHECK_EQ(pool_allocated(pool), 2 * MIB);
-  /* A stream that joined the capture captures too. */
+  /* A stream that joined the capture also captures. */
   CHECK_OK(plinth_stream_wait_stream(side, stream));
   memory[4] = alloc_on(4 * MIB, 0, side);
   CHECK_EQ(pool_allocated(pool), 6 * MIB);
@@ -201,7 +201,7 @@ TEST(only_the_streams_that_capture_use_the_pool) {
   CHECK_OK(plinth_end_allocate_to_pool(0, pool));
   launch(executable, stream);
   CHECK_OK(plinth_stream_synchronize(stream));
-  drop(executable);
+  destroy_executable(executable);
   for (int index = 0; index < 5; index++) {
     release(memory[index]);
   }
@@ -227,12 +227,12 @@ TEST(other_threads_allocate_while_one_captures) {
     CHECK_OK(plinth_begin_allocate_to_pool(0, pool));
     begin_capture(shared_stream, mode);
     CHECK_OK(plinth_sleep(1000, shared_stream));
-    /* On the capturing stream, for the graph, and on another, for itself: both make the allocator grow. */
+    /* One allocation in the capturing stream and one in another: both need new memory of the driver. */
     run_threads(1, allocate_on_the_stream);
     CHECK_EQ(pool_allocated(pool), 6 * MIB);
     void *executable = end_and_instantiate(shared_stream);
     CHECK_OK(plinth_end_allocate_to_pool(0, pool));
-    drop(executable);
+    destroy_executable(executable);
     release(from_another_thread);
     CHECK_OK(plinth_release_pool(0, pool));
     CHECK_OK(plinth_mem_pool_destroy(pool));
@@ -240,7 +240,7 @@ TEST(other_threads_allocate_while_one_captures) {
   }
 }
 
-TEST(eager_work_goes_on_while_a_stream_captures) {
+TEST(eager_allocations_work_while_a_stream_captures) {
   for (unsigned mode = 0; mode < 3; mode++) {
     plinth_stream_t stream = stream_on(0);
     plinth_stream_t other = stream_on(0);
@@ -267,7 +267,7 @@ TEST(eager_work_goes_on_while_a_stream_captures) {
   }
 }
 
-TEST(memory_from_before_is_freed_in_a_capture) {
+TEST(memory_from_before_can_be_freed_during_a_capture) {
   plinth_stream_t stream = stream_on(0);
   void *graph = NULL;
   DRIVER(driver_graph_destroy, destroy, "cuGraphDestroy");
@@ -277,7 +277,7 @@ TEST(memory_from_before_is_freed_in_a_capture) {
   begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
   CHECK_OK(plinth_sleep(1000, stream));
   release(memory);
-  /* It is not the pool's now. */
+  /* The pool does not get it. */
   unsigned char *inside = alloc_on(4 * MIB, 0, stream);
   CHECK(!overlap(inside, 4 * MIB, memory, 4 * MIB));
   CHECK_EQ(pool_allocated(pool), 4 * MIB);
@@ -292,7 +292,7 @@ TEST(memory_from_before_is_freed_in_a_capture) {
   expect_nothing_left();
 }
 
-/* Two graphs in one pool, replayed in the order of their captures, share what the first one gave back. */
+/* Two graphs of one pool share the memory that the first one freed, if they are replayed in the order of their captures. */
 TEST(graphs_share_a_pool) {
   enum { BYTES = 16 * MIB };
   plinth_pool_id_t pool = new_pool();
@@ -321,15 +321,15 @@ TEST(graphs_share_a_pool) {
     CHECK_OK(plinth_stream_synchronize(stream));
     CHECK_EQ(words_mismatch(pinned, (uint32_t)(round % 2) + 1, BYTES), BYTES);
   }
-  drop(executables[0]);
+  destroy_executable(executables[0]);
   CHECK_OK(plinth_release_pool(0, pool));
-  /* The other one lives. */
+  /* The other graph is usable. */
   unsigned char *eager = alloc_on(BYTES, 0, stream);
   CHECK(!overlap(eager, BYTES, memory[1], BYTES));
   launch(executables[1], stream);
   CHECK_OK(plinth_stream_synchronize(stream));
   CHECK_EQ(words_mismatch(pinned, 2, BYTES), BYTES);
-  drop(executables[1]);
+  destroy_executable(executables[1]);
   release(eager);
   CHECK_OK(plinth_release_pool(0, pool));
   CHECK_OK(plinth_mem_pool_destroy(pool));
@@ -337,7 +337,7 @@ TEST(graphs_share_a_pool) {
   expect_nothing_left();
 }
 
-TEST(a_capture_that_fails_leaves_its_memory_usable) {
+TEST(memory_of_a_failed_capture_is_usable) {
   plinth_pool_id_t pool = new_pool();
   plinth_stream_t stream = stream_on(0);
   void *graph = NULL;
@@ -345,7 +345,7 @@ TEST(a_capture_that_fails_leaves_its_memory_usable) {
   begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
   void *memory = alloc_on(4 * MIB, 0, stream);
   CHECK_STATUS(plinth_stream_synchronize(stream), PLINTH_ERROR_CAPTURE_FORBIDS);
-  /* The capture is invalid now, and there is nothing that the allocator could spoil. */
+  /* The capture is invalid now, so the allocation may succeed or fail. */
   void *late = NULL;
   const plinth_status_t status = plinth_caching_allocator_alloc(4 * MIB, 0, stream, &late);
   CHECK(end_capture(stream, &graph) != CUDA_SUCCESS);
@@ -371,7 +371,7 @@ TEST(allocations_without_a_pool_do_not_disturb_a_capture) {
     executable = end_and_instantiate(stream);
     launch(executable, stream);
     CHECK_OK(plinth_stream_synchronize(stream));
-    drop(executable);
+    destroy_executable(executable);
     release(memory);
     expect_nothing_left();
   }

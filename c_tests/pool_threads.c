@@ -1,5 +1,5 @@
-/* Pools that come and go while threads allocate: whoever found a pool's arena before it went must find another, and nothing
- * may be lost in between. */
+/* Pools are created and destroyed while threads allocate: a thread that found a pool's arena before its destruction must use
+ * another one, and no memory may leak. */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 /* timeout: 120 */
 #include "allocating.h"
@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-enum { CHURNERS = 8, ROUTES = 100, MAKERS = 6, QUEUE = 64, STREAMS = 3, ROUNDS = 60 };
+enum { ALLOCATORS = 8, POOLS = 100, POOL_THREADS = 6, QUEUE = 64, STREAMS = 3, ROUNDS = 60 };
 
 static plinth_stream_t streams[STREAMS];
 static int stop, pausing, paused;
@@ -24,8 +24,8 @@ static void pause_if_asked(void) {
   }
 }
 
-/* Lets every thread pause, looks whether anything is left, and lets them go on. */
-static void look(int threads, void (*before)(void)) {
+/* Pauses all threads, checks that no memory is left, and resumes the threads. */
+static void check_while_paused(int threads, void (*before)(void)) {
   __atomic_store_n(&pausing, 1, __ATOMIC_SEQ_CST);
   while (read_flag(&paused) < threads) {
     usleep(50);
@@ -41,7 +41,7 @@ static void look(int threads, void (*before)(void)) {
   }
 }
 
-static void *churn(void *context) {
+static void *allocate_and_free(void *context) {
   (void)context;
   while (!read_flag(&stop)) {
     pause_if_asked();
@@ -54,11 +54,11 @@ static void *churn(void *context) {
 
 TEST(a_streams_requests_change_pools_while_threads_allocate) {
   CHECK_OK(plinth_stream_create(0, 0, &streams[0]));
-  pthread_t threads[CHURNERS];
-  for (int index = 0; index < CHURNERS; index++) {
-    CHECK_EQ(pthread_create(&threads[index], NULL, churn, NULL), 0);
+  pthread_t threads[ALLOCATORS];
+  for (int index = 0; index < ALLOCATORS; index++) {
+    CHECK_EQ(pthread_create(&threads[index], NULL, allocate_and_free, NULL), 0);
   }
-  for (int round = 0; round < ROUTES; round++) {
+  for (int round = 0; round < POOLS; round++) {
     plinth_pool_id_t pool;
     CHECK_OK(plinth_mem_pool_create(false, false, &pool));
     CHECK_OK(plinth_begin_allocate_current_stream_to_pool(0, streams[0], pool));
@@ -66,10 +66,10 @@ TEST(a_streams_requests_change_pools_while_threads_allocate) {
     CHECK_OK(plinth_end_allocate_to_pool(0, pool));
     CHECK_OK(plinth_release_pool(0, pool));
     CHECK_OK(plinth_mem_pool_destroy(pool));
-    look(CHURNERS, NULL);
+    check_while_paused(ALLOCATORS, NULL);
   }
   __atomic_store_n(&stop, 1, __ATOMIC_SEQ_CST);
-  for (int index = 0; index < CHURNERS; index++) {
+  for (int index = 0; index < ALLOCATORS; index++) {
     CHECK_EQ(pthread_join(threads[index], NULL), 0);
   }
 }
@@ -104,7 +104,7 @@ static void free_all(void) {
   }
 }
 
-/* Makes a pool, allocates in it, releases it, and leaves the blocks for other threads to free. */
+/* Creates pools, allocates in them, releases them, and passes the blocks to other threads, which free them. */
 static void *make_pools(void *context) {
   unsigned state = *(unsigned *)context;
   while (!read_flag(&stop)) {
@@ -134,22 +134,22 @@ static void *make_pools(void *context) {
   return NULL;
 }
 
-TEST(a_pools_last_block_goes_while_it_is_given_up) {
-  static unsigned seeds[MAKERS];
-  pthread_t threads[MAKERS];
+TEST(a_pools_last_block_is_freed_while_the_pool_is_released) {
+  static unsigned seeds[POOL_THREADS];
+  pthread_t threads[POOL_THREADS];
   for (int index = 0; index < STREAMS; index++) {
     CHECK_OK(plinth_stream_create(0, 0, &streams[index]));
   }
-  for (int index = 0; index < MAKERS; index++) {
+  for (int index = 0; index < POOL_THREADS; index++) {
     seeds[index] = 77 * (unsigned)index + 1;
     CHECK_EQ(pthread_create(&threads[index], NULL, make_pools, &seeds[index]), 0);
   }
   for (int round = 0; round < ROUNDS; round++) {
     usleep(5000);
-    look(MAKERS, free_all);
+    check_while_paused(POOL_THREADS, free_all);
   }
   __atomic_store_n(&stop, 1, __ATOMIC_SEQ_CST);
-  for (int index = 0; index < MAKERS; index++) {
+  for (int index = 0; index < POOL_THREADS; index++) {
     CHECK_EQ(pthread_join(threads[index], NULL), 0);
   }
   free_all();

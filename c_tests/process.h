@@ -1,5 +1,5 @@
 /*
- * Children of tests: forked, and waited for.
+ * Child processes of tests.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -11,7 +11,7 @@
 
 #include <sys/wait.h>
 
-/* Runs `body` in a forked child, which ends as the body ends it, or without exit handlers when the body returns. */
+/* Runs `body` in a forked child. If `body` returns, the child ends without exit handlers. */
 static inline pid_t start_child(void (*body)(void)) {
   fflush(NULL);
   const pid_t child = fork();
@@ -23,7 +23,7 @@ static inline pid_t start_child(void (*body)(void)) {
   return child;
 }
 
-/* Waits for a child, which must end by itself with this exit status, in good time. */
+/* Waits for a child, which must exit with this status within EVENTUALLY_SECONDS. */
 static inline void expect_child(pid_t child, int expected) {
   int status = 0;
   pid_t ended = 0;

@@ -1,5 +1,5 @@
-// plinth_profile.hpp: ranges that end with their block, and what devices tell of themselves. What a tool hears of the ranges is
-// tested in tests/nvtx.rs; without one they count all the same.
+// plinth_profile.hpp: ranges that end with their scope, and telemetry of devices. What a tool receives is tested in
+// tests/nvtx.rs; without a tool the depths are counted nevertheless.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
@@ -41,7 +41,7 @@ TEST(ranges_nest_and_end_with_exceptions) {
   CHECK_EQ(next.depth(), 0);
 }
 
-TEST(events_have_what_was_said) {
+TEST(events_have_their_attributes) {
   const plinth::nvtx::Event plain("plain");
   CHECK(plain.get()->struct_size == sizeof(plinth_nvtx_event_t) && std::string(plain.get()->message) == "plain");
   CHECK(!plain.get()->has_color && !plain.get()->has_payload && plain.get()->category == 0);
@@ -77,20 +77,20 @@ TEST(ranges_of_threads_and_streams) {
   other.end();
 }
 
-TEST(profilers_are_told_to_record) {
+TEST(the_profiler_guard_starts_and_stops) {
   plinth::init();
   try {
     const plinth::ProfilerGuard guard;
     throw 1;
   } catch (int) {
   } catch (const plinth::Error &error) {
-    // As where a profiler is there that does not allow it.
+    // A profiler that is attached may not allow it.
     CHECK_EQ(error.status(), PLINTH_ERROR_DRIVER);
   }
   plinth::synchronize();
 }
 
-// A reading that a machine may lack.
+// Checks a reading that a machine may not support.
 template <class Reading>
 static void maybe(const plinth::Telemetry &all, std::uint32_t bit, Reading reading) {
   try {
@@ -102,7 +102,7 @@ static void maybe(const plinth::Telemetry &all, std::uint32_t bit, Reading readi
   }
 }
 
-TEST(devices_tell_of_themselves) {
+TEST(telemetry_of_devices) {
   const plinth::DeviceMemory memory = plinth::device_malloc(MIB, 0);
   const plinth::Telemetry all = plinth::read_telemetry(0);
   CHECK_EQ(all.struct_size, sizeof all);
@@ -135,7 +135,7 @@ TEST(processes_are_listed) {
   }
 }
 
-TEST(samplers_give_readings_in_order) {
+TEST(samplers_return_readings_in_order) {
   plinth::TelemetrySampler sampler(milliseconds(1), 4096, 0);
   plinth::TelemetrySampler moved(std::move(sampler));
   CHECK(sampler.get() == nullptr);
@@ -147,7 +147,7 @@ TEST(samplers_give_readings_in_order) {
     return all.size() >= 100;
   }()));
   for (std::size_t index = 1; index < all.size(); index++) CHECK(all[index].time_us > all[index - 1].time_us);
-  // More than one call of the library gives.
+  // More readings than one call of the library returns.
   EVENTUALLY(([&] {
     sleep_milliseconds(150);
     return moved.take().size() > 64;

@@ -1,22 +1,22 @@
-/* Fills with random numbers: which numbers, in what order, and what they use up. SPDX-License-Identifier: MIT OR
+/* Fills with random numbers: the numbers, their order, and the advance of the offset. SPDX-License-Identifier: MIT OR
  * Apache-2.0 */
 /* also: PLINTH_SANITIZER=error */
 #include "drawing.h"
 
 #define PAST_A_GRID (INT64_C(1081344) + 3)
 
-/* Memory with a guard on both sides, by which a stray write is seen. */
+/* Allocates memory with guard bytes on both sides, to find writes out of bounds. */
 enum { GUARD = 256 };
 
-static unsigned char *guarded(size_t bytes) {
+static unsigned char *alloc_guarded(size_t bytes) {
   unsigned char *memory = (unsigned char *)device_memory(bytes + 2 * GUARD, 0);
   CHECK_OK(plinth_memset(memory, 0xA5, bytes + 2 * GUARD, NULL));
   CHECK_OK(plinth_stream_synchronize(NULL));
   return memory + GUARD;
 }
 
-/* Fetches what lies between the guards, and gives the memory back. Free the copy. */
-static unsigned char *take(unsigned char *memory, size_t bytes) {
+/* Checks the guard bytes, copies the bytes between them to the host, and frees the memory. Free the copy. */
+static unsigned char *check_and_fetch(unsigned char *memory, size_t bytes) {
   unsigned char *host = (unsigned char *)pageable_memory(bytes + 2 * GUARD);
   fetch(host, memory - GUARD, bytes + 2 * GUARD);
   for (size_t index = 0; index < GUARD; index++) {
@@ -28,13 +28,13 @@ static unsigned char *take(unsigned char *memory, size_t bytes) {
   return host;
 }
 
-/* The numbers of a fill of one dimension. Free them. */
+/* Returns the numbers of a fill of one dimension. Free them. */
 static void *drawn(fill_call call, int kind, int64_t count, plinth_generator_t generator) {
   tensor out;
   const size_t bytes = (size_t)count * bytes_of(kind);
-  unsigned char *memory = guarded(bytes);
+  unsigned char *memory = alloc_guarded(bytes);
   CHECK_OK(call(row(&out, memory, kind, count), generator, NULL));
-  return take(memory, bytes);
+  return check_and_fetch(memory, bytes);
 }
 
 static void expect_floats(const float *numbers, const double *expected, int count) {
@@ -93,7 +93,7 @@ static void expect_uniform(uint64_t seed, uint64_t offset, int64_t count) {
   float *numbers = (float *)drawn(draw_uniform, F32, count, generator);
   for (int64_t index = 0; index < count; index++) {
     CHECK(numbers[index] == uniform_at(seed, offset, index, count));
-    /* All of the ends, where mistakes are made, and samples between them. */
+    /* Check the first and the last 3000. */
     if (index == 3000 && count > 10000) {
       index = count - 3000;
     }
@@ -103,7 +103,7 @@ static void expect_uniform(uint64_t seed, uint64_t offset, int64_t count) {
   CHECK_OK(plinth_generator_destroy(generator));
 }
 
-TEST(uniform_numbers_are_philoxs_at_every_size) {
+TEST(uniform_numbers_are_those_of_philox_at_every_size) {
   const int64_t grid = (int64_t)lanes_of(INT32_MAX);
   const int64_t counts[] = {1, 2, 3, 31, 255, 256, 257, 1000, 4096, 4097, grid - 1, grid, grid + 1, 2 * grid + 5, 4 * grid,
                             4 * grid + 1, 9 * grid - 7};
@@ -125,16 +125,16 @@ TEST(large_seeds_and_offsets_use_all_64_bits) {
   expect_uniform(1, ((uint64_t)1 << 34) - 4, PAST_A_GRID);
 }
 
-TEST(integers_are_the_remainders_of_philoxs) {
+TEST(integers_are_remainders_of_philox_numbers) {
   const int64_t counts[] = {1, 257, 300000, PAST_A_GRID};
   tensor out;
   for (int size = 0; size < 4; size++) {
     const int64_t count = counts[size];
     plinth_generator_t generator = new_generator(0, 7, 8);
     int64_t *numbers;
-    unsigned char *memory = guarded((size_t)count * 8);
+    unsigned char *memory = alloc_guarded((size_t)count * 8);
     CHECK_OK(plinth_random_range(row(&out, memory, I64, count), -50, 1000003, generator, NULL));
-    numbers = (int64_t *)(void *)take(memory, (size_t)count * 8);
+    numbers = (int64_t *)(void *)check_and_fetch(memory, (size_t)count * 8);
     for (int64_t index = 0; index < count; index += index % 1000 == 999 ? 999 : 1) {
       CHECK_EQ(numbers[index], (int64_t)(word_at(7, 8, index, count) % 1000053u) - 50);
     }
@@ -154,9 +154,9 @@ TEST(wide_integers_take_64_bits) {
     const uint64_t width = (uint64_t)ranges[range].high - (uint64_t)ranges[range].low;
     plinth_generator_t generator = new_generator(0, 7, 8);
     int64_t *numbers;
-    unsigned char *memory = guarded((size_t)count * 8);
+    unsigned char *memory = alloc_guarded((size_t)count * 8);
     CHECK_OK(plinth_random_range(row(&out, memory, I64, count), ranges[range].low, ranges[range].high, generator, NULL));
-    numbers = (int64_t *)(void *)take(memory, (size_t)count * 8);
+    numbers = (int64_t *)(void *)check_and_fetch(memory, (size_t)count * 8);
     for (int64_t index = 0; index < count; index += 997) {
       CHECK_EQ((uint64_t)numbers[index], long_at(7, 8, index, count) % width + (uint64_t)ranges[range].low);
     }
@@ -166,7 +166,7 @@ TEST(wide_integers_take_64_bits) {
   }
 }
 
-TEST(random_from_goes_to_the_largest_number) {
+TEST(random_from_reaches_the_largest_number) {
   int64_t numbers[300];
   uint8_t small[300];
   tensor out;
@@ -271,7 +271,7 @@ TEST(the_offset_moves_by_what_the_busiest_thread_used) {
         }
         CHECK_OK(plinth_generator_manual_seed(generator, 1));
         CHECK_OK(fills[index].call(row(&out, memory, kind, counts[size]), generator, NULL));
-        /* A double takes 64 bits, but not where the range of integers is small. */
+        /* A double takes 64 bits, except for a small range of integers. */
         const bool narrow = kind == F32 || strcmp(fills[index].name, "random_range") == 0;
         CHECK_EQ(offset_of(generator), advance_of(counts[size], narrow ? 4 : 2));
       }
@@ -281,7 +281,7 @@ TEST(the_offset_moves_by_what_the_busiest_thread_used) {
   CHECK_OK(plinth_generator_destroy(generator));
 }
 
-TEST(an_empty_tensor_uses_up_nothing) {
+TEST(an_empty_tensor_does_not_advance_the_offset) {
   const int64_t shapes[][3] = {{0, 0, 0}, {0, 5, 7}, {5, 0, 7}, {5, 7, 0}};
   const int64_t ignored[3] = {1, 1, 1};
   tensor out;
@@ -304,13 +304,13 @@ TEST(a_tensor_of_rank_0_has_one_number) {
   tensor out;
   float number = 0;
   plinth_generator_t generator = new_generator(0, 5, 0);
-  unsigned char *memory = guarded(4);
+  unsigned char *memory = alloc_guarded(4);
   CHECK_OK(plinth_uniform(describe(&out, memory, F32, 0, NULL, NULL), 0, 1, generator, NULL));
   CHECK_EQ(offset_of(generator), 4);
   out.dl.shape = NULL;
   CHECK_OK(plinth_uniform(&out.dl, 0, 1, generator, NULL));
   CHECK_EQ(offset_of(generator), 8);
-  void *host = take(memory, 4);
+  void *host = check_and_fetch(memory, 4);
   memcpy(&number, host, 4);
   CHECK(number == uniform_at(5, 4, 0, 1));
   free(host);
@@ -329,7 +329,7 @@ TEST(uniform_numbers_lie_in_their_range) {
       const double high = ranges[range][1];
       CHECK_OK(plinth_uniform(row(&out, memory, kind, 5000), low, high, generator, NULL));
       fetch(host, memory, 5000 * bytes_of(kind));
-      /* A bound that the dtype does not have may be rounded either way. */
+      /* A bound that the dtype cannot represent may be rounded up or down. */
       const double slack = (fabs(low) + fabs(high)) * (kind == F16 ? 0x1p-11 : kind == BF16 ? 0x1p-8 : 0x1p-24);
       for (int index = 0; index < 5000; index++) {
         const double number = number_at(host, kind, index);
@@ -343,7 +343,7 @@ TEST(uniform_numbers_lie_in_their_range) {
   CHECK_OK(plinth_generator_destroy(generator));
 }
 
-TEST(a_distribution_without_width_gives_its_middle) {
+TEST(a_distribution_of_width_zero_is_constant) {
   tensor out;
   float numbers[1000];
   void *memory = device_memory(sizeof numbers, 0);
@@ -366,8 +366,8 @@ TEST(a_distribution_without_width_gives_its_middle) {
   CHECK_OK(plinth_generator_destroy(generator));
 }
 
-/* Element i takes number i % 4 of the first call of subsequence i / 4. */
-static bool each_at(uint64_t seed, uint64_t offset, int64_t index, float p) {
+/* Element i uses number i % 4 of the first call of subsequence i / 4. */
+static bool bernoulli_at(uint64_t seed, uint64_t offset, int64_t index, float p) {
   uint32_t words[4];
   philox(seed, (uint64_t)index / 4, offset / 4, words);
   return fraction(words[index % 4]) <= p;
@@ -375,26 +375,27 @@ static bool each_at(uint64_t seed, uint64_t offset, int64_t index, float p) {
 
 TEST(each_element_may_have_its_own_probability) {
   enum { COUNT = 5003 };
-  float chances[COUNT];
-  unsigned char ones[COUNT];
+  float probabilities[COUNT];
+  unsigned char found[COUNT];
   tensor out, p;
   void *memory = device_memory(COUNT, 0);
-  void *chance_memory = device_memory(sizeof chances, 0);
+  void *probability_memory = device_memory(sizeof probabilities, 0);
   plinth_generator_t generator = new_generator(0, 5, 8);
   for (int index = 0; index < COUNT; index++) {
-    chances[index] = (float)(index % 1001) / 1000.0f;
+    probabilities[index] = (float)(index % 1001) / 1000.0f;
   }
-  put(chance_memory, chances, sizeof chances);
-  CHECK_OK(plinth_bernoulli_tensor(row(&out, memory, BOOL, COUNT), row(&p, chance_memory, F32, COUNT), generator, NULL));
+  put(probability_memory, probabilities, sizeof probabilities);
+  CHECK_OK(plinth_bernoulli_tensor(row(&out, memory, BOOL, COUNT), row(&p, probability_memory, F32, COUNT), generator,
+                                   NULL));
   CHECK_EQ(offset_of(generator), 20);
-  fetch(ones, memory, COUNT);
+  fetch(found, memory, COUNT);
   for (int index = 0; index < COUNT; index++) {
-    CHECK_EQ(ones[index], each_at(5, 8, index, chances[index]));
+    CHECK_EQ(found[index], bernoulli_at(5, 8, index, probabilities[index]));
   }
   CHECK_OK(plinth_bernoulli_tensor(row(&out, NULL, BOOL, 0), row(&p, NULL, F32, 0), generator, NULL));
   CHECK_EQ(offset_of(generator), 20);
   CHECK_OK(plinth_device_free(memory));
-  CHECK_OK(plinth_device_free(chance_memory));
+  CHECK_OK(plinth_device_free(probability_memory));
   CHECK_OK(plinth_generator_destroy(generator));
 }
 
@@ -404,20 +405,20 @@ TEST(randperm_is_a_permutation) {
   for (int size = 0; size < 10; size++) {
     const int64_t count = counts[size];
     int64_t *numbers = (int64_t *)drawn(draw_randperm, I64, count, generator);
-    unsigned char *seen = (unsigned char *)calloc((size_t)count, 1);
-    CHECK(seen != NULL);
+    unsigned char *is_present = (unsigned char *)calloc((size_t)count, 1);
+    CHECK(is_present != NULL);
     for (int64_t index = 0; index < count; index++) {
       CHECK(numbers[index] >= 0 && numbers[index] < count);
-      CHECK_EQ(seen[numbers[index]]++, 0);
+      CHECK_EQ(is_present[numbers[index]]++, 0);
     }
-    free(seen);
+    free(is_present);
     free(numbers);
     CHECK(offset_of(generator) % 4 == 0);
   }
   CHECK_OK(plinth_generator_destroy(generator));
 }
 
-TEST(a_fill_waits_for_its_stream_and_for_nothing_else) {
+TEST(a_fill_waits_only_for_its_stream) {
   enum { COUNT = 1000 };
   tensor out;
   float numbers[COUNT];
@@ -433,7 +434,7 @@ TEST(a_fill_waits_for_its_stream_and_for_nothing_else) {
   CHECK_OK(plinth_uniform(&out.dl, 0, 1, generator, stream));
   CHECK(!gate_is_open(held));
   CHECK(stays_undone(stream));
-  /* What it takes, it took when it was called. The description may go, too. */
+  /* The fill takes its state at the call. The tensor description may go, too. */
   CHECK_EQ(offset_of(generator), 4);
   CHECK_OK(plinth_generator_manual_seed(generator, 99));
   memset(&out, 0, sizeof out);

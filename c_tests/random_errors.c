@@ -1,4 +1,4 @@
-/* Fills that are refused: each tells why, writes nothing, and uses up nothing. SPDX-License-Identifier: MIT OR
+/* Errors of fills: the message says why, no memory is written, and the offset does not change. SPDX-License-Identifier: MIT OR
  * Apache-2.0 */
 #include "drawing.h"
 
@@ -8,14 +8,14 @@ static plinth_generator_t generator;
 static unsigned char *memory;
 
 static void begin(void) {
-  unsigned char mark[COUNT * 8];
-  memset(mark, 0xA5, sizeof mark);
+  unsigned char initial[COUNT * 8];
+  memset(initial, 0xA5, sizeof initial);
   generator = new_generator(0, 21, 8);
-  memory = (unsigned char *)device_memory(sizeof mark, 0);
-  put(memory, mark, sizeof mark);
+  memory = (unsigned char *)device_memory(sizeof initial, 0);
+  put(memory, initial, sizeof initial);
 }
 
-/* What a fill may answer to an argument that it does not like. */
+/* Whether a status is one that a fill may return for an invalid argument. */
 static bool is_refusal(plinth_status_t status) {
   return status == PLINTH_ERROR_INVALID_VALUE || status == PLINTH_ERROR_NULL_POINTER ||
          status == PLINTH_ERROR_INVALID_DEVICE || status == PLINTH_ERROR_INVALID_POINTER ||
@@ -32,21 +32,21 @@ static void check_refused(plinth_status_t status, const char *part, const char *
     harness_fail(__FILE__, line, message);
   }
   if (offset_of(generator) != 8) {
-    harness_fail(__FILE__, line, "a fill that was refused has used up numbers");
+    harness_fail(__FILE__, line, "a refused fill has advanced the offset");
   }
   CHECK_OK(plinth_synchronize(0));
   fetch(host, memory, sizeof host);
   for (size_t index = 0; index < sizeof host; index++) {
     if (host[index] != 0xA5) {
-      harness_fail(__FILE__, line, "a fill that was refused has written");
+      harness_fail(__FILE__, line, "a refused fill has written memory");
     }
   }
 }
 
-/* A call that must be refused with a message that has a part. */
+/* A call that must be refused with a message that contains `part`. */
 #define REFUSED(call, part) check_refused((call), part, #call, __LINE__)
 
-static const double no_numbers[] = {NAN, INFINITY, -INFINITY};
+static const double not_finite[] = {NAN, INFINITY, -INFINITY};
 
 TEST(parameters_outside_their_range_are_refused) {
   tensor t;
@@ -72,7 +72,7 @@ TEST(parameters_outside_their_range_are_refused) {
   REFUSED(plinth_bernoulli(out, 1.000001, generator, NULL), "p ");
 }
 
-TEST(the_message_has_the_numbers) {
+TEST(the_message_contains_the_numbers) {
   tensor t;
   begin();
   DLTensor *out = row(&t, memory, F32, COUNT);
@@ -83,7 +83,7 @@ TEST(the_message_has_the_numbers) {
   REFUSED(plinth_random_range(out, 1234, 567, generator, NULL), "1234");
 }
 
-TEST(parameters_that_are_no_numbers_are_refused) {
+TEST(parameters_that_are_not_finite_are_refused) {
   tensor t;
   begin();
   for (int kind = F16; kind <= F64; kind++) {
@@ -100,9 +100,9 @@ TEST(parameters_that_are_no_numbers_are_refused) {
     REFUSED(plinth_geometric(out, NAN, generator, NULL), "p ");
     REFUSED(plinth_bernoulli(out, NAN, generator, NULL), "p ");
     for (int which = 1; which < 3; which++) {
-      REFUSED(plinth_uniform(out, 0, no_numbers[which], generator, NULL), "");
-      REFUSED(plinth_geometric(out, no_numbers[which], generator, NULL), "p ");
-      REFUSED(plinth_bernoulli(out, no_numbers[which], generator, NULL), "p ");
+      REFUSED(plinth_uniform(out, 0, not_finite[which], generator, NULL), "");
+      REFUSED(plinth_geometric(out, not_finite[which], generator, NULL), "p ");
+      REFUSED(plinth_bernoulli(out, not_finite[which], generator, NULL), "p ");
     }
   }
 }
@@ -138,7 +138,7 @@ TEST(ranges_that_the_dtype_cannot_hold_are_refused) {
   REFUSED(plinth_random_range(row(&t, memory, I32, COUNT), INT64_C(1) << 31, PLINTH_RANDOM_TO_LARGEST, generator, NULL), "low");
 }
 
-TEST(ranges_at_the_ends_of_the_dtype_are_not_refused) {
+TEST(ranges_up_to_the_limits_of_the_dtype_are_accepted) {
   tensor t;
   begin();
   CHECK_OK(plinth_random_range(row(&t, memory, U8, COUNT), 0, 256, generator, NULL));
@@ -164,7 +164,7 @@ TEST(dtypes_that_cannot_hold_the_numbers_are_refused) {
   }
 }
 
-TEST(dtypes_that_are_none_are_refused) {
+TEST(invalid_dtypes_are_refused) {
   const DLDataType types[] = {{2, 32, 2},  {2, 32, 0}, {2, 32, 4}, {2, 8, 1},  {2, 128, 1}, {2, 0, 1},   {0, 4, 1},
                               {0, 128, 1}, {1, 1, 1},  {3, 64, 1}, {4, 32, 1}, {5, 64, 1},  {5, 128, 1}, {6, 1, 1},
                               {7, 8, 1},   {99, 32, 1}, {255, 255, 65535}};
@@ -195,7 +195,7 @@ TEST(null_pointers_are_refused) {
   REFUSED(plinth_bernoulli_tensor(row(&t, memory, F32, 1), row(&p, NULL, F32, 1), generator, NULL), "data");
 }
 
-TEST(shapes_that_make_no_sense_are_refused) {
+TEST(invalid_shapes_are_refused) {
   const int64_t negative[] = {3, -1};
   const int64_t huge[] = {INT64_MAX, INT64_MAX};
   const int64_t overflow[] = {INT64_C(1) << 32, INT64_C(1) << 32};
@@ -215,7 +215,7 @@ TEST(shapes_that_make_no_sense_are_refused) {
   }
 }
 
-TEST(elements_in_one_place_are_refused) {
+TEST(overlapping_elements_are_refused) {
   const int64_t shape[] = {4, 5};
   const int64_t expanded[] = {0, 1};
   const int64_t expanded_last[] = {1, 0};
@@ -229,11 +229,11 @@ TEST(elements_in_one_place_are_refused) {
   REFUSED(plinth_randperm(describe(&t, memory, I64, 1, shape, expanded), generator, NULL), "one address");
 }
 
-TEST(tensors_elsewhere_are_refused) {
+TEST(tensors_of_other_device_types_are_refused) {
   tensor t;
   begin();
   for (int index = 0; index < FILLS; index++) {
-    /* Said to be on the CPU, in pinned memory, managed, or on a device of a kind that nobody knows. */
+    /* Declared as CPU memory, pinned memory, managed memory, or memory of an unknown kind of device. */
     const int32_t kinds[] = {0, 1, 3, 4, 10, 99, -1};
     for (int kind = 0; kind < 7; kind++) {
       row(&t, memory, F32, COUNT)->device.device_type = kinds[kind];
@@ -254,7 +254,7 @@ TEST(elements_that_are_not_aligned_are_refused) {
   }
 }
 
-TEST(devices_that_are_none_are_refused) {
+TEST(invalid_devices_are_refused) {
   const int32_t numbers[] = {device_count(), 64, -2, INT32_MAX, INT32_MIN};
   tensor t;
   begin();
@@ -270,11 +270,11 @@ TEST(tensor_generator_and_stream_belong_to_one_device) {
   tensor t, p;
   begin();
   void *other = device_memory(COUNT * 8, 1);
-  plinth_generator_t others = new_generator(1, 21, 8);
+  plinth_generator_t other_generator = new_generator(1, 21, 8);
   for (int index = 0; index < FILLS; index++) {
-    CHECK_STATUS(fills[index].call(row(&t, memory, F32, COUNT), others, NULL), PLINTH_ERROR_DEVICE_MISMATCH);
+    CHECK_STATUS(fills[index].call(row(&t, memory, F32, COUNT), other_generator, NULL), PLINTH_ERROR_DEVICE_MISMATCH);
     CHECK_MESSAGE("device 1");
-    CHECK_EQ(offset_of(others), 8);
+    CHECK_EQ(offset_of(other_generator), 8);
     CHECK_STATUS(fills[index].call(row(&t, memory, F32, COUNT), generator, stream_on(1)), PLINTH_ERROR_DEVICE_MISMATCH);
     CHECK_MESSAGE("stream");
     row(&t, memory, F32, COUNT)->device.device_id = 1;
@@ -283,28 +283,28 @@ TEST(tensor_generator_and_stream_belong_to_one_device) {
   row(&p, other, F32, COUNT)->device.device_id = 1;
   REFUSED(plinth_bernoulli_tensor(row(&t, memory, F32, COUNT), &p.dl, generator, NULL), "device");
   CHECK_OK(plinth_device_free(other));
-  CHECK_OK(plinth_generator_destroy(others));
+  CHECK_OK(plinth_generator_destroy(other_generator));
 }
 
-TEST(probabilities_that_do_not_fit_are_refused) {
+TEST(probabilities_of_other_shapes_are_refused) {
   const int64_t shape[] = {4, 5};
   const int64_t shapes[][3] = {{4, 4, 0}, {5, 4, 0}, {3, 1, 0}, {1, 0, 0}, {1, 4, 5}};
   const int32_t ranks[] = {2, 2, 2, 2, 3};
   tensor t, p;
   begin();
-  void *chances = device_memory(COUNT * 8, 0);
-  CHECK_OK(plinth_memset(chances, 0, COUNT * 8, NULL));
+  void *probabilities = device_memory(COUNT * 8, 0);
+  CHECK_OK(plinth_memset(probabilities, 0, COUNT * 8, NULL));
   for (int index = 0; index < 5; index++) {
-    describe(&p, chances, F32, ranks[index], shapes[index], NULL);
+    describe(&p, probabilities, F32, ranks[index], shapes[index], NULL);
     REFUSED(plinth_bernoulli_tensor(describe(&t, memory, F32, 2, shape, NULL), &p.dl, generator, NULL), "p");
   }
   for (int kind = U8; kind < DTYPES; kind++) {
-    describe(&p, chances, kind, 2, shape, NULL);
+    describe(&p, probabilities, kind, 2, shape, NULL);
     REFUSED(plinth_bernoulli_tensor(describe(&t, memory, F32, 2, shape, NULL), &p.dl, generator, NULL), "p");
   }
-  describe(&p, chances, F32, 2, shape, NULL)->device.device_type = 1;
+  describe(&p, probabilities, F32, 2, shape, NULL)->device.device_type = 1;
   REFUSED(plinth_bernoulli_tensor(describe(&t, memory, F32, 2, shape, NULL), &p.dl, generator, NULL), "device");
-  CHECK_OK(plinth_device_free(chances));
+  CHECK_OK(plinth_device_free(probabilities));
 }
 
 TEST(randperm_needs_one_dimension_and_room_for_its_numbers) {
@@ -325,7 +325,7 @@ TEST(randperm_needs_one_dimension_and_room_for_its_numbers) {
   CHECK_OK(plinth_device_free(large));
 }
 
-TEST(a_refusal_leaves_the_next_fill_as_it_was) {
+TEST(a_refused_fill_does_not_affect_the_next) {
   float numbers[COUNT];
   tensor t;
   begin();

@@ -1,15 +1,15 @@
-/* Fills of tensors whose elements do not lie side by side: the order of the elements is that of their addresses, and
- * what lies between them stays. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Fills of strided tensors: elements are filled in the order of their addresses, and bytes between them do not change.
+ * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "drawing.h"
 
-enum { ROOM = 64 * 1024, MARK = 0xA5 };
+enum { ROOM = 64 * 1024, FILLER = 0xA5 };
 
 static unsigned char *memory;
 static unsigned char before[ROOM];
 static unsigned char after[ROOM];
 
 static void begin(void) {
-  memset(before, MARK, ROOM);
+  memset(before, FILLER, ROOM);
   memory = (unsigned char *)device_memory(ROOM, 0);
   put(memory, before, ROOM);
 }
@@ -22,37 +22,37 @@ static int64_t elements_of(int32_t rank, const int64_t *shape) {
   return count;
 }
 
-/* The places of a tensor's elements, in elements, in the order of their addresses. */
-static void places_of(int32_t rank, const int64_t *shape, const int64_t *strides, int64_t count, int64_t *places) {
-  int64_t found = 0;
-  bool *taken = (bool *)calloc(ROOM, 1);
-  CHECK(taken != NULL);
+/* Returns the offsets of a tensor's elements, in elements, in ascending order. */
+static void offsets_of(int32_t rank, const int64_t *shape, const int64_t *strides, int64_t count, int64_t *offsets) {
+  int64_t count_found = 0;
+  bool *is_occupied = (bool *)calloc(ROOM, 1);
+  CHECK(is_occupied != NULL);
   for (int64_t index = 0; index < count; index++) {
     int64_t rest = index;
-    int64_t place = 0;
+    int64_t offset = 0;
     for (int32_t d = rank - 1; d >= 0; d--) {
-      place += rest % shape[d] * strides[d];
+      offset += rest % shape[d] * strides[d];
       rest /= shape[d];
     }
-    CHECK(place >= 0 && place < ROOM && !taken[place]);
-    taken[place] = true;
+    CHECK(offset >= 0 && offset < ROOM && !is_occupied[offset]);
+    is_occupied[offset] = true;
   }
-  for (int64_t place = 0; place < ROOM; place++) {
-    if (taken[place]) {
-      places[found++] = place;
+  for (int64_t offset = 0; offset < ROOM; offset++) {
+    if (is_occupied[offset]) {
+      offsets[count_found++] = offset;
     }
   }
-  CHECK_EQ(found, count);
-  free(taken);
+  CHECK_EQ(count_found, count);
+  free(is_occupied);
 }
 
-/* Fills a strided tensor, and a contiguous one of as many elements by a generator in the same state: the numbers must
- * be the same in the order of their addresses, the offset too, and all other bytes as before. */
+/* Fills a strided tensor, and a contiguous one of as many elements with a generator in the same state. Expects the same
+ * numbers in the order of addresses, the same offset, and no change of other bytes. */
 static void expect_like_contiguous(const fill *one, int kind, int32_t rank, const int64_t *shape, const int64_t *strides,
                                    size_t byte_offset) {
   const int64_t count = elements_of(rank, shape);
   const size_t size = bytes_of(kind);
-  int64_t *places = (int64_t *)pageable_memory((size_t)(count + 1) * sizeof *places);
+  int64_t *offsets = (int64_t *)pageable_memory((size_t)(count + 1) * sizeof *offsets);
   unsigned char *expected = (unsigned char *)pageable_memory((size_t)count * size + 1);
   tensor out;
   plinth_generator_t generator = new_generator(0, 21, 4);
@@ -66,21 +66,21 @@ static void expect_like_contiguous(const fill *one, int kind, int32_t rank, cons
   CHECK_OK(one->call(&out.dl, generator, NULL));
   CHECK_EQ(offset_of(generator), offset_of(same));
   fetch(after, memory, ROOM);
-  places_of(rank, shape, strides, count, places);
+  offsets_of(rank, shape, strides, count, offsets);
   for (int64_t index = 0; index < count; index++) {
-    unsigned char *at = after + byte_offset + (size_t)places[index] * size;
+    unsigned char *at = after + byte_offset + (size_t)offsets[index] * size;
     CHECK(memcmp(at, expected + (size_t)index * size, size) == 0);
-    memset(at, MARK, size);
+    memset(at, FILLER, size);
   }
   CHECK(memcmp(after, before, ROOM) == 0);
-  free(places);
+  free(offsets);
   free(expected);
   CHECK_OK(plinth_device_free(dense));
   CHECK_OK(plinth_generator_destroy(generator));
   CHECK_OK(plinth_generator_destroy(same));
 }
 
-/* The same by every fill that takes tensors of any rank, for one dtype of each size. */
+/* As above, with every fill that takes tensors of any rank, and several dtypes. */
 static void expect_all_like_contiguous(int32_t rank, const int64_t *shape, const int64_t *strides) {
   static const int kinds[] = {F32, F64, F16, BF16, U8, I64, I32, BOOL};
   begin();
@@ -143,7 +143,7 @@ TEST(contiguous_strides_are_like_none) {
   CHECK_OK(plinth_generator_destroy(generator));
 }
 
-TEST(as_many_dimensions_as_there_may_be) {
+TEST(the_maximum_number_of_dimensions) {
   int64_t shape[25], strides[25];
   for (int d = 0; d < 25; d++) {
     shape[d] = d % 3 == 0 ? 2 : 1;
@@ -166,14 +166,14 @@ TEST(as_many_dimensions_as_there_may_be) {
   expect_all_like_contiguous(25, shape, strides);
 }
 
-TEST(memory_that_is_aligned_for_an_element_is_aligned_enough) {
+TEST(alignment_to_an_element_is_sufficient) {
   begin();
-  for (size_t place = 0; place < 20; place++) {
-    expect_like_contiguous(&fills[0], F32, 1, SHAPE(1000), SHAPE(1), place * 4);
-    expect_like_contiguous(&fills[0], F16, 1, SHAPE(1000), SHAPE(1), place * 2);
-    expect_like_contiguous(&fills[0], F64, 1, SHAPE(1000), SHAPE(1), place * 8);
-    expect_like_contiguous(&fills[6], U8, 1, SHAPE(1000), SHAPE(1), place);
-    expect_like_contiguous(&fills[6], U8, 2, SHAPE(10, 99), SHAPE(100, 1), place);
+  for (size_t offset = 0; offset < 20; offset++) {
+    expect_like_contiguous(&fills[0], F32, 1, SHAPE(1000), SHAPE(1), offset * 4);
+    expect_like_contiguous(&fills[0], F16, 1, SHAPE(1000), SHAPE(1), offset * 2);
+    expect_like_contiguous(&fills[0], F64, 1, SHAPE(1000), SHAPE(1), offset * 8);
+    expect_like_contiguous(&fills[6], U8, 1, SHAPE(1000), SHAPE(1), offset);
+    expect_like_contiguous(&fills[6], U8, 2, SHAPE(10, 99), SHAPE(100, 1), offset);
   }
 }
 
@@ -189,12 +189,12 @@ TEST(an_offset_in_bytes_is_like_a_pointer) {
   for (int index = 0; index < 15; index++) {
     CHECK(numbers[15 + index] == uniform_at(21, 0, index, 15));
   }
-  CHECK_EQ(((unsigned char *)numbers)[59], MARK);
+  CHECK_EQ(((unsigned char *)numbers)[59], FILLER);
   CHECK_OK(plinth_generator_destroy(generator));
 }
 
-/* Many random layouts: sizes, orders and steps, so that every dimension lies outside those before it. */
-TEST(layouts_of_all_kinds) {
+/* Random layouts: each dimension's stride exceeds the extent of the dimensions before it in a random order. */
+TEST(random_layouts) {
   uint64_t state = 5;
   begin();
   for (int round = 0; round < 300; round++) {
@@ -209,9 +209,9 @@ TEST(layouts_of_all_kinds) {
     } while (!takes(one, kind));
     for (int32_t d = rank - 1; d > 0; d--) {
       const int other = (int)(random_next(&state) % (uint64_t)(d + 1));
-      const int kept = order[d];
+      const int swapped = order[d];
       order[d] = order[other];
-      order[other] = kept;
+      order[other] = swapped;
     }
     for (int32_t d = 0; d < rank; d++) {
       const int64_t most = step > 1000 ? 2 : 7;
@@ -246,8 +246,8 @@ TEST(a_strided_tensor_larger_than_a_grid) {
   CHECK_OK(plinth_generator_destroy(generator));
 }
 
-/* Where a tensor's bytes are more than 31 bits can count, PyTorch fills it in parts: the whole takes its numbers and
- * throws them away, then each part takes its own. */
+/* If 31 bits cannot address a tensor's bytes, PyTorch fills it in parts: the whole tensor advances the offset, without using
+ * the numbers, and then each part does. */
 TEST(a_tensor_that_spans_2_GiB_is_filled_in_parts) {
   const int64_t far = (INT64_C(1) << 29) + 64;
   const size_t bytes = (size_t)(far + 3) * 4;
@@ -292,7 +292,7 @@ TEST(more_elements_than_31_bits_can_count) {
 }
 
 TEST(probabilities_are_expanded_to_the_shape) {
-  /* p of [4, 1, 3], for a tensor of [5, 4, 6, 3]; once as it is, once transposed, once with every second. */
+  /* p of shape [4, 1, 3], for a tensor of [5, 4, 6, 3]: contiguous, transposed, and with every second element. */
   enum { COUNT = 5 * 4 * 6 * 3 };
   const struct {
     int64_t strides[3];
@@ -304,20 +304,23 @@ TEST(probabilities_are_expanded_to_the_shape) {
       unsigned char ones[COUNT];
       begin();
       plinth_generator_t generator = new_generator(0, 21, 4);
-      unsigned char *chances = (unsigned char *)device_memory(sizeof zeros, 0);
-      /* Zero everywhere, but one at [2, 0, 1]: the bits of 1.0 in each dtype, low byte first. */
-      const uint64_t one = kind == F16 ? 0x3C00 : kind == BF16 ? 0x3F80 : kind == F32 ? 0x3F800000 : UINT64_C(0x3FF0000000000000);
-      const size_t place = (size_t)(2 * layouts[layout].strides[0] + layouts[layout].strides[2]) * bytes_of(kind);
-      memcpy(zeros + place, &one, bytes_of(kind));
-      put(chances, zeros, sizeof zeros);
-      describe(&p, chances, kind, 3, SHAPE(4, 1, 3), layouts[layout].strides);
+      unsigned char *probabilities = (unsigned char *)device_memory(sizeof zeros, 0);
+      /* All are 0, except for a 1 at [2, 0, 1]: the bits of 1.0 in each dtype, little endian. */
+      const uint64_t one = kind == F16    ? 0x3C00
+                           : kind == BF16 ? 0x3F80
+                           : kind == F32  ? 0x3F800000
+                                          : UINT64_C(0x3FF0000000000000);
+      const size_t offset = (size_t)(2 * layouts[layout].strides[0] + layouts[layout].strides[2]) * bytes_of(kind);
+      memcpy(zeros + offset, &one, bytes_of(kind));
+      put(probabilities, zeros, sizeof zeros);
+      describe(&p, probabilities, kind, 3, SHAPE(4, 1, 3), layouts[layout].strides);
       CHECK_OK(plinth_bernoulli_tensor(describe(&out, memory, U8, 4, SHAPE(5, 4, 6, 3), NULL), &p.dl, generator, NULL));
       CHECK_EQ(offset_of(generator), 16);
       fetch(ones, memory, COUNT);
       for (int index = 0; index < COUNT; index++) {
         CHECK_EQ(ones[index], index / 18 % 4 == 2 && index % 3 == 1);
       }
-      CHECK_OK(plinth_device_free(chances));
+      CHECK_OK(plinth_device_free(probabilities));
       CHECK_OK(plinth_device_free(memory));
       CHECK_OK(plinth_generator_destroy(generator));
     }
@@ -325,19 +328,19 @@ TEST(probabilities_are_expanded_to_the_shape) {
 }
 
 TEST(elements_may_share_a_probability) {
-  const float chances[5] = {0, 1, 0, 1, 1};
+  const float probabilities[5] = {0, 1, 0, 1, 1};
   tensor out, p;
   unsigned char ones[20];
   begin();
   plinth_generator_t generator = new_generator(0, 21, 4);
-  void *chance_memory = device_memory(sizeof chances, 0);
-  put(chance_memory, chances, sizeof chances);
-  describe(&p, chance_memory, F32, 2, SHAPE(4, 5), SHAPE(0, 1));
+  void *probability_memory = device_memory(sizeof probabilities, 0);
+  put(probability_memory, probabilities, sizeof probabilities);
+  describe(&p, probability_memory, F32, 2, SHAPE(4, 5), SHAPE(0, 1));
   CHECK_OK(plinth_bernoulli_tensor(describe(&out, memory, U8, 2, SHAPE(4, 5), NULL), &p.dl, generator, NULL));
   fetch(ones, memory, sizeof ones);
   for (int index = 0; index < 20; index++) {
-    CHECK_EQ(ones[index], chances[index % 5] == 1);
+    CHECK_EQ(ones[index], probabilities[index % 5] == 1);
   }
-  CHECK_OK(plinth_device_free(chance_memory));
+  CHECK_OK(plinth_device_free(probability_memory));
   CHECK_OK(plinth_generator_destroy(generator));
 }

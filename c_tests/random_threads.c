@@ -5,7 +5,7 @@
 enum { THREADS = 8, ROUNDS = 500, COUNT = 300 };
 
 static plinth_generator_t shared;
-static uint64_t taken[THREADS][ROUNDS];
+static uint64_t offsets[THREADS][ROUNDS];
 
 static int ascending(const void *left, const void *right) {
   const uint64_t one = *(const uint64_t *)left;
@@ -13,14 +13,14 @@ static int ascending(const void *left, const void *right) {
   return (one > other) - (one < other);
 }
 
-static void *take_states(void *context) {
+static void *draw_states(void *context) {
   const int thread = *(int *)context;
   for (int round = 0; round < ROUNDS; round++) {
     plinth_philox_state_t state;
     CHECK_OK(plinth_generator_philox_state(shared, 4, &state));
     CHECK_EQ(state.seed, 77);
-    taken[thread][round] = state.offset;
-    CHECK(round == 0 || taken[thread][round] > taken[thread][round - 1]);
+    offsets[thread][round] = state.offset;
+    CHECK(round == 0 || offsets[thread][round] > offsets[thread][round - 1]);
   }
   return NULL;
 }
@@ -28,10 +28,10 @@ static void *take_states(void *context) {
 TEST(no_offset_is_taken_twice) {
   CHECK_OK(plinth_init());
   shared = new_generator(0, 77, 0);
-  run_threads(THREADS, take_states);
-  qsort(taken, THREADS * ROUNDS, sizeof(uint64_t), ascending);
+  run_threads(THREADS, draw_states);
+  qsort(offsets, THREADS * ROUNDS, sizeof(uint64_t), ascending);
   for (int index = 0; index < THREADS * ROUNDS; index++) {
-    CHECK_EQ(((uint64_t *)taken)[index], 4 * (uint64_t)index);
+    CHECK_EQ(((uint64_t *)offsets)[index], 4 * (uint64_t)index);
   }
   CHECK_EQ(offset_of(shared), 4 * THREADS * ROUNDS);
   CHECK_OK(plinth_generator_destroy(shared));
@@ -39,7 +39,7 @@ TEST(no_offset_is_taken_twice) {
 
 static float numbers[THREADS][ROUNDS];
 
-/* Each fill of one element draws one number, which tells its offset. */
+/* Each fill of one element draws one number, which depends only on its offset. */
 static void *draw_from_shared(void *context) {
   const int thread = *(int *)context;
   plinth_stream_t stream = stream_on(0);
@@ -101,7 +101,7 @@ static void *draw_mixed(void *context) {
     const int kind = (int)(random_next(&state) % 2) + F32;
     const int64_t count = (int64_t)(random_next(&state) % COUNT);
     CHECK_OK(one->call(row(&out, memory, kind, count), shared, stream));
-    __atomic_add_fetch(&taken[0][0], advance_of(count, 4), __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&offsets[0][0], advance_of(count, 4), __ATOMIC_SEQ_CST);
   }
   CHECK_OK(plinth_stream_synchronize(stream));
   CHECK_OK(plinth_device_free(memory));
@@ -111,17 +111,17 @@ static void *draw_mixed(void *context) {
 TEST(the_total_advance_of_many_threads_is_exact) {
   CHECK_OK(plinth_init());
   shared = new_generator(0, 77, 0);
-  taken[0][0] = 0;
+  offsets[0][0] = 0;
   run_threads(THREADS, draw_mixed);
-  CHECK_EQ(offset_of(shared), taken[0][0]);
+  CHECK_EQ(offset_of(shared), offsets[0][0]);
   CHECK_OK(plinth_generator_destroy(shared));
 }
 
 static void *draw_from_own(void *context) {
   const int thread = *(int *)context;
   plinth_stream_t stream = stream_on(0);
-  float got[COUNT];
-  void *memory = device_memory(sizeof got, 0);
+  float numbers_of_round[COUNT];
+  void *memory = device_memory(sizeof numbers_of_round, 0);
   tensor out;
   for (int round = 0; round < 50; round++) {
     plinth_generator_t own = new_generator(0, (uint64_t)thread, 4 * (uint64_t)round);
@@ -130,9 +130,9 @@ static void *draw_from_own(void *context) {
     CHECK_OK(plinth_uniform(row(&out, memory, F32, COUNT), 0, 1, clone, stream));
     CHECK_OK(plinth_generator_destroy(clone));
     CHECK_OK(plinth_stream_synchronize(stream));
-    fetch(got, memory, sizeof got);
+    fetch(numbers_of_round, memory, sizeof numbers_of_round);
     for (int index = 0; index < COUNT; index++) {
-      CHECK(got[index] == uniform_at((uint64_t)thread, 4 * (uint64_t)round, index, COUNT));
+      CHECK(numbers_of_round[index] == uniform_at((uint64_t)thread, 4 * (uint64_t)round, index, COUNT));
     }
     CHECK_EQ(offset_of(own), 4 * round);
     CHECK_OK(plinth_generator_destroy(own));
@@ -141,13 +141,13 @@ static void *draw_from_own(void *context) {
   return NULL;
 }
 
-TEST(threads_with_their_own_generators_do_not_meet) {
+TEST(threads_with_their_own_generators_are_independent) {
   CHECK_OK(plinth_init());
   run_threads(THREADS, draw_from_own);
 }
 
-/* Seeding while others draw: each number belongs to one of the seeds, and each state is whole. */
-static void *seed_and_look(void *context) {
+/* Seeding while others draw: each state that is read must be one of those that were set or drawn from. */
+static void *seed_and_read(void *context) {
   const int thread = *(int *)context;
   float *memory = (float *)device_memory(sizeof *memory, 0);
   plinth_stream_t stream = stream_on(0);
@@ -172,13 +172,13 @@ static void *seed_and_look(void *context) {
   return NULL;
 }
 
-TEST(a_state_is_never_seen_half_changed) {
+TEST(a_state_is_read_atomically) {
   uint8_t state[16];
   CHECK_OK(plinth_init());
   shared = new_generator(0, 0, 0);
   state_of(0, 4, state);
   CHECK_OK(plinth_generator_set_state(shared, state, 16));
-  run_threads(THREADS, seed_and_look);
+  run_threads(THREADS, seed_and_read);
   CHECK_OK(plinth_generator_destroy(shared));
 }
 
@@ -199,4 +199,4 @@ static void *first_use(void *context) {
   return NULL;
 }
 
-TEST(threads_that_use_a_default_generator_first_find_one_seed) { run_threads(THREADS, first_use); }
+TEST(threads_that_create_the_default_generator_get_one_seed) { run_threads(THREADS, first_use); }

@@ -1,5 +1,5 @@
 /*
- * What the tests of communicators share: NCCL or its stand-in, ranks in threads and in processes, and their memory.
+ * Helpers of the communicator tests: NCCL or its fake, ranks in processes, and their memory.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -22,8 +22,8 @@ static const DLDataType INT64 = {0, 64, 1};
 static const DLDataType UINT8 = {1, 8, 1};
 static const DLDataType BOOLEAN = {6, 8, 1};
 
-/* Names the stand-in for NCCL, which works on the host device. Before the first use of NCCL. */
-static inline void name_stand_in(const char *name) {
+/* Uses a fake NCCL, which works on the host device. Call it before the first use of NCCL. */
+static inline void use_fake_nccl(const char *name) {
   char path[1024];
   char library[1200];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
@@ -33,11 +33,11 @@ static inline void name_stand_in(const char *name) {
   harness_setenv("PLINTH_NCCL_LIBRARY", library);
 }
 
-/* NCCL: on the host device the stand-in, on a GPU the real one, or none, and then the test is skipped. */
+/* Uses the fake NCCL on the host device, and the real one on a GPU. Skips the test if there is none. */
 static inline void need_nccl(void) {
   int32_t version = 0;
   if (on_host_device()) {
-    name_stand_in("fake_nccl");
+    use_fake_nccl("fake_nccl");
   } else if (plinth_nccl_version(&version, NULL, NULL) == PLINTH_ERROR_NCCL_UNAVAILABLE) {
     SKIP("needs NCCL");
   }
@@ -51,7 +51,7 @@ static inline plinth_communicator_options_t options_of(uint32_t engine, uint64_t
   return options;
 }
 
-/* Numbers in a device's memory: `first`, `first + step`, ... */
+/* Allocates device memory with the numbers `first`, `first + step`, ... */
 static inline float *floats_on(int32_t device, size_t count, float first, float step) {
   float *numbers = (float *)malloc((count + 1) * sizeof(float));
   float *memory = (float *)device_memory((count + 1) * sizeof(float), device);
@@ -63,7 +63,7 @@ static inline float *floats_on(int32_t device, size_t count, float first, float 
   return memory;
 }
 
-/* Checks that memory holds such numbers. */
+/* Checks that memory holds the numbers `first`, `first + step`, ... */
 static inline void expect_floats(const float *memory, size_t count, float first, float step) {
   float *numbers = (float *)malloc((count + 1) * sizeof(float));
   fetch(numbers, memory, count * sizeof(float));
@@ -78,17 +78,17 @@ static inline void expect_floats(const float *memory, size_t count, float first,
   free(numbers);
 }
 
-/* ---- ranks in processes: nothing of the library may be used before, since children are made by fork */
+/* ---- ranks in processes: do not use the library before, because the children are forked */
 
-enum { MOST_PROCESSES = 8 };
+enum { MAX_PROCESSES = 8 };
 
 static struct {
   int count;
-  int pipes[MOST_PROCESSES][2];
-  pid_t pids[MOST_PROCESSES];
+  int pipes[MAX_PROCESSES][2];
+  pid_t pids[MAX_PROCESSES];
 } processes;
 
-/* Gives the id that rank 0 makes to all. */
+/* Sends the id that rank 0 creates to all ranks. */
 static inline void share_id(int rank, uint8_t *id) {
   if (rank == 0) {
     CHECK_OK(plinth_nccl_unique_id(id));
@@ -101,7 +101,7 @@ static inline void share_id(int rank, uint8_t *id) {
 }
 
 static inline void start_processes(int count, void (*body)(int rank)) {
-  CHECK(count <= MOST_PROCESSES);
+  CHECK(count <= MAX_PROCESSES);
   processes.count = count;
   for (int rank = 0; rank < count; rank++) {
     CHECK(pipe(processes.pipes[rank]) == 0);
@@ -117,7 +117,7 @@ static inline void start_processes(int count, void (*body)(int rank)) {
   }
 }
 
-/* Runs a body in as many processes, which must all end well. */
+/* Runs a body in `count` processes, which must all exit with status 0. */
 static inline void run_processes(int count, void (*body)(int rank)) {
   start_processes(count, body);
   for (int rank = 0; rank < count; rank++) {
@@ -128,7 +128,7 @@ static inline void run_processes(int count, void (*body)(int rank)) {
         for (int other = rank + 1; other < count; other++) {
           kill(processes.pids[other], SIGKILL);
         }
-        SKIP("its processes are");
+        SKIP("its processes skipped");
       }
       harness_fail(__FILE__, __LINE__, "a process of the test failed");
     }

@@ -1,4 +1,4 @@
-/* Memory that is used in other streams than its own. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Memory that is used in streams other than its own. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 /* also: PLINTH_SANITIZER=error */
 #include "allocating.h"
@@ -12,22 +12,22 @@ static uint64_t calls_of(const char *name) {
   return count;
 }
 
-/* Allocates a dozen blocks, none of which may be `old`, nor a part of it, and gives them back. */
-static void expect_not_given(const void *old, size_t bytes, int32_t device, plinth_stream_t stream) {
-  void *taken[12];
+/* Allocates a dozen blocks, none of which may overlap `old`, and frees them. */
+static void expect_not_reused(const void *old, size_t bytes, int32_t device, plinth_stream_t stream) {
+  void *blocks[12];
   for (int index = 0; index < 12; index++) {
-    taken[index] = alloc_on(bytes, device, stream);
-    CHECK(!overlap(taken[index], bytes, old, bytes));
+    blocks[index] = alloc_on(bytes, device, stream);
+    CHECK(!overlap(blocks[index], bytes, old, bytes));
   }
   for (int index = 0; index < 12; index++) {
-    release(taken[index]);
+    release(blocks[index]);
   }
 }
 
-TEST(memory_in_use_elsewhere_is_not_given) {
-  const size_t tried[] = {1000, 100 * KIB, MIB, 3 * MIB, 24 * MIB};
+TEST(memory_in_use_elsewhere_is_not_reused) {
+  const size_t sizes[] = {1000, 100 * KIB, MIB, 3 * MIB, 24 * MIB};
   for (int index = 0; index < 5; index++) {
-    const size_t bytes = tried[index];
+    const size_t bytes = sizes[index];
     plinth_stream_t own = stream_on(0);
     plinth_stream_t other = stream_on(0);
     unsigned char *memory = alloc_on(bytes, 0, own);
@@ -35,8 +35,8 @@ TEST(memory_in_use_elsewhere_is_not_given) {
     record(memory, other);
     CHECK_OK(plinth_memset(memory, 1, bytes, other));
     release(memory);
-    expect_not_given(memory, bytes, 0, own);
-    expect_not_given(memory, bytes, 0, other);
+    expect_not_reused(memory, bytes, 0, own);
+    expect_not_reused(memory, bytes, 0, other);
     expect_sound();
     expect_held(shut);
     gate_open(shut);
@@ -46,8 +46,8 @@ TEST(memory_in_use_elsewhere_is_not_given) {
   }
 }
 
-TEST(the_use_counts_from_the_deletion_on) {
-  /* What the other stream is given after the record, but before the deletion, uses the memory too. */
+TEST(a_use_lasts_for_work_submitted_before_the_free) {
+  /* Work that is submitted to the other stream after the record, but before the free, may use the memory, too. */
   plinth_stream_t own = stream_on(0);
   plinth_stream_t other = stream_on(0);
   unsigned char *memory = alloc_on(4 * MIB, 0, own);
@@ -56,7 +56,7 @@ TEST(the_use_counts_from_the_deletion_on) {
   gate *shut = hold(other);
   CHECK_OK(plinth_memset(memory, 1, 4 * MIB, other));
   release(memory);
-  expect_not_given(memory, 4 * MIB, 0, own);
+  expect_not_reused(memory, 4 * MIB, 0, own);
   expect_held(shut);
   gate_open(shut);
   CHECK_OK(plinth_stream_synchronize(other));
@@ -64,7 +64,7 @@ TEST(the_use_counts_from_the_deletion_on) {
   expect_nothing_left();
 }
 
-TEST(its_own_stream_is_no_other) {
+TEST(recording_the_own_stream_has_no_effect) {
   plinth_stream_t own = stream_on(0);
   unsigned char *memory = alloc_on(4 * MIB, 0, own);
   const uint64_t events = on_host_device() ? calls_of("cuEventRecord") : 0;
@@ -92,17 +92,17 @@ TEST(the_default_stream_is_a_stream) {
   record(memory, NULL);
   record(memory, other);
   release(memory);
-  expect_not_given(memory, 2 * MIB, 0, NULL);
+  expect_not_reused(memory, 2 * MIB, 0, NULL);
   expect_held(shut);
   gate_open(shut);
   CHECK_OK(plinth_stream_synchronize(other));
   CHECK(comes_back(memory, 2 * MIB, 0, NULL));
-  /* And the other way round. */
+  /* Memory of another stream used in the default one. */
   memory = alloc_on(2 * MIB, 0, other);
   shut = hold(NULL);
   record(memory, NULL);
   release(memory);
-  expect_not_given(memory, 2 * MIB, 0, other);
+  expect_not_reused(memory, 2 * MIB, 0, other);
   expect_held(shut);
   gate_open(shut);
   CHECK_OK(plinth_stream_synchronize(NULL));
@@ -122,14 +122,14 @@ TEST(memory_waits_for_all_its_streams) {
     others[index] = stream_on(0);
     record(memory, others[index]);
   }
-  /* The first is held by a gate. The last goes on for a while after that; the rest have nothing to do. */
+  /* A gate blocks the first stream. The last one runs a kernel after the gate opens; the others are idle. */
   gate *shut = hold(others[0]);
   CHECK_OK(plinth_event_record(opened, others[0]));
   CHECK_OK(plinth_stream_wait_event(others[STREAMS - 1], opened));
   CHECK_OK(plinth_sleep(400000000, others[STREAMS - 1]));
   release(memory);
   CHECK_OK(plinth_stream_synchronize(others[1]));
-  expect_not_given(memory, bytes, 0, own);
+  expect_not_reused(memory, bytes, 0, own);
   expect_held(shut);
   gate_open(shut);
   CHECK_OK(plinth_stream_synchronize(others[0]));
@@ -153,7 +153,7 @@ TEST(another_devices_stream_is_waited_for) {
   gate *shut = hold(other);
   record(memory, other);
   release(memory);
-  expect_not_given(memory, 4 * MIB, 0, own);
+  expect_not_reused(memory, 4 * MIB, 0, own);
   expect_held(shut);
   gate_open(shut);
   CHECK_OK(plinth_stream_synchronize(other));
@@ -161,7 +161,7 @@ TEST(another_devices_stream_is_waited_for) {
   expect_nothing_left();
 }
 
-TEST(null_is_nobodys_memory) {
+TEST(recording_null_does_nothing) {
   record(NULL, stream_on(0));
   record(NULL, NULL);
   CHECK_EQ(allocated(0), 0);
@@ -202,7 +202,7 @@ TEST(other_streams_are_refused) {
   expect_nothing_left();
 }
 
-TEST(many_records_are_one) {
+TEST(repeated_records_make_one_event) {
   plinth_stream_t own = stream_on(0);
   plinth_stream_t other = stream_on(0);
   void *memory = alloc_on(MIB, 0, own);
@@ -222,8 +222,8 @@ TEST(many_records_are_one) {
   expect_nothing_left();
 }
 
-TEST(a_use_is_forgotten_with_the_block) {
-  /* The next owner of the same memory has nothing to do with the other stream. */
+TEST(a_recorded_use_ends_with_the_block) {
+  /* The next block at the same address does not depend on the other stream. */
   plinth_stream_t own = stream_on(0);
   plinth_stream_t other = stream_on(0);
   void *memory = alloc_on(24 * MIB, 0, own);
@@ -241,7 +241,7 @@ TEST(a_use_is_forgotten_with_the_block) {
   expect_nothing_left();
 }
 
-TEST(many_blocks_wait_at_once) {
+TEST(many_blocks_are_pending_at_once) {
   enum { BLOCKS = 500 };
   unsigned char *memory[BLOCKS];
   plinth_stream_t own = stream_on(0);
@@ -276,14 +276,14 @@ TEST(many_blocks_wait_at_once) {
   expect_nothing_left();
 }
 
-/* A long kernel runs in the other stream; nothing of this may wait for it. */
+/* A long kernel runs in the other stream. No call may wait for it. */
 TEST(no_call_waits_for_a_kernel) {
   plinth_stream_t own = stream_on(0);
   plinth_stream_t other = stream_on(0);
   CHECK_OK(plinth_sleep(1000, other)); /* loads the kernel */
   release(alloc_on(MIB, 0, own));
   CHECK_OK(plinth_synchronize(0));
-  CHECK_OK(plinth_sleep(2000000000, other)); /* a second, or more */
+  CHECK_OK(plinth_sleep(2000000000, other)); /* a second or more */
   for (int round = 0; round < 100; round++) {
     void *memory = alloc_on(MIB, 0, own);
     record(memory, other);
@@ -295,7 +295,7 @@ TEST(no_call_waits_for_a_kernel) {
   expect_nothing_left();
 }
 
-TEST(a_waiting_block_leaves_the_cache_when_it_may) {
+TEST(emptying_the_cache_waits_for_a_pending_block) {
   plinth_stream_t own = stream_on(0);
   plinth_stream_t other = stream_on(0);
   unsigned char *memory = alloc_on(24 * MIB, 0, own);
@@ -311,7 +311,7 @@ TEST(a_waiting_block_leaves_the_cache_when_it_may) {
   expect_nothing_left();
 }
 
-TEST(memory_is_waited_for_before_there_is_none) {
+TEST(a_shortage_waits_for_pending_blocks) {
   plinth_stream_t own = stream_on(0);
   plinth_stream_t other = stream_on(0);
   void *pinned = pinned_memory(80 * MIB);
@@ -332,7 +332,7 @@ TEST(memory_is_waited_for_before_there_is_none) {
   expect_nothing_left();
 }
 
-/* Asking whether an event has passed is what a capture forbids; the memory waits, and the capture goes on. */
+/* A capture forbids event queries. The memory stays pending, and the capture must stay valid. */
 static void use_during_a_capture(unsigned mode) {
   plinth_stream_t own = stream_on(0);
   plinth_stream_t other = stream_on(0);
@@ -365,7 +365,7 @@ TEST(use_during_a_global_capture) { use_during_a_capture(CU_STREAM_CAPTURE_MODE_
 TEST(use_during_a_thread_local_capture) { use_during_a_capture(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL); }
 TEST(use_during_a_relaxed_capture) { use_during_a_capture(CU_STREAM_CAPTURE_MODE_RELAXED); }
 
-/* Used in the very stream that captures: no event that outlives the capture can tell when the graph is done with it. */
+/* The memory is used in the capturing stream itself: no event outside of the capture can show when the graph is done. */
 static void use_in_a_capture(unsigned mode) {
   plinth_stream_t own = stream_on(0);
   plinth_stream_t capturing = stream_on(0);

@@ -1,11 +1,11 @@
 /*
- * Small programs, half of them with a race, and the verdict of the stream sanitizer on each: a racy one gets exactly the
- * pair that races, a clean one nothing. These are about streams, events and the CPU. SPDX-License-Identifier: MIT OR Apache-2.0
+ * Small programs, half of them with a race. The stream sanitizer must report exactly the racing pair of a racy program and
+ * nothing for a clean one. These are about streams, events and the CPU. SPDX-License-Identifier: MIT OR Apache-2.0
  */
 /* alone: all; leaves memory */
 #include "sanitizer_programs.h"
 
-/* The example in PyTorch's documentation: a sum in a side stream, before the normal_ of the default stream has finished. */
+/* The example in PyTorch's documentation: a sum in a side stream, which does not wait for normal_ in the default stream. */
 
 TEST(racy_sum_before_normal_has_finished) {
   begin();
@@ -17,7 +17,7 @@ TEST(racy_sum_before_normal_has_finished) {
 TEST(clean_sum_after_normal) {
   begin();
   normal(memory, NULL);
-  order(a, NULL);
+  wait_for(a, NULL);
   kernel("sum", READ, memory, SIZE, a);
   CLEAN();
 }
@@ -57,8 +57,8 @@ TEST(clean_work_of_one_stream) {
 TEST(clean_streams_in_a_chain) {
   begin();
   set(memory, a);
-  order(b, a);
-  order(c, b);
+  wait_for(b, a);
+  wait_for(c, b);
   set(memory, c);
   CLEAN();
 }
@@ -66,7 +66,7 @@ TEST(clean_streams_in_a_chain) {
 TEST(racy_wait_before_the_write) {
   begin();
   kernel("first", WRITE, other, SIZE, a);
-  order(b, a);
+  wait_for(b, a);
   set(memory, a);
   kernel("sum", READ, memory, SIZE, b);
   RACE(LATER_WAIT, memory, SIZE, reads("sum", b), writes("plinth_memset", a));
@@ -75,7 +75,7 @@ TEST(racy_wait_before_the_write) {
 TEST(racy_wait_of_the_wrong_stream) {
   begin();
   set(memory, a);
-  order(a, b);
+  wait_for(a, b);
   kernel("sum", READ, memory, SIZE, b);
   RACE(MISSING_WAIT, memory, SIZE, reads("sum", b), writes("plinth_memset", a));
 }
@@ -105,25 +105,25 @@ TEST(clean_default_stream_and_blocking_stream) {
 
 TEST(racy_default_stream_and_stream_that_does_not_block) {
   begin();
-  plinth_stream_t free_one = known_foreign_stream(0, CU_STREAM_NON_BLOCKING);
-  set(memory, free_one);
+  plinth_stream_t non_blocking = known_foreign_stream(0, CU_STREAM_NON_BLOCKING);
+  set(memory, non_blocking);
   set(memory, NULL);
-  RACE(MISSING_WAIT, memory, SIZE, writes("plinth_memset", NULL), writes("plinth_memset", free_one));
+  RACE(MISSING_WAIT, memory, SIZE, writes("plinth_memset", NULL), writes("plinth_memset", non_blocking));
 }
 
-static const plinth_stream_t of_thread = (plinth_stream_t)(uintptr_t)2;
+static const plinth_stream_t per_thread_stream = (plinth_stream_t)(uintptr_t)2;
 
 static void *set_in_own_default_stream(void *argument) {
   (void)argument;
-  set(memory, of_thread);
+  set(memory, per_thread_stream);
   return NULL;
 }
 
 TEST(clean_default_streams_of_thread_and_device) {
   begin();
-  set(memory, of_thread);
+  set(memory, per_thread_stream);
   set(memory, NULL);
-  set(memory, of_thread);
+  set(memory, per_thread_stream);
   CLEAN();
 }
 
@@ -131,13 +131,13 @@ TEST(racy_default_streams_of_two_threads) {
   begin();
   set_in_own_default_stream(NULL);
   run_threads(1, set_in_own_default_stream);
-  RACE(MISSING_WAIT, memory, SIZE, writes("plinth_memset", of_thread), writes("plinth_memset", of_thread));
+  RACE(MISSING_WAIT, memory, SIZE, writes("plinth_memset", per_thread_stream), writes("plinth_memset", per_thread_stream));
 }
 
 TEST(clean_wait_that_the_program_reports) {
   begin();
   set(memory, a);
-  order(b, a); /* Where CUDA's own calls do this, the next line is what makes it known. */
+  wait_for(b, a); /* If the program uses CUDA's own calls, it reports the wait by the next line. */
   CHECK_OK(plinth_sanitizer_wait_stream(c, a));
   kernel("sum", READ, memory, SIZE, c);
   CLEAN();
@@ -180,24 +180,24 @@ TEST(clean_event_between_devices) {
   need_devices(2);
   begin();
   plinth_event_t event = new_event(0);
-  plinth_stream_t there = stream_on(1);
+  plinth_stream_t peer_stream = stream_on(1);
   set(memory, a);
   CHECK_OK(plinth_event_record(event, a));
-  CHECK_OK(plinth_event_wait(event, there));
-  kernel("peer", READ, memory, SIZE, there);
+  CHECK_OK(plinth_event_wait(event, peer_stream));
+  kernel("peer", READ, memory, SIZE, peer_stream);
   CLEAN();
 }
 
 TEST(racy_peer_that_did_not_wait) {
   need_devices(2);
   begin();
-  plinth_stream_t there = stream_on(1);
+  plinth_stream_t peer_stream = stream_on(1);
   set(memory, a);
-  kernel("peer", READ, memory, SIZE, there);
-  RACE(MISSING_WAIT, memory, SIZE, in_stream("peer", READ, there, 1), writes("plinth_memset", a));
+  kernel("peer", READ, memory, SIZE, peer_stream);
+  RACE(MISSING_WAIT, memory, SIZE, in_stream("peer", READ, peer_stream, 1), writes("plinth_memset", a));
 }
 
-TEST(clean_event_synchronized) {
+TEST(clean_synchronized_event) {
   begin();
   plinth_event_t event = new_event(0);
   set(memory, a);
@@ -207,7 +207,7 @@ TEST(clean_event_synchronized) {
   CLEAN();
 }
 
-TEST(racy_write_after_the_event_that_was_synchronized) {
+TEST(racy_write_after_the_synchronized_event) {
   begin();
   plinth_event_t event = new_event(0);
   CHECK_OK(plinth_event_record(event, a));
@@ -270,7 +270,7 @@ TEST(racy_other_device_synchronized) {
 
 static void raise_flag(void *flag) { __atomic_store_n((int *)flag, 1, __ATOMIC_RELEASE); }
 
-TEST(clean_host_function_that_informs_the_cpu) {
+TEST(clean_host_function_that_sets_a_flag) {
   static int flag;
   begin();
   set(memory, a);

@@ -1,5 +1,5 @@
 /*
- * The calls of the stream sanitizer: modes, the callback, reports as text and JSON, errors of callers, threads, and the
+ * The functions of the stream sanitizer: modes, the callback, reports as text and JSON, argument errors, threads, the
  * environment. SPDX-License-Identifier: MIT OR Apache-2.0
  */
 /* alone: all; leaves memory */
@@ -34,7 +34,7 @@ static uint64_t findings_in_all(void) {
 
 static plinth_status_t set(plinth_stream_t stream) { return plinth_memset(memory, 7, SIZE, stream); }
 
-TEST(it_is_off_until_it_is_switched_on) {
+TEST(it_is_off_until_it_is_enabled) {
   CHECK_EQ(mode(), PLINTH_SANITIZER_OFF);
   a = stream_on(0);
   b = stream_on(0);
@@ -53,7 +53,7 @@ TEST(it_is_off_until_it_is_switched_on) {
   CHECK_OK(plinth_sanitizer_disable());
 }
 
-TEST(callers_errors) {
+TEST(invalid_arguments_are_errors) {
   size_t count = UNTOUCHED;
   plinth_sanitizer_access_t access = {sizeof access, memory, 16, READ, 0};
   begin(PLINTH_SANITIZER_COLLECT);
@@ -89,27 +89,27 @@ TEST(callers_errors) {
   CLEAN();
 }
 
-static int told;
+static int callback_calls;
 static plinth_sanitizer_report_t last;
 
 static void note(const plinth_sanitizer_report_t *report, void *context) {
-  CHECK_SAME(context, &told);
+  CHECK_SAME(context, &callback_calls);
   last = *report;
-  told++;
+  callback_calls++;
 }
 
-TEST(collecting_tells_nobody) {
-  CHECK_OK(plinth_sanitizer_set_callback(note, &told));
+TEST(the_collect_mode_calls_no_callback) {
+  CHECK_OK(plinth_sanitizer_set_callback(note, &callback_calls));
   begin(PLINTH_SANITIZER_COLLECT);
   CHECK_OK(set(a));
   CHECK_OK(set(b));
-  CHECK_EQ(told, 0);
+  CHECK_EQ(callback_calls, 0);
   CHECK_EQ(findings_in_all(), 1);
 }
 
-TEST(a_warning_is_told_once_and_the_work_is_done) {
+TEST(the_warn_mode_calls_back_once_and_does_the_work) {
   unsigned char host[4] = {0, 0, 0, 0};
-  CHECK_OK(plinth_sanitizer_set_callback(note, &told));
+  CHECK_OK(plinth_sanitizer_set_callback(note, &callback_calls));
   begin(PLINTH_SANITIZER_WARN);
   CHECK_OK(plinth_memset(memory, 1, SIZE, a));
   CHECK_OK(plinth_synchronize(0));
@@ -118,26 +118,26 @@ TEST(a_warning_is_told_once_and_the_work_is_done) {
     CHECK_OK(plinth_memset(memory, 2, SIZE, b));
     CHECK_OK(plinth_synchronize(0));
   }
-  CHECK_EQ(told, 1);
+  CHECK_EQ(callback_calls, 1);
   CHECK_EQ(findings_in_all(), 5);
   CHECK_OK(plinth_memcpy(host, memory, sizeof host, NULL));
   CHECK_EQ(host[0], 2);
-  look_at_findings();
+  read_findings();
   CHECK_EQ(found, 1);
   CHECK_EQ(findings[0].times, 5);
-  /* Forgotten, it is new again. */
+  /* After a clear it is a new finding. */
   CHECK_OK(plinth_sanitizer_clear());
   CHECK_EQ(findings_in_all(), 0);
   CHECK_OK(plinth_sanitizer_set_callback(NULL, NULL));
   CHECK_OK(set(a));
   CHECK_OK(set(b));
-  CHECK_EQ(told, 1);
+  CHECK_EQ(callback_calls, 1);
   CHECK_EQ(findings_in_all(), 1);
 }
 
-TEST(an_error_comes_before_the_work) {
+TEST(the_error_mode_refuses_the_work) {
   unsigned char host[4] = {0, 0, 0, 0};
-  CHECK_OK(plinth_sanitizer_set_callback(note, &told));
+  CHECK_OK(plinth_sanitizer_set_callback(note, &callback_calls));
   begin(PLINTH_SANITIZER_ERROR);
   CHECK_OK(plinth_memset(memory, 1, SIZE, a));
   for (int round = 0; round < 3; round++) {
@@ -145,11 +145,11 @@ TEST(an_error_comes_before_the_work) {
     CHECK_MESSAGE("race: \"plinth_memset\" in stream");
     CHECK_MESSAGE("must wait for");
   }
-  CHECK_EQ(told, 1);
+  CHECK_EQ(callback_calls, 1);
   CHECK_EQ(last.times, 1);
   CHECK_STATUS(plinth_sanitizer_access(memory, 4, READ, b), PLINTH_ERROR_RACE);
-  CHECK_EQ(told, 2);
-  /* What was refused is nobody's access: in its own stream all is well. */
+  CHECK_EQ(callback_calls, 2);
+  /* A refused access is not recorded: accesses in the memory's own stream are correct. */
   CHECK_OK(plinth_memcpy(host, memory, sizeof host, a));
   CHECK_OK(plinth_stream_synchronize(a));
   CHECK_EQ(host[0], 1);
@@ -173,7 +173,7 @@ TEST(a_replay_is_refused_as_a_whole) {
   CHECK_EQ(findings_in_all(), 1);
 }
 
-TEST(random_numbers_are_not_used_up_by_what_is_refused) {
+TEST(a_refused_fill_does_not_advance_the_offset) {
   uint64_t before = 0;
   uint64_t after = 1;
   int64_t shape[1] = {64};
@@ -194,23 +194,23 @@ TEST(random_numbers_are_not_used_up_by_what_is_refused) {
   CHECK_EQ(before, after);
 }
 
-static void call_back(const plinth_sanitizer_report_t *report, void *context) {
+static void call_library(const plinth_sanitizer_report_t *report, void *context) {
   (void)report;
   (void)context;
-  told++;
-  /* The library may be called, and what is wrong with that is kept and told to nobody. */
+  callback_calls++;
+  /* A callback may call the library. A race of these calls is recorded without another callback. */
   CHECK_OK(plinth_memset(memory, 1, SIZE, stream_on(0)));
-  CHECK_OK(plinth_sanitizer_set_callback(call_back, NULL));
+  CHECK_OK(plinth_sanitizer_set_callback(call_library, NULL));
   CHECK(findings_in_all() > 0);
-  look_at_findings();
+  read_findings();
 }
 
 TEST(a_callback_may_call_the_library) {
-  CHECK_OK(plinth_sanitizer_set_callback(call_back, NULL));
+  CHECK_OK(plinth_sanitizer_set_callback(call_library, NULL));
   begin(PLINTH_SANITIZER_ERROR);
   CHECK_OK(set(a));
   CHECK_STATUS(set(b), PLINTH_ERROR_RACE);
-  CHECK_EQ(told, 1);
+  CHECK_EQ(callback_calls, 1);
   CHECK_EQ(findings_in_all(), 2);
 }
 
@@ -219,14 +219,14 @@ static plinth_graph_t replayed;
 static void replay_again(const plinth_sanitizer_report_t *report, void *context) {
   (void)report;
   (void)context;
-  told++;
-  /* Nothing of the graph's is held any more. */
+  callback_calls++;
+  /* The library holds no lock of the graph any more. */
   CHECK_OK(plinth_stream_synchronize(b));
   CHECK_OK(plinth_graph_replay(replayed));
   CHECK_OK(plinth_graph_destroy(replayed));
 }
 
-TEST(a_callback_may_do_as_it_likes_with_what_the_call_was_about) {
+TEST(a_callback_may_use_and_destroy_the_graph) {
   CHECK_OK(plinth_sanitizer_set_callback(replay_again, NULL));
   begin(PLINTH_SANITIZER_ERROR);
   CHECK_OK(plinth_set_stream(a));
@@ -234,11 +234,11 @@ TEST(a_callback_may_do_as_it_likes_with_what_the_call_was_about) {
   CHECK_OK(set(b));
   CHECK_STATUS(plinth_graph_replay(replayed), PLINTH_ERROR_RACE);
   CHECK_MESSAGE("race: ");
-  CHECK_EQ(told, 1);
+  CHECK_EQ(callback_calls, 1);
   CHECK_STATUS(plinth_graph_replay(replayed), PLINTH_ERROR_INVALID_HANDLE);
 }
 
-TEST(blocks_of_before_are_known) {
+TEST(blocks_from_before_enabling_are_known) {
   char *text = NULL;
   a = stream_on(0);
   b = stream_on(0);
@@ -255,32 +255,32 @@ TEST(blocks_of_before_are_known) {
   USE_AFTER_FREE(memory, 16, reads("plinth_sanitizer_access", b));
 }
 
-static void switch_off(const plinth_sanitizer_report_t *report, void *context) {
+static void disable_in_callback(const plinth_sanitizer_report_t *report, void *context) {
   (void)report;
   (void)context;
-  told++;
+  callback_calls++;
   CHECK_OK(plinth_sanitizer_disable());
 }
 
-TEST(it_may_be_switched_off_in_the_middle) {
-  CHECK_OK(plinth_sanitizer_set_callback(switch_off, NULL));
+TEST(a_callback_may_disable_it) {
+  CHECK_OK(plinth_sanitizer_set_callback(disable_in_callback, NULL));
   begin(PLINTH_SANITIZER_WARN);
   plinth_event_t event = new_event(0);
   CHECK_OK(set(a));
   CHECK_OK(set(b));
-  CHECK_EQ(told, 1);
+  CHECK_EQ(callback_calls, 1);
   CHECK_EQ(mode(), PLINTH_SANITIZER_OFF);
   CHECK_OK(set(a));
   CHECK_OK(plinth_event_record(event, a));
   CHECK_OK(plinth_sanitizer_set_callback(NULL, NULL));
-  /* Reports stay; what it knew of the program does not. */
-  look_at_findings();
+  /* Reports stay, but the recorded accesses are dropped. */
+  read_findings();
   CHECK_EQ(found, 1);
   CHECK_OK(plinth_sanitizer_enable(PLINTH_SANITIZER_COLLECT));
   CHECK_OK(plinth_sanitizer_clear());
   CHECK_OK(set(b));
   CLEAN();
-  /* Of a block that was there before it is known at its free that it is one. */
+  /* The sanitizer learns of a block from before at its free. */
   release(memory);
   unsigned char *again = alloc_on(SIZE, 0, a);
   CHECK_SAME(again, memory);
@@ -288,7 +288,7 @@ TEST(it_may_be_switched_off_in_the_middle) {
   REUSE(RECORD_STREAM, memory, SIZE, writes("plinth_memset", a), writes("plinth_memset", b));
 }
 
-TEST(a_block_of_before_may_have_a_stream_recorded) {
+TEST(a_block_from_before_can_have_a_recorded_stream) {
   a = stream_on(0);
   b = stream_on(0);
   memory = alloc_on(SIZE, 0, a);
@@ -303,7 +303,7 @@ TEST(a_block_of_before_may_have_a_stream_recorded) {
   CLEAN();
 }
 
-TEST(a_report_tells_all_there_is) {
+TEST(a_report_has_all_details) {
   char *json = NULL;
   char *text = NULL;
   begin(PLINTH_SANITIZER_COLLECT);
@@ -319,7 +319,7 @@ TEST(a_report_tells_all_there_is) {
   static const char *const parts[] = {
       "[{\"kind\":\"race\",\"message\":\"", "\"missing\":\"wait\"", "\"name\":\"odd \\\"name\\\"\\n\"",
       "\"name\":\"plinth_memset\"", "\"kind\":\"write\"", "\"graph\":null", "\"frames\":[{\"name\":\"set\"",
-      "\"name\":\"test_a_report_tells_all_there_is\"", "sanitizer_calls.c", "\"allocation\":{\"address\":",
+      "\"name\":\"test_a_report_has_all_details\"", "sanitizer_calls.c", "\"allocation\":{\"address\":",
       "\"freed_frames\":null", "\"former_allocation\":null"};
   for (size_t index = 0; index < sizeof parts / sizeof parts[0]; index++) {
     if (strstr(json, parts[index]) == NULL) {
@@ -335,34 +335,34 @@ TEST(a_report_tells_all_there_is) {
   plinth_string_free(text);
 }
 
-/* Many threads, each with streams and memory of its own, which are clean, and one place that all race in. */
+/* Many threads use their own streams and memory without races, and race on one shared block. */
 
 enum { THREADS = 8, THREAD_ROUNDS = 200 };
 
 static void *work(void *argument) {
   const int number = *(int *)argument;
-  plinth_stream_t mine = stream_on(0);
+  plinth_stream_t own_stream = stream_on(0);
   plinth_stream_t side_stream = stream_on(0);
   for (int round = 0; round < THREAD_ROUNDS; round++) {
-    unsigned char *block = alloc_on(SIZE, 0, mine);
-    CHECK_OK(plinth_memset(block, number, SIZE, mine));
-    order(side_stream, mine);
+    unsigned char *block = alloc_on(SIZE, 0, own_stream);
+    CHECK_OK(plinth_memset(block, number, SIZE, own_stream));
+    wait_for(side_stream, own_stream);
     kernel("sum", READ, block, SIZE, side_stream);
     CHECK_OK(plinth_record_stream(block, side_stream));
     release(block);
     if (round % 50 == 0) {
-      CHECK_OK(plinth_sanitizer_access(memory, 64, WRITE, mine));
+      CHECK_OK(plinth_sanitizer_access(memory, 64, WRITE, own_stream));
     }
   }
-  CHECK_OK(plinth_stream_synchronize(mine));
+  CHECK_OK(plinth_stream_synchronize(own_stream));
   CHECK_OK(plinth_stream_synchronize(side_stream));
   return NULL;
 }
 
-TEST(many_threads) {
+TEST(many_threads_race) {
   begin(PLINTH_SANITIZER_COLLECT);
   run_threads(THREADS, work);
-  look_at_findings();
+  read_findings();
   CHECK(found > 0);
   for (size_t index = 0; index < found; index++) {
     CHECK_EQ(findings[index].kind, PLINTH_SANITIZER_RACE);
@@ -375,25 +375,25 @@ TEST(many_threads) {
 
 static void *switch_modes(void *argument) {
   const int number = *(int *)argument;
-  plinth_stream_t mine = stream_on(0);
+  plinth_stream_t own_stream = stream_on(0);
   for (int round = 0; round < THREAD_ROUNDS; round++) {
-    unsigned char *block = alloc_on(SIZE, 0, mine);
+    unsigned char *block = alloc_on(SIZE, 0, own_stream);
     if (number == 0) {
       CHECK_OK(plinth_sanitizer_enable(round % 4));
     }
-    CHECK_OK(plinth_memset(block, number, SIZE, mine));
+    CHECK_OK(plinth_memset(block, number, SIZE, own_stream));
     release(block);
   }
   return NULL;
 }
 
-TEST(modes_change_while_others_work) {
+TEST(modes_change_while_threads_work) {
   run_threads(THREADS, switch_modes);
   CLEAN();
   expect_sound();
 }
 
-/* The environment. */
+/* ---- environment variables */
 
 static void race_by_environment(void) {
   begin(PLINTH_SANITIZER_COLLECT);
@@ -422,7 +422,7 @@ static void with_error(void) {
   CHECK_STATUS(set(b), PLINTH_ERROR_RACE);
 }
 
-static void with_nonsense(void) {
+static void with_invalid_variables(void) {
   plinth_stream_t stream = NULL;
   setenv("PLINTH_SANITIZER", "yes", 1);
   CHECK_STATUS(plinth_stream_create(0, 0, &stream), PLINTH_ERROR_INVALID_CONFIGURATION);
@@ -436,9 +436,9 @@ static void with_nonsense(void) {
   CHECK_EQ(mode(), PLINTH_SANITIZER_WARN);
 }
 
-TEST(the_environment_switches_it_on) { in_child(with_error); }
+TEST(the_environment_enables_it) { in_child(with_error); }
 
-TEST(a_wrong_environment_is_refused) { in_child(with_nonsense); }
+TEST(invalid_variables_are_refused) { in_child(with_invalid_variables); }
 
 TEST(reports_go_to_a_file_that_the_environment_names) {
   char text[4096];
@@ -459,8 +459,8 @@ static void *wait_for_stream(void *stream) {
   return NULL;
 }
 
-/* A wait that began before the sanitizer was switched off says nothing of what happened since. */
-TEST(a_wait_that_outlives_what_was_known) {
+/* A wait that began before the sanitizer was disabled does not order accesses after it was enabled again. */
+TEST(a_wait_from_before_disabling_orders_nothing) {
   enum { STREAMS = 8 };
   plinth_stream_t streams[STREAMS];
   pthread_t waiter;

@@ -1,5 +1,5 @@
 /*
- * Programs with graphs, and the verdict of the stream sanitizer on each. SPDX-License-Identifier: MIT OR Apache-2.0
+ * Programs with graphs, checked by the stream sanitizer. SPDX-License-Identifier: MIT OR Apache-2.0
  */
 /* alone: all; leaves memory */
 #include "driver.h"
@@ -12,7 +12,7 @@ static plinth_stream_t a, b, c;
 static unsigned char *memory, *other;
 
 static void begin(void) {
-  judge();
+  enable_sanitizer();
   a = on_new_stream(0);
   b = stream_on(0);
   c = stream_on(0);
@@ -22,19 +22,19 @@ static void begin(void) {
 
 static void set(void *pointer, plinth_stream_t stream) { CHECK_OK(plinth_memset(pointer, 7, SIZE, stream)); }
 
-/* A graph that fills memory in a, and, in a branch of b, something else or the same. */
+/* Captures a graph that fills `memory` in stream a and `in_branch` in a branch in stream b. */
 static plinth_graph_t graph_of_branches(void *in_branch, bool joined) {
   plinth_graph_t graph = new_graph(0);
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
   kernel("root", READ, other, SIZE, a);
   CHECK_OK(plinth_memset(other, 1, 16, a));
-  order(b, a);
+  wait_for(b, a);
   set(memory, a);
   if (joined) {
-    order(b, a);
+    wait_for(b, a);
   }
   set(in_branch, b);
-  order(a, b);
+  wait_for(a, b);
   CHECK_OK(plinth_graph_capture_end(graph));
   return graph;
 }
@@ -49,7 +49,7 @@ TEST(clean_capture_beside_other_work) {
   plinth_graph_t graph = new_graph(0);
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
   set(memory, a);
-  kernel("sum", READ, memory, SIZE, b); /* Nothing of the graph runs yet. */
+  kernel("sum", READ, memory, SIZE, b); /* The graph does not run yet. */
   CHECK_OK(plinth_graph_capture_end(graph));
   CLEAN();
 }
@@ -62,20 +62,20 @@ TEST(racy_replay_beside_another_stream) {
   RACE(MISSING_WAIT, memory, SIZE, reads("sum", b), writes("plinth_memset_pattern", a));
 }
 
-TEST(clean_replay_behind_and_before_other_work) {
+TEST(clean_replay_between_other_work) {
   begin();
   plinth_graph_t graph = graph_of_fill(memory, 5, SIZE, a, 0);
   set(memory, b);
-  order(a, b);
+  wait_for(a, b);
   for (int round = 0; round < 3; round++) {
     CHECK_OK(plinth_graph_replay(graph));
   }
-  order(b, a);
+  wait_for(b, a);
   kernel("sum", READ, memory, SIZE, b);
   CLEAN();
 }
 
-TEST(racy_replay_before_its_input_is_there) {
+TEST(racy_replay_before_its_input_is_written) {
   begin();
   plinth_graph_t graph = new_graph(0);
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
@@ -92,7 +92,7 @@ TEST(racy_branches_of_a_graph) {
   plinth_graph_t graph = graph_of_branches(memory, false);
   CLEAN();
   CHECK_OK(plinth_graph_replay(graph));
-  look_at_findings();
+  read_findings();
   CHECK_EQ(found, 1);
   CHECK_EQ(findings[0].kind, PLINTH_SANITIZER_RACE);
   CHECK_SAME(findings[0].address, memory);
@@ -121,7 +121,7 @@ TEST(clean_replays_of_one_pool_in_two_streams) {
   begin();
   plinth_graph_t graph = graph_of_fill(memory, 5, SIZE, a, 0);
   replay_in(graph, a);
-  replay_in(graph, b); /* Graphs of one pool take turns. */
+  replay_in(graph, b); /* Replays of one pool are ordered. */
   CLEAN();
 }
 
@@ -129,14 +129,14 @@ TEST(racy_replays_of_two_pools_in_two_streams) {
   begin();
   plinth_graph_t one = graph_of_fill(memory, 5, SIZE, a, 0);
   plinth_graph_t two = graph_of_fill(memory, 6, SIZE, a, 0);
-  replay_in(two, b); /* The first replay in another stream than the capture's waits for that. */
-  order(a, b);
+  replay_in(two, b); /* The first replay in another stream waits for the stream of the capture. */
+  wait_for(a, b);
   replay_in(one, a);
   replay_in(two, b);
   RACE(MISSING_WAIT, memory, SIZE, writes("plinth_memset_pattern", b), writes("plinth_memset_pattern", a));
 }
 
-TEST(clean_memory_that_is_the_graphs_own) {
+TEST(clean_memory_of_the_graphs_pool) {
   begin();
   plinth_graph_t graph = new_graph(0);
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
@@ -149,7 +149,7 @@ TEST(clean_memory_that_is_the_graphs_own) {
   CLEAN();
 }
 
-TEST(racy_replay_on_memory_that_was_freed) {
+TEST(racy_replay_on_freed_memory) {
   begin();
   plinth_graph_t graph = graph_of_fill(memory, 5, SIZE, a, 0);
   CHECK_OK(plinth_graph_replay(graph));
@@ -159,75 +159,77 @@ TEST(racy_replay_on_memory_that_was_freed) {
   USE_AFTER_FREE(memory, SIZE, writes("plinth_memset_pattern", a));
 }
 
-TEST(clean_event_that_a_graph_records) {
-  begin();
-  plinth_event_t event = new_event(PLINTH_EVENT_EXTERNAL);
+/* Captures a graph that fills memory, records an event, and fills other memory. */
+static plinth_graph_t capture_with_event(plinth_event_t event) {
   plinth_graph_t graph = new_graph(0);
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
   set(memory, a);
   CHECK_OK(plinth_event_record(event, a));
   set(other, a);
   CHECK_OK(plinth_graph_capture_end(graph));
+  return graph;
+}
+
+/* Replays a graph in a, and reads memory in b after an event that the graph records. */
+static void replay_and_read(plinth_graph_t graph, plinth_event_t event, const void *pointer) {
   CHECK_OK(plinth_graph_replay(graph));
   CHECK_OK(plinth_event_wait(event, b));
-  kernel("sum", READ, memory, SIZE, b);
+  kernel("sum", READ, pointer, SIZE, b);
+}
+
+TEST(clean_event_that_a_graph_records) {
+  begin();
+  plinth_event_t event = new_event(PLINTH_EVENT_EXTERNAL);
+  replay_and_read(capture_with_event(event), event, memory);
   CLEAN();
 }
 
 TEST(racy_event_that_a_graph_records_too_early) {
   begin();
   plinth_event_t event = new_event(PLINTH_EVENT_EXTERNAL);
-  plinth_graph_t graph = new_graph(0);
-  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
-  set(memory, a);
-  CHECK_OK(plinth_event_record(event, a));
-  set(other, a);
-  CHECK_OK(plinth_graph_capture_end(graph));
-  CHECK_OK(plinth_graph_replay(graph));
-  CHECK_OK(plinth_event_wait(event, b));
-  kernel("sum", READ, other, SIZE, b);
+  replay_and_read(capture_with_event(event), event, other);
   RACE(LATER_WAIT, other, SIZE, reads("sum", b), writes("plinth_memset", a));
 }
 
-/* Graphs that are built. */
+/* ---- graphs that are built from nodes */
 
-static plinth_graph_t built(bool ordered) {
+static plinth_graph_t build_fill_and_copy(bool ordered) {
   plinth_graph_t graph = NULL;
   plinth_graph_node_t fill = NULL;
-  plinth_graph_node_t copied = NULL;
+  plinth_graph_node_t copy = NULL;
   CHECK_OK(plinth_graph_create_empty(0, &graph));
   CHECK_OK(plinth_graph_add_fill(graph, NULL, 0, memory, 3, 1, SIZE, &fill));
-  CHECK_OK(plinth_graph_add_copy(graph, &fill, ordered ? 1 : 0, other, memory, SIZE, &copied));
+  CHECK_OK(plinth_graph_add_copy(graph, &fill, ordered ? 1 : 0, other, memory, SIZE, &copy));
   CHECK_OK(plinth_graph_instantiate(graph));
   return graph;
 }
 
 TEST(racy_nodes_of_a_built_graph) {
   begin();
-  plinth_graph_t graph = built(false);
+  plinth_graph_t graph = build_fill_and_copy(false);
   CHECK_OK(plinth_graph_replay(graph));
-  look_at_findings();
+  read_findings();
   CHECK_EQ(found, 1);
   CHECK_EQ(findings[0].kind, PLINTH_SANITIZER_RACE);
   CHECK_SAME(findings[0].address, memory);
   CHECK_EQ(findings[0].bytes, SIZE);
-  /* The driver tells of unordered nodes in the order that it likes. */
+  /* The driver returns unordered nodes in any order. */
   CHECK_EQ(findings[0].access.kind | findings[0].previous.kind, READ | WRITE);
 }
 
 TEST(clean_nodes_of_a_built_graph) {
   begin();
-  plinth_graph_t graph = built(true);
+  plinth_graph_t graph = build_fill_and_copy(true);
   CHECK_OK(plinth_graph_replay(graph));
   CHECK_OK(plinth_graph_replay(graph));
-  order(b, a);
+  wait_for(b, a);
   kernel("sum", READ, other, SIZE, b);
   CLEAN();
 }
 
 TEST(racy_built_graph_beside_another_stream) {
   begin();
-  plinth_graph_t graph = built(true);
+  plinth_graph_t graph = build_fill_and_copy(true);
   set(other, b);
   CHECK_OK(plinth_graph_replay(graph));
   RACE(MISSING_WAIT, other, SIZE, writes("a copy", a), writes("plinth_memset", b));
@@ -235,7 +237,7 @@ TEST(racy_built_graph_beside_another_stream) {
 
 TEST(clean_child_graph_between_nodes) {
   begin();
-  plinth_graph_t child = built(true);
+  plinth_graph_t child = build_fill_and_copy(true);
   plinth_graph_t graph = NULL;
   plinth_graph_node_t node[3];
   CHECK_OK(plinth_graph_create_empty(0, &graph));
@@ -249,7 +251,7 @@ TEST(clean_child_graph_between_nodes) {
 
 TEST(racy_child_graph_beside_a_node) {
   begin();
-  plinth_graph_t child = built(true);
+  plinth_graph_t child = build_fill_and_copy(true);
   plinth_graph_t graph = NULL;
   plinth_graph_node_t node[2];
   CHECK_OK(plinth_graph_create_empty(0, &graph));
@@ -257,7 +259,7 @@ TEST(racy_child_graph_beside_a_node) {
   CHECK_OK(plinth_graph_add_fill(graph, NULL, 0, other, 4, 1, SIZE, &node[1]));
   CHECK_OK(plinth_graph_instantiate(graph));
   CHECK_OK(plinth_graph_replay(graph));
-  look_at_findings();
+  read_findings();
   CHECK_EQ(found, 1);
   CHECK_SAME(findings[0].address, other);
   CHECK_EQ(findings[0].bytes, SIZE);
@@ -265,7 +267,7 @@ TEST(racy_child_graph_beside_a_node) {
 }
 
 /* A graph that fills memory, records an event, and fills other memory. */
-static plinth_graph_t built_with_event(plinth_event_t event) {
+static plinth_graph_t build_with_event(plinth_event_t event) {
   plinth_graph_t graph = NULL;
   plinth_graph_node_t node[3];
   CHECK_OK(plinth_graph_create_empty(0, &graph));
@@ -279,26 +281,19 @@ static plinth_graph_t built_with_event(plinth_event_t event) {
 TEST(clean_event_that_a_built_graph_records) {
   begin();
   plinth_event_t event = new_event(0);
-  plinth_graph_t graph = built_with_event(event);
-  CHECK_OK(plinth_graph_replay(graph));
-  CHECK_OK(plinth_event_wait(event, b));
-  kernel("sum", READ, memory, SIZE, b);
+  replay_and_read(build_with_event(event), event, memory);
   CLEAN();
 }
 
 TEST(racy_event_that_a_built_graph_records_too_early) {
   begin();
   plinth_event_t event = new_event(0);
-  plinth_graph_t graph = built_with_event(event);
-  CHECK_OK(plinth_graph_replay(graph));
-  CHECK_OK(plinth_event_wait(event, b));
-  kernel("sum", READ, other, SIZE, b);
+  replay_and_read(build_with_event(event), event, other);
   RACE(LATER_WAIT, other, SIZE, reads("sum", b), writes("a fill", a));
 }
 
-TEST(clean_graph_that_waits_for_an_event) {
-  begin();
-  plinth_event_t event = new_event(0);
+/* Records an event in b, and builds a graph that waits for the event and fills memory. */
+static plinth_graph_t build_waiting_for(plinth_event_t event) {
   plinth_graph_t graph = NULL;
   plinth_graph_node_t node[2];
   CHECK_OK(plinth_event_record(event, b));
@@ -306,35 +301,35 @@ TEST(clean_graph_that_waits_for_an_event) {
   CHECK_OK(plinth_graph_add_event_wait(graph, NULL, 0, event, &node[0]));
   CHECK_OK(plinth_graph_add_fill(graph, &node[0], 1, memory, 3, 1, SIZE, &node[1]));
   CHECK_OK(plinth_graph_instantiate(graph));
+  return graph;
+}
+
+TEST(clean_graph_that_waits_for_an_event) {
+  begin();
+  plinth_event_t event = new_event(0);
+  plinth_graph_t graph = build_waiting_for(event);
   set(memory, b);
   CHECK_OK(plinth_event_record(event, b));
   CHECK_OK(plinth_graph_replay(graph));
   CLEAN();
 }
 
-TEST(racy_graph_that_waits_for_an_event_of_before) {
+TEST(racy_graph_that_waits_for_an_old_event) {
   begin();
-  plinth_event_t event = new_event(0);
-  plinth_graph_t graph = NULL;
-  plinth_graph_node_t node[2];
-  CHECK_OK(plinth_event_record(event, b));
-  CHECK_OK(plinth_graph_create_empty(0, &graph));
-  CHECK_OK(plinth_graph_add_event_wait(graph, NULL, 0, event, &node[0]));
-  CHECK_OK(plinth_graph_add_fill(graph, &node[0], 1, memory, 3, 1, SIZE, &node[1]));
-  CHECK_OK(plinth_graph_instantiate(graph));
+  plinth_graph_t graph = build_waiting_for(new_event(0));
   set(memory, b);
   CHECK_OK(plinth_graph_replay(graph));
   RACE(MISSING_WAIT, memory, SIZE, writes("a fill", a), writes("plinth_memset", b));
 }
 
-TEST(clean_capture_by_calls_of_the_programs_own) {
+TEST(clean_capture_by_driver_calls) {
   begin();
   void *native = NULL;
   DRIVER(driver_begin_capture, begin_capture, "cuStreamBeginCapture");
   DRIVER(driver_end_capture, end_capture, "cuStreamEndCapture");
   set(memory, a);
   CHECK_EQ(begin_capture(b, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
-  set(memory, b); /* Nothing is done now, and what becomes of the graph is not known. */
+  set(memory, b); /* The capture runs nothing, and the library does not know of its graph. */
   CHECK_EQ(end_capture(b, &native), CUDA_SUCCESS);
   set(memory, a);
   CLEAN();
@@ -347,13 +342,13 @@ TEST(clean_graph_that_was_updated) {
   CHECK_OK(plinth_graph_instantiate(graph));
   CHECK_OK(plinth_graph_update(graph, changed));
   CHECK_OK(plinth_graph_replay(graph));
-  kernel("sum", READ, memory, SIZE, b); /* It does not write here any more. */
+  kernel("sum", READ, memory, SIZE, b); /* The updated graph does not write here. */
   CLEAN();
   kernel("sum", READ, other, SIZE, b);
   RACE(MISSING_WAIT, other, SIZE, reads("sum", b), writes("plinth_memset_pattern", a));
 }
 
-TEST(racy_graph_that_is_gone_and_still_runs) {
+TEST(racy_destroyed_graph_that_still_runs) {
   begin();
   plinth_graph_t graph = graph_of_fill(memory, 5, SIZE, a, 0);
   CHECK_OK(plinth_graph_replay(graph));
@@ -362,7 +357,7 @@ TEST(racy_graph_that_is_gone_and_still_runs) {
   RACE(MISSING_WAIT, memory, SIZE, reads("sum", b), writes("plinth_memset_pattern", a));
 }
 
-/* What an event records in a capture that the library did not see begin, it records at the replays. */
+/* An event that is recorded in a capture by the driver's own calls is recorded at the replays. */
 TEST(racy_event_of_a_capture_by_the_driver) {
   void *graph = NULL;
   begin();

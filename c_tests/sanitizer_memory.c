@@ -1,6 +1,6 @@
 /*
- * Small programs, half of them with a race, and the verdict of the stream sanitizer on each: a racy one gets exactly the
- * pair that races, a clean one nothing. These are about memory and what works on it. SPDX-License-Identifier: MIT OR Apache-2.0
+ * Small programs, half of them with a race. The stream sanitizer must report exactly the racing pair of a racy program and
+ * nothing for a clean one. These are about memory and operations on it. SPDX-License-Identifier: MIT OR Apache-2.0
  */
 /* alone: all; leaves memory */
 #include "sanitizer_programs.h"
@@ -27,7 +27,7 @@ TEST(clean_free_behind_the_work_of_its_stream) {
 TEST(racy_block_reused_while_a_side_stream_reads_it) {
   begin();
   set(memory, a);
-  order(b, a);
+  wait_for(b, a);
   kernel("sum", READ, memory, SIZE, b);
   release(memory);
   unsigned char *again = alloc_on(SIZE, 0, a);
@@ -41,7 +41,7 @@ TEST(clean_block_with_the_side_stream_recorded) {
   for (int round = 0; round < 100; round++) {
     unsigned char *block = alloc_on(SIZE, 0, a);
     set(block, a);
-    order(b, a);
+    wait_for(b, a);
     kernel("sum", READ, block, SIZE, b);
     CHECK_OK(plinth_record_stream(block, b));
     release(block);
@@ -52,9 +52,9 @@ TEST(clean_block_with_the_side_stream_recorded) {
 TEST(clean_block_freed_behind_the_side_stream) {
   begin();
   set(memory, a);
-  order(b, a);
+  wait_for(b, a);
   kernel("sum", READ, memory, SIZE, b);
-  order(a, b);
+  wait_for(a, b);
   release(memory);
   unsigned char *again = alloc_on(SIZE, 0, a);
   CHECK_SAME(again, memory);
@@ -65,8 +65,8 @@ TEST(clean_block_freed_behind_the_side_stream) {
 TEST(racy_block_freed_behind_an_earlier_wait) {
   begin();
   set(memory, a);
-  order(b, a);
-  order(a, b);
+  wait_for(b, a);
+  wait_for(a, b);
   kernel("sum", READ, memory, SIZE, b);
   release(memory);
   unsigned char *again = alloc_on(SIZE, 0, a);
@@ -93,7 +93,7 @@ TEST(racy_pinned_memory_changed_during_a_copy) {
   CHECK_OK(plinth_host_alloc(SIZE, &pinned));
   copy(memory, pinned, a);
   on_cpu("memset", WRITE, pinned, SIZE);
-  const side cpu = {"memset", NULL, ON_CPU_SIDE, WRITE};
+  const side cpu = {"memset", NULL, CPU_DEVICE, WRITE};
   RACE(MISSING_WAIT, pinned, SIZE, cpu, reads("plinth_memcpy", a));
 }
 
@@ -137,27 +137,27 @@ TEST(clean_pageable_memory_changed_after_the_call) {
 TEST(clean_copy_between_devices) {
   need_devices(2);
   begin();
-  unsigned char *there = alloc_on(SIZE, 1, NULL);
+  unsigned char *stream_of_1 = alloc_on(SIZE, 1, NULL);
   set(memory, a);
-  order(NULL, a);
-  CHECK_OK(plinth_copy(there, memory, SIZE, true));
+  wait_for(NULL, a);
+  CHECK_OK(plinth_copy(stream_of_1, memory, SIZE, true));
   plinth_stream_t current = NULL;
   CHECK_OK(plinth_set_device(1));
   CHECK_OK(plinth_current_stream(1, &current));
-  kernel("sum", READ, there, SIZE, current);
+  kernel("sum", READ, stream_of_1, SIZE, current);
   CLEAN();
 }
 
 TEST(racy_copy_between_devices_and_a_side_stream) {
   need_devices(2);
   begin();
-  unsigned char *there = alloc_on(SIZE, 1, NULL);
+  unsigned char *stream_of_1 = alloc_on(SIZE, 1, NULL);
   plinth_stream_t side_stream = stream_on(1);
-  order(NULL, a);
-  CHECK_OK(plinth_copy(there, memory, SIZE, true));
-  kernel("sum", READ, there, SIZE, side_stream);
-  /* The copy runs in the stream of the device that it comes from. */
-  RACE(MISSING_WAIT, there, SIZE, in_stream("sum", READ, side_stream, 1), in_stream("plinth_copy", WRITE, NULL, 0));
+  wait_for(NULL, a);
+  CHECK_OK(plinth_copy(stream_of_1, memory, SIZE, true));
+  kernel("sum", READ, stream_of_1, SIZE, side_stream);
+  /* The copy runs in a stream of the source device. */
+  RACE(MISSING_WAIT, stream_of_1, SIZE, in_stream("sum", READ, side_stream, 1), in_stream("plinth_copy", WRITE, NULL, 0));
 }
 
 /* Random numbers. */
@@ -207,13 +207,13 @@ static void broadcast(void *to) {
 TEST(clean_broadcast_read_in_its_current_stream) {
   need_devices(2);
   begin();
-  plinth_stream_t there = stream_on(1);
-  CHECK_OK(plinth_set_stream(there));
+  plinth_stream_t stream_of_1 = stream_on(1);
+  CHECK_OK(plinth_set_stream(stream_of_1));
   CHECK_OK(plinth_set_stream(a));
-  unsigned char *to = alloc_on(SIZE, 1, there);
+  unsigned char *to = alloc_on(SIZE, 1, stream_of_1);
   set(memory, a);
   broadcast(to);
-  kernel("sum", READ, to, SIZE, there);
+  kernel("sum", READ, to, SIZE, stream_of_1);
   set(memory, a);
   CLEAN();
 }
@@ -221,17 +221,17 @@ TEST(clean_broadcast_read_in_its_current_stream) {
 TEST(racy_broadcast_read_in_another_stream) {
   need_devices(2);
   begin();
-  plinth_stream_t there = stream_on(1);
+  plinth_stream_t stream_of_1 = stream_on(1);
   plinth_stream_t side_stream = stream_on(1);
-  CHECK_OK(plinth_set_stream(there));
+  CHECK_OK(plinth_set_stream(stream_of_1));
   CHECK_OK(plinth_set_stream(a));
-  unsigned char *to = alloc_on(SIZE, 1, there);
+  unsigned char *to = alloc_on(SIZE, 1, stream_of_1);
   set(memory, a);
   broadcast(to);
   kernel("sum", READ, to, SIZE, side_stream);
-  look_at_findings();
+  read_findings();
   CHECK_EQ(found, 1);
-  /* Which of the devices did the work is the library's choice. */
+  /* The library chooses the device that copies. */
   CHECK_EQ(findings[0].kind, PLINTH_SANITIZER_RACE);
   CHECK_TEXT(findings[0].name, "sum");
   CHECK_TEXT(findings[0].previous_name, "plinth_comm_broadcast");
@@ -242,13 +242,13 @@ TEST(racy_broadcast_read_in_another_stream) {
 TEST(racy_source_of_a_broadcast_overwritten) {
   need_devices(2);
   begin();
-  plinth_stream_t there = stream_on(1);
-  CHECK_OK(plinth_set_stream(there));
+  plinth_stream_t stream_of_1 = stream_on(1);
+  CHECK_OK(plinth_set_stream(stream_of_1));
   CHECK_OK(plinth_set_stream(a));
-  unsigned char *to = alloc_on(SIZE, 1, there);
+  unsigned char *to = alloc_on(SIZE, 1, stream_of_1);
   broadcast(to);
   set(memory, b);
-  look_at_findings();
+  read_findings();
   CHECK_EQ(found, 1);
   CHECK_TEXT(findings[0].name, "plinth_memset");
   CHECK_TEXT(findings[0].previous_name, "plinth_comm_broadcast");
@@ -259,7 +259,7 @@ TEST(racy_source_of_a_broadcast_overwritten) {
 
 static plinth_communicator_t ranks[2];
 static plinth_stream_t rank_streams[2];
-static unsigned char *given[2];
+static unsigned char *rank_memory[2];
 
 static void all_reduce(void) {
   const int32_t devices[2] = {0, 1};
@@ -267,13 +267,13 @@ static void all_reduce(void) {
   CHECK_OK(plinth_communicator_init_all(devices, 2, NULL, ranks));
   for (int rank = 0; rank < 2; rank++) {
     rank_streams[rank] = stream_on(rank);
-    given[rank] = alloc_on(SIZE, rank, rank_streams[rank]);
-    CHECK_OK(plinth_memset(given[rank], 0, SIZE, rank_streams[rank]));
+    rank_memory[rank] = alloc_on(SIZE, rank, rank_streams[rank]);
+    CHECK_OK(plinth_memset(rank_memory[rank], 0, SIZE, rank_streams[rank]));
   }
   CHECK_OK(plinth_communicator_group_start());
   for (int rank = 0; rank < 2; rank++) {
-    CHECK_OK(plinth_communicator_all_reduce(ranks[rank], given[rank], given[rank], SIZE / 4, type, PLINTH_REDUCE_SUM,
-                                            rank_streams[rank]));
+    CHECK_OK(plinth_communicator_all_reduce(ranks[rank], rank_memory[rank], rank_memory[rank], SIZE / 4, type,
+                                            PLINTH_REDUCE_SUM, rank_streams[rank]));
   }
   CHECK_OK(plinth_communicator_group_end());
 }
@@ -290,8 +290,8 @@ TEST(clean_all_reduce_used_by_each_rank) {
   need_devices(2);
   begin();
   all_reduce();
-  kernel("sum", READ | WRITE, given[0], SIZE, rank_streams[0]);
-  kernel("sum", READ | WRITE, given[1], SIZE, rank_streams[1]);
+  kernel("sum", READ | WRITE, rank_memory[0], SIZE, rank_streams[0]);
+  kernel("sum", READ | WRITE, rank_memory[1], SIZE, rank_streams[1]);
   CLEAN();
   destroy_ranks();
 }
@@ -300,11 +300,11 @@ TEST(racy_all_reduce_used_by_another_stream) {
   need_devices(2);
   begin();
   all_reduce();
-  kernel("sum", READ, given[1], SIZE, stream_on(1));
-  look_at_findings();
+  kernel("sum", READ, rank_memory[1], SIZE, stream_on(1));
+  read_findings();
   CHECK_EQ(found, 1);
   CHECK_TEXT(findings[0].name, "sum");
-  CHECK_SAME(findings[0].address, given[1]);
+  CHECK_SAME(findings[0].address, rank_memory[1]);
   CHECK_EQ(findings[0].bytes, SIZE);
   CHECK_EQ(findings[0].previous.kind, WRITE);
   destroy_ranks();
@@ -317,7 +317,7 @@ TEST(clean_blocks_from_the_driver_each_time) {
   for (int round = 0; round < 20; round++) {
     unsigned char *block = alloc_on(bytes, 0, a);
     CHECK_OK(plinth_memset(block, 1, bytes, a));
-    order(b, a);
+    wait_for(b, a);
     CHECK_OK(plinth_memset(block, 2, bytes, b));
     release(block); /* waits for the device, and so for b */
   }
@@ -328,15 +328,15 @@ TEST(clean_blocks_from_the_driver_each_time) {
 TEST(racy_work_of_a_device_behind_a_free_of_another) {
   need_devices(2);
   begin();
-  plinth_stream_t there = stream_on(1), besides = stream_on(1);
-  unsigned char *far = alloc_on(SIZE, 1, there);
-  void *near = NULL;
-  CHECK_OK(plinth_device_malloc(SIZE, 0, &near));
+  plinth_stream_t stream_of_1 = stream_on(1), side_stream = stream_on(1);
+  unsigned char *memory_of_1 = alloc_on(SIZE, 1, stream_of_1);
+  void *memory_of_0 = NULL;
+  CHECK_OK(plinth_device_malloc(SIZE, 0, &memory_of_0));
   set(memory, a);
-  set(far, there);
-  CHECK_OK(plinth_device_free(near));
+  set(memory_of_1, stream_of_1);
+  CHECK_OK(plinth_device_free(memory_of_0));
   set(memory, b); /* the free has waited for a */
-  set(far, besides);
-  RACE(MISSING_WAIT, far, SIZE, in_stream("plinth_memset", WRITE, besides, 1),
-       in_stream("plinth_memset", WRITE, there, 1));
+  set(memory_of_1, side_stream);
+  RACE(MISSING_WAIT, memory_of_1, SIZE, in_stream("plinth_memset", WRITE, side_stream, 1),
+       in_stream("plinth_memset", WRITE, stream_of_1, 1));
 }

@@ -1,6 +1,7 @@
 /*
- * A program whose memory is short, so that the allocator moves memory between streams and makes them wait: what it does for
- * itself is no fault of the program's, and orders nothing for it. SPDX-License-Identifier: MIT OR Apache-2.0
+ * A program with little memory, so that the allocator moves memory between streams and synchronizes them. The sanitizer
+ * must not report the allocator's own use of memory, and must not take its synchronization as the program's.
+ * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 /* alone: all; leaves memory */
@@ -12,31 +13,31 @@ static plinth_stream_t streams[STREAMS];
 static void *held[HELD];
 static uint64_t state;
 
-static uint64_t chance(uint64_t choices) { return random_next(&state) % choices; }
+static uint64_t random_below(uint64_t choices) { return random_next(&state) % choices; }
 
-static void give_half_back(void) {
+static void free_every_second_block(void) {
   for (int index = 0; index < HELD; index += 2) {
     CHECK_OK(plinth_caching_allocator_delete(held[index]));
     held[index] = NULL;
   }
 }
 
-/* Blocks are filled in their own streams, and some then in others behind these; before a free the other stream is recorded, or
- * waited for, or, where `forgets` is not 0, forgotten once in so many times. */
+/* Fills blocks in their own streams, and some then in other streams, which wait. Before the free, the other stream is
+ * recorded or waited for. If `forgets` is not 0, one in `forgets` of these uses is neither. */
 static void work(uint64_t seed, uint64_t forgets) {
   const double limit = 128.0 * (double)MIB / (double)total_memory(0);
   int failures = 0;
   state = seed;
   CHECK_OK(plinth_set_per_process_memory_fraction(limit < 1.0 ? limit : 1.0, 0));
-  judge();
+  enable_sanitizer();
   for (int index = 0; index < STREAMS; index++) {
     streams[index] = stream_on(0);
   }
   for (int round = 0; round < ROUNDS; round++) {
-    void **slot = &held[chance(HELD)];
-    plinth_stream_t own = streams[chance(STREAMS)];
-    plinth_stream_t user = streams[chance(STREAMS)];
-    const size_t bytes = chance(4) != 0 ? 512 + chance(MIB) : MIB + chance(20 * MIB);
+    void **slot = &held[random_below(HELD)];
+    plinth_stream_t own = streams[random_below(STREAMS)];
+    plinth_stream_t user = streams[random_below(STREAMS)];
+    const size_t bytes = random_below(4) != 0 ? 512 + random_below(MIB) : MIB + random_below(20 * MIB);
     if (*slot != NULL) {
       CHECK_OK(plinth_caching_allocator_delete(*slot));
       *slot = NULL;
@@ -46,23 +47,23 @@ static void work(uint64_t seed, uint64_t forgets) {
     if (status == PLINTH_ERROR_OUT_OF_MEMORY) {
       *slot = NULL;
       failures++;
-      give_half_back();
+      free_every_second_block();
       continue;
     }
     CHECK_OK(status);
     CHECK_OK(plinth_memset(*slot, 1, bytes, own));
-    if (chance(3) == 0) {
-      order(user, own);
-      if (forgets != 0 && chance(forgets) == 0) {
-        /* Told, and not done: the memory may be gone before. */
+    if (random_below(3) == 0) {
+      wait_for(user, own);
+      if (forgets != 0 && random_below(forgets) == 0) {
+        /* Only reported, not done, because the memory may be unmapped before. */
         kernel("forgotten", WRITE, *slot, bytes, user);
         continue;
       }
       CHECK_OK(plinth_memset(*slot, 2, bytes, user));
-      if (chance(2) == 0) {
+      if (random_below(2) == 0) {
         CHECK_OK(plinth_record_stream(*slot, user));
       } else {
-        order(own, user);
+        wait_for(own, user);
       }
     }
   }
@@ -75,14 +76,14 @@ TEST(clean_while_memory_is_short) {
   CLEAN();
 }
 
-TEST(clean_while_memory_is_short_otherwise) {
+TEST(clean_while_memory_is_short_with_another_seed) {
   work(2, 0);
   CLEAN();
 }
 
 TEST(racy_while_memory_is_short) {
   work(3, 5);
-  look_at_findings();
+  read_findings();
   CHECK(found > 0);
   for (size_t index = 0; index < found; index++) {
     CHECK_EQ(findings[index].kind, PLINTH_SANITIZER_REUSE);

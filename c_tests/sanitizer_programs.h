@@ -1,5 +1,5 @@
 /*
- * What the programs that the stream sanitizer judges share. SPDX-License-Identifier: MIT OR Apache-2.0
+ * Helpers of the small programs that the stream sanitizer checks. SPDX-License-Identifier: MIT OR Apache-2.0
  */
 
 #ifndef SANITIZER_PROGRAMS_H
@@ -10,12 +10,12 @@
 
 #define SIZE (64 * KIB)
 
-/* The program's own streams and memory. */
+/* The program's streams and memory. */
 static plinth_stream_t a, b, c;
 static unsigned char *memory, *other;
 
 static inline void begin(void) {
-  judge();
+  enable_sanitizer();
   a = stream_on(0);
   b = stream_on(0);
   c = stream_on(0);

@@ -1,5 +1,6 @@
 /*
- * What PyTorch asks of its own sanitizer, asked of this one: a kernel is an operation of the program's, a tensor some bytes.
+ * The tests of PyTorch's CUDA sanitizer (test_cuda_sanitizer.py), with operations of the program as kernels and byte ranges
+ * as tensors.
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 /* alone: all; its programs must not see the accesses of others */
@@ -9,12 +10,14 @@
 #define SIZE (4 * KIB)
 enum { ROUNDS = 10 };
 
-/* Streams and tensors by number. The streams of the pool are 32. */
+/* Streams and tensors by number. The pool has 32 streams, so all are different. */
 static plinth_stream_t streams[ROUNDS + 2];
 static unsigned char *tensors[ROUNDS + 2];
+static plinth_event_t event;
 
 static void begin(void) {
-  judge();
+  enable_sanitizer();
+  event = new_event(0);
   for (int index = 0; index < ROUNDS + 2; index++) {
     streams[index] = stream_on(0);
     tensors[index] = (unsigned char *)device_memory(SIZE, 0);
@@ -27,14 +30,14 @@ static size_t reports(void) {
   return count;
 }
 
-/* A kernel in a stream that works on one tensor, and what comes of it. */
-static void good(int stream, uint32_t kind, int tensor) {
+/* Launches a kernel on one tensor in a stream, which must or must not be reported. */
+static void expect_clean_kernel(int stream, uint32_t kind, int tensor) {
   const size_t before = reports();
   kernel("kernel", kind, tensors[tensor], SIZE, streams[stream]);
   CHECK_EQ(reports(), before);
 }
 
-static void bad(int stream, uint32_t kind, int tensor, int earlier, uint32_t earlier_kind, int32_t missing) {
+static void expect_race(int stream, uint32_t kind, int tensor, int earlier, uint32_t earlier_kind, int32_t missing) {
   CLEAN();
   kernel("kernel", kind, tensors[tensor], SIZE, streams[stream]);
   RACE(missing, tensors[tensor], SIZE, in_stream("kernel", kind, streams[stream], 0),
@@ -43,8 +46,8 @@ static void bad(int stream, uint32_t kind, int tensor, int earlier, uint32_t ear
 
 #define UPDATE (READ | WRITE)
 
-static void record(plinth_event_t event, int stream) { CHECK_OK(plinth_event_record(event, streams[stream])); }
-static void await(plinth_event_t event, int stream) { CHECK_OK(plinth_event_wait(event, streams[stream])); }
+static void record(plinth_event_t recorded, int stream) { CHECK_OK(plinth_event_record(recorded, streams[stream])); }
+static void wait_event(plinth_event_t recorded, int stream) { CHECK_OK(plinth_event_wait(recorded, streams[stream])); }
 
 TEST(empty_kernel_launch) {
   begin();
@@ -54,90 +57,84 @@ TEST(empty_kernel_launch) {
 
 TEST(simple_passing) {
   begin();
-  good(1, READ, 1);
-  good(2, READ, 1);
+  expect_clean_kernel(1, READ, 1);
+  expect_clean_kernel(2, READ, 1);
 }
 
 TEST(simple_error) {
   begin();
-  good(1, READ, 1);
-  bad(2, UPDATE, 1, 1, READ, MISSING_WAIT);
+  expect_clean_kernel(1, READ, 1);
+  expect_race(2, UPDATE, 1, 1, READ, MISSING_WAIT);
 }
 
 TEST(simple_sync) {
   begin();
-  plinth_event_t event = new_event(0);
-  good(1, READ, 1);
+  expect_clean_kernel(1, READ, 1);
   record(event, 1);
-  await(event, 2);
-  good(2, UPDATE, 1);
+  wait_event(event, 2);
+  expect_clean_kernel(2, UPDATE, 1);
 }
 
 TEST(reads_check_last_write) {
   begin();
-  plinth_event_t event = new_event(0);
-  good(1, UPDATE, 1);
+  expect_clean_kernel(1, UPDATE, 1);
   record(event, 1);
-  await(event, 2);
-  good(2, READ, 1);
-  bad(3, READ, 1, 1, UPDATE, MISSING_WAIT);
+  wait_event(event, 2);
+  expect_clean_kernel(2, READ, 1);
+  expect_race(3, READ, 1, 1, UPDATE, MISSING_WAIT);
 }
 
 TEST(branch_sync) {
   begin();
-  plinth_event_t event = new_event(0);
-  good(1, UPDATE, 1);
+  expect_clean_kernel(1, UPDATE, 1);
   record(event, 1);
-  await(event, 2);
-  await(event, 3);
-  good(2, READ, 1);
-  good(3, READ, 1);
-  bad(2, UPDATE, 1, 3, READ, MISSING_WAIT);
+  wait_event(event, 2);
+  wait_event(event, 3);
+  expect_clean_kernel(2, READ, 1);
+  expect_clean_kernel(3, READ, 1);
+  expect_race(2, UPDATE, 1, 3, READ, MISSING_WAIT);
 }
 
 TEST(chain_sync) {
   begin();
-  good(0, READ, 1);
+  expect_clean_kernel(0, READ, 1);
   for (int index = 0; index < ROUNDS; index++) {
-    plinth_event_t event = new_event(0);
+    event = new_event(0);
     record(event, index);
-    await(event, index + 1);
+    wait_event(event, index + 1);
   }
-  good(ROUNDS, UPDATE, 1);
+  expect_clean_kernel(ROUNDS, UPDATE, 1);
 }
 
 TEST(expired_record) {
   begin();
-  plinth_event_t event = new_event(0);
-  good(1, READ, 1);
+  expect_clean_kernel(1, READ, 1);
   record(event, 1);
-  good(1, READ, 1);
-  await(event, 2);
-  bad(2, UPDATE, 1, 1, READ, LATER_WAIT);
+  expect_clean_kernel(1, READ, 1);
+  wait_event(event, 2);
+  expect_race(2, UPDATE, 1, 1, READ, LATER_WAIT);
 }
 
 TEST(deleted_record) {
   begin();
-  plinth_event_t event = new_event(0);
-  good(1, READ, 1);
+  expect_clean_kernel(1, READ, 1);
   record(event, 1);
-  /* The new one gets what the driver had for the old one, and was recorded nowhere. */
+  /* The new event reuses the driver's event of the old one, and is not recorded. */
   CHECK_OK(plinth_event_destroy(event));
   event = new_event(0);
-  await(event, 2);
-  bad(2, UPDATE, 1, 1, READ, MISSING_WAIT);
+  wait_event(event, 2);
+  expect_race(2, UPDATE, 1, 1, READ, MISSING_WAIT);
 }
 
-TEST(deleted_record_that_was_made_anew_elsewhere) {
+TEST(deleted_record_with_a_new_event_elsewhere) {
   begin();
-  plinth_event_t event = new_event(0);
-  good(1, READ, 1);
+  expect_clean_kernel(1, READ, 1);
   record(event, 1);
   CHECK_OK(plinth_event_destroy(event));
   event = new_event(0);
   record(event, 3);
-  await(event, 2);
-  bad(2, UPDATE, 1, 1, READ, MISSING_WAIT);
+  wait_event(event, 2);
+  expect_race(2, UPDATE, 1, 1, READ, MISSING_WAIT);
 }
 
 static void all_reads(int last_awaited) {
@@ -145,22 +142,22 @@ static void all_reads(int last_awaited) {
   begin();
   for (int index = 1; index <= last_awaited; index++) {
     events[index] = new_event(0);
-    good(index, READ, 1);
+    expect_clean_kernel(index, READ, 1);
     record(events[index], index);
   }
   for (int index = 1; index < ROUNDS; index++) {
-    await(events[index], 0);
+    wait_event(events[index], 0);
   }
 }
 
 TEST(all_reads_checked_failing) {
   all_reads(ROUNDS);
-  bad(0, UPDATE, 1, ROUNDS, READ, MISSING_WAIT);
+  expect_race(0, UPDATE, 1, ROUNDS, READ, MISSING_WAIT);
 }
 
 TEST(all_reads_checked_passing) {
   all_reads(ROUNDS - 1);
-  good(0, UPDATE, 1);
+  expect_clean_kernel(0, UPDATE, 1);
 }
 
 TEST(multiple_errors) {
@@ -177,11 +174,11 @@ TEST(multiple_errors) {
   }
   CHECK_OK(plinth_sanitizer_operation("kernel", all, ROUNDS, streams[0]));
   CHECK_OK(plinth_sanitizer_operation("kernel", all, ROUNDS, streams[1]));
-  /* The two launches are two places of the program: one report, and a finding for each tensor. */
+  /* The two launches have two call sites: one report, with a finding for each tensor. */
   CHECK_OK(plinth_sanitizer_count(&count, &findings_in_all));
   CHECK_EQ(findings_in_all, ROUNDS);
   CHECK_EQ(count, 1);
-  look_at_findings();
+  read_findings();
   CHECK_EQ(findings[0].times, ROUNDS);
 }
 
@@ -191,98 +188,95 @@ TEST(correct_state_merging) {
   for (int index = 1; index < 4; index++) {
     events[index] = new_event(0);
   }
-  good(1, UPDATE, 1);
-  good(2, UPDATE, 2);
+  expect_clean_kernel(1, UPDATE, 1);
+  expect_clean_kernel(2, UPDATE, 2);
   record(events[1], 1);
   record(events[2], 2);
-  good(1, UPDATE, 1);
-  good(2, UPDATE, 2);
-  await(events[1], 2);
-  await(events[2], 1);
+  expect_clean_kernel(1, UPDATE, 1);
+  expect_clean_kernel(2, UPDATE, 2);
+  wait_event(events[1], 2);
+  wait_event(events[2], 1);
   record(events[3], 2);
-  await(events[3], 1);
-  good(1, UPDATE, 1);
-  good(1, UPDATE, 2);
+  wait_event(events[3], 1);
+  expect_clean_kernel(1, UPDATE, 1);
+  expect_clean_kernel(1, UPDATE, 2);
 }
 
 TEST(record_override) {
   begin();
-  plinth_event_t event = new_event(0);
-  good(1, READ, 1);
-  good(2, READ, 2);
+  expect_clean_kernel(1, READ, 1);
+  expect_clean_kernel(2, READ, 2);
   record(event, 1);
   record(event, 2);
-  await(event, 3);
-  bad(3, UPDATE, 1, 1, READ, MISSING_WAIT);
+  wait_event(event, 3);
+  expect_race(3, UPDATE, 1, 1, READ, MISSING_WAIT);
 }
 
 TEST(multiple_wait) {
   begin();
-  plinth_event_t event = new_event(0);
-  good(1, UPDATE, 1);
+  expect_clean_kernel(1, UPDATE, 1);
   record(event, 1);
-  await(event, 2);
-  await(event, 3);
-  good(2, READ, 1);
-  good(3, READ, 1);
+  wait_event(event, 2);
+  wait_event(event, 3);
+  expect_clean_kernel(2, READ, 1);
+  expect_clean_kernel(3, READ, 1);
 }
 
 TEST(device_synchronize) {
   begin();
   for (int index = 1; index <= ROUNDS; index++) {
-    good(index, UPDATE, index);
+    expect_clean_kernel(index, UPDATE, index);
   }
   CHECK_OK(plinth_synchronize(0));
   for (int index = 1; index <= ROUNDS; index++) {
-    good(0, UPDATE, index);
+    expect_clean_kernel(0, UPDATE, index);
   }
 }
 
 TEST(device_synchronization_expired) {
   begin();
-  good(1, UPDATE, 1);
+  expect_clean_kernel(1, UPDATE, 1);
   CHECK_OK(plinth_synchronize(0));
-  good(1, UPDATE, 1);
-  bad(2, UPDATE, 1, 1, UPDATE, MISSING_WAIT);
+  expect_clean_kernel(1, UPDATE, 1);
+  expect_race(2, UPDATE, 1, 1, UPDATE, MISSING_WAIT);
 }
 
 TEST(new_stream_is_synchronized) {
   begin();
-  good(1, UPDATE, 1);
+  expect_clean_kernel(1, UPDATE, 1);
   CHECK_OK(plinth_synchronize(0));
   streams[2] = stream_on(0);
-  good(2, UPDATE, 1);
+  expect_clean_kernel(2, UPDATE, 1);
 }
 
 TEST(stream_synchronize) {
   begin();
-  good(0, UPDATE, 1);
-  good(1, UPDATE, 2);
+  expect_clean_kernel(0, UPDATE, 1);
+  expect_clean_kernel(1, UPDATE, 2);
   CHECK_OK(plinth_stream_synchronize(streams[0]));
-  good(2, READ, 1);
-  bad(3, READ, 2, 1, UPDATE, MISSING_WAIT);
+  expect_clean_kernel(2, READ, 1);
+  expect_race(3, READ, 2, 1, UPDATE, MISSING_WAIT);
 }
 
 TEST(event_synchronize) {
   begin();
-  plinth_event_t event = new_event(0);
-  good(1, READ, 1);
+  expect_clean_kernel(1, READ, 1);
   record(event, 1);
   CHECK_OK(plinth_event_synchronize(event));
-  good(2, UPDATE, 1);
+  expect_clean_kernel(2, UPDATE, 1);
 }
 
-/* What calls read and write. Each is put between a read and a write of every tensor in another stream: what it reads is in
- * conflict with the write only, what it writes with both. */
+/* The accesses of calls. Each call is followed by a read and a write of its tensors in other streams: memory that it reads
+ * conflicts only with the write, memory that it writes with both. */
 
-static void conflicts(const void *pointer, size_t bytes, uint32_t kind, const char *name, plinth_stream_t done_in) {
+static void expect_conflicts(const void *pointer, size_t bytes, uint32_t kind, const char *name, plinth_stream_t done_in) {
   const bool reading[2] = {true, false};
   (void)done_in;
   CHECK_OK(plinth_sanitizer_clear());
   for (int round = 0; round < 2; round++) {
     kernel("probe", reading[round] ? READ : WRITE, pointer, bytes, streams[5 + round]);
   }
-  look_at_findings();
+  read_findings();
   bool read = false;
   bool written = false;
   for (size_t index = 0; index < found; index++) {
@@ -302,8 +296,8 @@ static int64_t shape[2] = {8, 4};
 TEST(arguments_of_a_copy) {
   begin();
   CHECK_OK(plinth_memcpy(tensors[0], tensors[1], SIZE, streams[1]));
-  conflicts(tensors[0], SIZE, WRITE, "plinth_memcpy", streams[1]);
-  conflicts(tensors[1], SIZE, READ, "plinth_memcpy", streams[1]);
+  expect_conflicts(tensors[0], SIZE, WRITE, "plinth_memcpy", streams[1]);
+  expect_conflicts(tensors[1], SIZE, READ, "plinth_memcpy", streams[1]);
 }
 
 TEST(arguments_in_place) {
@@ -311,10 +305,10 @@ TEST(arguments_in_place) {
   begin();
   make_tensor(&tensor, 0, F32, 2, shape, NULL, 0);
   CHECK_OK(plinth_uniform(&tensor.dl, 0.0, 1.0, NULL, streams[1]));
-  conflicts(tensor.dl.data, 128, WRITE, "plinth_uniform", streams[1]);
+  expect_conflicts(tensor.dl.data, 128, WRITE, "plinth_uniform", streams[1]);
 }
 
-TEST(arguments_of_a_list_that_is_put_together) {
+TEST(arguments_of_a_gather) {
   test_tensor inputs[2];
   test_tensor output;
   DLTensor list[2];
@@ -327,12 +321,12 @@ TEST(arguments_of_a_list_that_is_put_together) {
   }
   make_tensor(&output, 0, F32, 2, whole, NULL, 0);
   CHECK_OK(plinth_comm_gather(list, 2, 0, &output.dl));
-  conflicts(inputs[0].dl.data, 128, READ, "plinth_comm_gather", streams[1]);
-  conflicts(inputs[1].dl.data, 128, READ, "plinth_comm_gather", streams[1]);
-  conflicts(output.dl.data, 128, WRITE, "plinth_comm_gather", streams[1]);
+  expect_conflicts(inputs[0].dl.data, 128, READ, "plinth_comm_gather", streams[1]);
+  expect_conflicts(inputs[1].dl.data, 128, READ, "plinth_comm_gather", streams[1]);
+  expect_conflicts(output.dl.data, 128, WRITE, "plinth_comm_gather", streams[1]);
 }
 
-TEST(arguments_of_a_tensor_that_is_parted) {
+TEST(arguments_of_a_scatter) {
   test_tensor input;
   test_tensor parts[2];
   DLTensor list[2];
@@ -345,9 +339,9 @@ TEST(arguments_of_a_tensor_that_is_parted) {
     list[index] = parts[index].dl;
   }
   CHECK_OK(plinth_comm_scatter(&input.dl, list, 2, NULL, 0, NULL));
-  conflicts(input.dl.data, 64, READ, "plinth_comm_scatter", streams[1]);
-  conflicts(parts[0].dl.data, 64, WRITE, "plinth_comm_scatter", streams[1]);
-  conflicts(parts[1].dl.data, 64, WRITE, "plinth_comm_scatter", streams[1]);
+  expect_conflicts(input.dl.data, 64, READ, "plinth_comm_scatter", streams[1]);
+  expect_conflicts(parts[0].dl.data, 64, WRITE, "plinth_comm_scatter", streams[1]);
+  expect_conflicts(parts[1].dl.data, 64, WRITE, "plinth_comm_scatter", streams[1]);
 }
 
 TEST(names_are_in_the_message) {

@@ -1,7 +1,7 @@
-// plinth_sanitizer.hpp: what the program tells, and who is told.
+// plinth_sanitizer.hpp: operations that the program reports, reports of races, and callbacks.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// alone: what_is_ordered_is_clean; expects what only a fresh process has
+// alone: ordered_accesses_are_clean; expects what only a fresh process has
 
 #include "wrapping.h"
 
@@ -16,7 +16,7 @@ using sanitizer::Mode;
 
 static_assert(is_block<sanitizer::Guard>(), "a block");
 
-// Two streams, and memory that one writes and the other reads.
+// One stream writes memory that another stream reads.
 struct Race {
   void run() {
     sanitizer::operation("fill", {sanitizer::writes(memory.get(), 4096)}, first);
@@ -27,7 +27,7 @@ struct Race {
   plinth::DeviceMemory memory = plinth::device_malloc(4096);
 };
 
-TEST(modes_are_blocks) {
+TEST(guards_restore_the_mode) {
   CHECK(sanitizer::mode() == Mode::off);
   sanitizer::enable(Mode::collect);
   try {
@@ -46,7 +46,7 @@ TEST(modes_are_blocks) {
   THROWS(sanitizer::enable(static_cast<Mode>(17)), PLINTH_ERROR_INVALID_VALUE);
 }
 
-TEST(races_are_found_and_told) {
+TEST(races_are_reported) {
   Race race;
   const sanitizer::Guard guard;
   race.run();
@@ -70,7 +70,7 @@ TEST(races_are_found_and_told) {
   CHECK(sanitizer::count().reports == 0 && sanitizer::text().empty());
 }
 
-TEST(nodes_of_graphs_are_told_of) {
+TEST(operations_of_graph_nodes_can_be_declared) {
   const sanitizer::Guard guard(sanitizer::Mode::collect);
   const plinth::Stream here, there;
   unsigned char bytes[64] = {0};
@@ -87,13 +87,13 @@ TEST(nodes_of_graphs_are_told_of) {
   plinth::synchronize();
 }
 
-TEST(what_is_ordered_is_clean) {
+TEST(ordered_accesses_are_clean) {
   Race race;
   const sanitizer::Guard guard;
   sanitizer::access(sanitizer::writes(race.memory.get(), 4096), race.first);
   race.second.wait(race.first);
   sanitizer::access(sanitizer::reads_and_writes(race.memory.get(), 4096), race.second);
-  // By something that the sanitizer does not see.
+  // Report a wait that the sanitizer does not see.
   sanitizer::wait_stream(race.first, race.second);
   sanitizer::access(sanitizer::writes(race.memory.get(), 4096), race.first);
   const plinth::HostMemory pinned = plinth::host_alloc(64);
@@ -107,39 +107,39 @@ TEST(what_is_ordered_is_clean) {
   CHECK_EQ(sanitizer::count().reports, 1);
 }
 
-TEST(calls_fail_in_the_mode_error) {
+TEST(calls_fail_in_error_mode) {
   Race race;
   const sanitizer::Guard guard(Mode::error);
   THROWS(race.run(), PLINTH_ERROR_RACE);
   CHECK(caught_text().find("sum") != std::string::npos);
-  // What was refused was not done: now it is right.
+  // The refused operation was not recorded: after the wait it is correct.
   race.second.wait(race.first);
   sanitizer::operation("sum", {sanitizer::reads(race.memory.get(), 4096)}, race.second);
 }
 
-TEST(callbacks_are_any_functions) {
+TEST(any_callable_can_be_a_callback) {
   Race race;
   const sanitizer::Guard guard(Mode::warn);
-  auto kept = std::make_shared<std::vector<std::string>>();
-  sanitizer::set_callback([kept](const sanitizer::Report *report) { kept->push_back(report->access->name); });
-  CHECK_EQ(kept.use_count(), 2);
+  auto names = std::make_shared<std::vector<std::string>>();
+  sanitizer::set_callback([names](const sanitizer::Report *report) { names->push_back(report->access->name); });
+  CHECK_EQ(names.use_count(), 2);
   race.run();
-  CHECK(*kept == std::vector<std::string>{"sum"});
-  // One that takes another's place, and goes itself while it is called.
-  int told = 0;
-  auto watched = std::make_shared<int>(5);
-  sanitizer::set_callback([&told, watched](const sanitizer::Report *) {
+  CHECK(*names == std::vector<std::string>{"sum"});
+  // A callback that replaces another, and removes itself while it is called.
+  int calls = 0;
+  auto counter = std::make_shared<int>(5);
+  sanitizer::set_callback([&calls, counter](const sanitizer::Report *) {
     sanitizer::set_callback(nullptr);
-    told += *watched;
+    calls += *counter;
   });
-  CHECK_EQ(kept.use_count(), 1);
+  CHECK_EQ(names.use_count(), 1);
   sanitizer::clear();
   race.first.wait(race.second);
   race.run();
-  CHECK(told == 5 && kept->size() == 1 && watched.use_count() == 1);
+  CHECK(calls == 5 && names->size() == 1 && counter.use_count() == 1);
   sanitizer::clear();
   race.first.wait(race.second);
   race.run();
-  CHECK(told == 5 && sanitizer::count().reports == 1);
+  CHECK(calls == 5 && sanitizer::count().reports == 1);
   sanitizer::set_callback({});
 }

@@ -1,5 +1,5 @@
 /*
- * What the tests of the stream sanitizer share: operations on memory, and verdicts.
+ * Helpers of the stream sanitizer's tests: operations on memory, and expected reports.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -12,9 +12,9 @@
 #define READ PLINTH_SANITIZER_READ
 #define WRITE PLINTH_SANITIZER_WRITE
 
-enum { ON_CPU_SIDE = -1, MOST_FOUND = 64 };
+enum { CPU_DEVICE = -1, MAX_FINDINGS = 64 };
 
-/* One side of a report, as a test expects it. */
+/* One access of a report, as a test expects it. */
 typedef struct side {
   const char *name;
   plinth_stream_t stream;
@@ -22,7 +22,7 @@ typedef struct side {
   uint32_t kind;
 } side;
 
-/* A report, as it was shown. */
+/* A copy of a report. */
 typedef struct finding {
   int32_t kind;
   int32_t missing;
@@ -35,13 +35,13 @@ typedef struct finding {
   char previous_name[64];
 } finding;
 
-static finding findings[MOST_FOUND];
+static finding findings[MAX_FINDINGS];
 static size_t found;
 
-static inline void note_finding(const plinth_sanitizer_report_t *report, void *context) {
+static inline void collect_finding(const plinth_sanitizer_report_t *report, void *context) {
   finding *out = &findings[found];
   (void)context;
-  CHECK(found < MOST_FOUND);
+  CHECK(found < MAX_FINDINGS);
   CHECK_EQ(report->struct_size, sizeof *report);
   CHECK(report->text[0] != '\0' && report->json[0] == '{');
   CHECK(report->access->name != NULL && strstr(report->text, report->access->name) != NULL);
@@ -57,28 +57,28 @@ static inline void note_finding(const plinth_sanitizer_report_t *report, void *c
   found++;
 }
 
-static inline void look_at_findings(void) {
+static inline void read_findings(void) {
   size_t count = UNTOUCHED;
   found = 0;
-  CHECK_OK(plinth_sanitizer_each(note_finding, NULL));
+  CHECK_OK(plinth_sanitizer_each(collect_finding, NULL));
   CHECK_OK(plinth_sanitizer_count(&count, NULL));
   CHECK_EQ(count, found);
 }
 
-/* Shows what there is, for whoever looks why a verdict is not the one that it should be. */
-static inline void tell_findings(void) {
+/* Prints all reports, to explain a failure. */
+static inline void print_findings(void) {
   char *text = NULL;
   CHECK_OK(plinth_sanitizer_text(&text));
   fprintf(stderr, "%s", text);
   plinth_string_free(text);
 }
 
-/* Nothing was found. */
+/* Expects no report. */
 static inline void expect_clean(const char *file, int line) {
-  look_at_findings();
+  read_findings();
   if (found != 0) {
-    tell_findings();
-    harness_fail(file, line, "the program is clean, and something was found");
+    print_findings();
+    harness_fail(file, line, "the program has no race, but the sanitizer reported one");
   }
 }
 
@@ -87,11 +87,11 @@ static inline bool is_side(const plinth_sanitizer_side_t *actual, const char *na
          actual->kind == expected.kind;
 }
 
-/* Exactly this was found, once: these bytes, and these two sides. */
-static inline void expect_pair(int32_t kind, int32_t missing, const void *address, size_t bytes, side access,
-                               side previous, const char *file, int line) {
+/* Expects exactly one report, found once, of these bytes and these two accesses. */
+static inline void expect_report(int32_t kind, int32_t missing, const void *address, size_t bytes, side access,
+                                 side previous, const char *file, int line) {
   const finding *one = &findings[0];
-  look_at_findings();
+  read_findings();
   const bool right = found == 1 && one->kind == kind && one->missing == missing && one->times == 1 &&
                      one->address == (uint64_t)(uintptr_t)address && one->bytes == bytes &&
                      is_side(&one->access, one->name, access) &&
@@ -101,20 +101,20 @@ static inline void expect_pair(int32_t kind, int32_t missing, const void *addres
   if (!right) {
     fprintf(stderr, "%d reports; %d bytes at %#llx were expected, by \"%s\" after \"%s\"\n", (int)found, (int)bytes,
             (unsigned long long)(uintptr_t)address, access.name, previous.name == NULL ? "" : previous.name);
-    tell_findings();
-    harness_fail(file, line, "another verdict than expected");
+    print_findings();
+    harness_fail(file, line, "the reports are not the expected one");
   }
 }
 
-static const side nobody = {NULL, NULL, 0, 0};
+static const side no_access = {NULL, NULL, 0, 0};
 
 #define CLEAN() expect_clean(__FILE__, __LINE__)
 /* RACE(missing, address, bytes, access, previous) */
-#define RACE(...) expect_pair(PLINTH_SANITIZER_RACE, __VA_ARGS__, __FILE__, __LINE__)
-#define REUSE(...) expect_pair(PLINTH_SANITIZER_REUSE, __VA_ARGS__, __FILE__, __LINE__)
-#define USE_AFTER_FREE(address, bytes, access)                                                                  \
-  expect_pair(PLINTH_SANITIZER_USE_AFTER_FREE, PLINTH_SANITIZER_MISSING_LATER_FREE, address, bytes, access, nobody, \
-              __FILE__, __LINE__)
+#define RACE(...) expect_report(PLINTH_SANITIZER_RACE, __VA_ARGS__, __FILE__, __LINE__)
+#define REUSE(...) expect_report(PLINTH_SANITIZER_REUSE, __VA_ARGS__, __FILE__, __LINE__)
+#define USE_AFTER_FREE(address, bytes, access)                                                                           \
+  expect_report(PLINTH_SANITIZER_USE_AFTER_FREE, PLINTH_SANITIZER_MISSING_LATER_FREE, address, bytes, access, no_access, \
+                __FILE__, __LINE__)
 #define MISSING_WAIT PLINTH_SANITIZER_MISSING_WAIT
 #define LATER_WAIT PLINTH_SANITIZER_MISSING_LATER_WAIT
 #define RECORD_STREAM PLINTH_SANITIZER_MISSING_RECORD_STREAM
@@ -127,10 +127,10 @@ static inline side in_stream(const char *name, uint32_t kind, plinth_stream_t st
 static inline side reads(const char *name, plinth_stream_t stream) { return in_stream(name, READ, stream, 0); }
 static inline side writes(const char *name, plinth_stream_t stream) { return in_stream(name, WRITE, stream, 0); }
 
-/* Switches the sanitizer on for a program that is to be judged. */
-static inline void judge(void) { CHECK_OK(plinth_sanitizer_enable(PLINTH_SANITIZER_COLLECT)); }
+/* Enables the sanitizer for a program that it is to check. */
+static inline void enable_sanitizer(void) { CHECK_OK(plinth_sanitizer_enable(PLINTH_SANITIZER_COLLECT)); }
 
-/* A kernel of the program's own, as far as the sanitizer sees it. */
+/* A kernel launch by the program, as the sanitizer sees it. */
 static inline void kernel(const char *name, uint32_t kind, const void *pointer, size_t bytes, plinth_stream_t stream) {
   plinth_sanitizer_access_t access = PLINTH_SANITIZER_ACCESS_INIT;
   access.pointer = pointer;
@@ -147,7 +147,7 @@ static inline void on_cpu(const char *name, uint32_t kind, const void *pointer, 
   CHECK_OK(plinth_sanitizer_host_operation(name, &access, 1));
 }
 
-static inline void order(plinth_stream_t waiting, plinth_stream_t awaited) {
+static inline void wait_for(plinth_stream_t waiting, plinth_stream_t awaited) {
   CHECK_OK(plinth_stream_wait_stream(waiting, awaited));
 }
 

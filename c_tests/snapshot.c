@@ -1,8 +1,8 @@
-/* Snapshots of the allocator, told and written. SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A child has none of its parent's threads, and what they held looks lost to a sanitizer: it must not look. */
+/* Snapshots of the allocator: callback, text and files. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* A forked child has none of its parent's threads, so a leak sanitizer would report their memory. Disable it. */
 /* env: ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
-/* alone: a_process_that_exits_has_none; forks a child that uses the device */
+/* alone: an_exiting_process_is_refused; forks a child that uses the device */
 #include "allocating.h"
 #include "graphing.h"
 #include "process.h"
@@ -11,7 +11,7 @@
 #include <limits.h>
 #include <sys/stat.h>
 
-/* ---- what is told */
+/* ---- the callback */
 
 typedef struct totals {
   uint64_t allocated[2];
@@ -25,17 +25,18 @@ typedef struct totals {
   uint64_t expected_address;
   plinth_memory_segment_t segment;
   uint64_t sums[3];
-  /* A block that is looked for, and what it was when it was met. */
-  uint64_t wanted;
+  /* An address, and the block that contains it. */
+  uint64_t address_to_find;
   plinth_memory_block_t found;
   plinth_memory_segment_t found_in;
 } totals;
 
-static void expect_complete(const totals *so_far) {
-  if (so_far->segments > 0) {
-    CHECK_EQ(so_far->expected_address, so_far->segment.address + so_far->segment.total_size);
-    CHECK_EQ(so_far->sums[PLINTH_BLOCK_ALLOCATED], so_far->segment.allocated_size);
-    CHECK_EQ(so_far->sums[PLINTH_BLOCK_ALLOCATED] + so_far->sums[PLINTH_BLOCK_PENDING_FREE], so_far->segment.active_size);
+static void expect_complete(const totals *all_so_far) {
+  if (all_so_far->segments > 0) {
+    CHECK_EQ(all_so_far->expected_address, all_so_far->segment.address + all_so_far->segment.total_size);
+    CHECK_EQ(all_so_far->sums[PLINTH_BLOCK_ALLOCATED], all_so_far->segment.allocated_size);
+    CHECK_EQ(all_so_far->sums[PLINTH_BLOCK_ALLOCATED] + all_so_far->sums[PLINTH_BLOCK_PENDING_FREE],
+             all_so_far->segment.active_size);
   }
 }
 
@@ -76,34 +77,34 @@ static bool add(const plinth_memory_segment_t *segment, const plinth_memory_bloc
   all->blocks++;
   all->live += block->state == PLINTH_BLOCK_ALLOCATED;
   all->pending += block->state == PLINTH_BLOCK_PENDING_FREE;
-  if (block->address <= all->wanted && all->wanted < block->address + block->size) {
+  if (block->address <= all->address_to_find && all->address_to_find < block->address + block->size) {
     all->found = *block;
     all->found_in = *segment;
   }
   return true;
 }
 
-/* Goes through a snapshot, checks what holds of every one, and looks for a block on the way. */
-static totals look(const void *wanted) {
+/* Iterates over a snapshot, checks its invariants, and finds the block at an address. */
+static totals inspect(const void *address_to_find) {
   totals all;
   memset(&all, 0, sizeof all);
-  all.wanted = (uint64_t)(uintptr_t)wanted;
+  all.address_to_find = (uint64_t)(uintptr_t)address_to_find;
   CHECK_OK(plinth_memory_snapshot_each(add, &all));
   expect_complete(&all);
   return all;
 }
 
-TEST(nothing_is_told_of_nothing) {
-  const totals all = look(NULL);
+TEST(without_memory_a_snapshot_is_empty) {
+  const totals all = inspect(NULL);
   CHECK_EQ(all.segments, 0);
   CHECK_EQ(all.blocks, 0);
 }
 
-TEST(blocks_are_told_as_they_are) {
+TEST(blocks_have_their_sizes_and_states) {
   plinth_stream_t stream = stream_on(0);
   void *small = alloc_on(1000, 0, NULL);
   void *large = alloc_on(5 * MIB + 1, 0, stream);
-  totals all = look(small);
+  totals all = inspect(small);
   CHECK_EQ(all.live, 2);
   CHECK_EQ(all.found.address, (uintptr_t)small);
   CHECK_EQ(all.found.size, 1024);
@@ -113,7 +114,7 @@ TEST(blocks_are_told_as_they_are) {
   CHECK_EQ(all.found_in.stream, 0);
   CHECK_EQ(all.found_in.pool.owner, 0);
   CHECK_EQ(all.found_in.pool.index, 0);
-  all = look(large);
+  all = inspect(large);
   CHECK_EQ(all.found.requested_size, 5 * MIB + 1);
   CHECK_EQ(all.found.size, 5 * MIB + UNIT);
   CHECK_EQ(all.found_in.stream, (uintptr_t)stream);
@@ -122,12 +123,12 @@ TEST(blocks_are_told_as_they_are) {
   CHECK_EQ(all.held[0], reserved(0));
   release(small);
   release(large);
-  all = look(large);
+  all = inspect(large);
   CHECK_EQ(all.live, 0);
   CHECK_EQ(all.found.state, PLINTH_BLOCK_INACTIVE);
   CHECK_EQ(all.held[0], reserved(0));
   expect_nothing_left();
-  CHECK_EQ(look(NULL).segments, 0);
+  CHECK_EQ(inspect(NULL).segments, 0);
 }
 
 TEST(memory_that_a_stream_still_uses_is_pending) {
@@ -137,7 +138,7 @@ TEST(memory_that_a_stream_still_uses_is_pending) {
   gate *shut = gate_shut(other);
   CHECK_OK(plinth_record_stream(memory, other));
   release(memory);
-  totals all = look(memory);
+  totals all = inspect(memory);
   CHECK_EQ(all.pending, 1);
   CHECK_EQ(all.found.state, PLINTH_BLOCK_PENDING_FREE);
   CHECK_EQ(all.found.requested_size, 3 * MIB);
@@ -148,11 +149,11 @@ TEST(memory_that_a_stream_still_uses_is_pending) {
   expect_nothing_left();
 }
 
-TEST(devices_are_told_apart) {
+TEST(devices_have_their_own_segments) {
   need_devices(2);
   void *zero = alloc_on(MIB, 0, NULL);
   void *one = alloc_on(2 * MIB, 1, NULL);
-  totals all = look(one);
+  totals all = inspect(one);
   CHECK_EQ(all.found_in.device, 1);
   CHECK_EQ(all.allocated[0], MIB);
   CHECK_EQ(all.allocated[1], 2 * MIB);
@@ -169,7 +170,7 @@ static bool stop_at_first(const plinth_memory_segment_t *segment, const plinth_m
   return false;
 }
 
-TEST(the_callback_ends_it) {
+TEST(the_callback_can_stop_the_iteration) {
   int calls = 0;
   void *small = alloc_on(KIB, 0, NULL);
   void *large = alloc_on(5 * MIB, 0, NULL);
@@ -181,7 +182,7 @@ TEST(the_callback_ends_it) {
   expect_nothing_left();
 }
 
-TEST(a_pool_that_sleeps_has_its_addresses) {
+TEST(a_sleeping_pool_keeps_its_addresses) {
   if (!expandable()) {
     harness_skip("only memory of handles can sleep");
   }
@@ -191,12 +192,12 @@ TEST(a_pool_that_sleeps_has_its_addresses) {
   unsigned char *inside = alloc_on(16 * MIB, 0, stream);
   fill_words(inside, 1, 16 * MIB, stream);
   CHECK_OK(plinth_graph_capture_end(graph));
-  totals all = look(inside);
+  totals all = inspect(inside);
   CHECK_EQ(all.asleep, 0);
   CHECK_EQ(all.found.state, PLINTH_BLOCK_ALLOCATED);
   CHECK(all.found_in.pool.owner != 0 || all.found_in.pool.index != 0);
   CHECK_OK(plinth_graph_sleep(graph));
-  all = look(inside);
+  all = inspect(inside);
   CHECK(all.asleep >= 16 * MIB);
   CHECK_EQ(all.asleep, all.found_in.asleep_size);
   CHECK_EQ(all.found.state, PLINTH_BLOCK_ALLOCATED);
@@ -210,33 +211,33 @@ static int stop;
 static void *allocate_at_random(void *context) {
   plinth_stream_t stream = stream_on(0);
   uint64_t state = (uint64_t)*(int *)context + 1;
-  void *kept[32] = {NULL};
+  void *blocks[32] = {NULL};
   while (!__atomic_load_n(&stop, __ATOMIC_SEQ_CST)) {
     const uint64_t random = random_next(&state);
-    void **place = &kept[random % 32];
-    if (*place != NULL) {
-      release(*place);
-      *place = NULL;
+    void **slot = &blocks[random % 32];
+    if (*slot != NULL) {
+      release(*slot);
+      *slot = NULL;
     } else {
-      *place = alloc_on(1 + (size_t)(random >> 32) % (random & 64 ? 3 * MIB : 5000), 0, stream);
+      *slot = alloc_on(1 + (size_t)(random >> 32) % (random & 64 ? 3 * MIB : 5000), 0, stream);
     }
     if ((random >> 8) % 4096 == 0) {
       CHECK_OK(plinth_empty_cache());
     }
   }
   for (int index = 0; index < 32; index++) {
-    if (kept[index] != NULL) {
-      release(kept[index]);
+    if (blocks[index] != NULL) {
+      release(blocks[index]);
     }
   }
   return NULL;
 }
 
-static void *look_again_and_again(void *context) {
+static void *inspect_repeatedly(void *context) {
   (void)context;
   for (int round = 0; round < 200; round++) {
     char *json = NULL;
-    (void)look(NULL);
+    (void)inspect(NULL);
     if (round % 20 == 0) {
       CHECK_OK(plinth_memory_snapshot(true, &json));
       plinth_string_free(json);
@@ -246,21 +247,21 @@ static void *look_again_and_again(void *context) {
   return NULL;
 }
 
-static void *one_of_many(void *context) {
-  return *(int *)context == 0 ? look_again_and_again(context) : allocate_at_random(context);
+static void *inspect_or_allocate(void *context) {
+  return *(int *)context == 0 ? inspect_repeatedly(context) : allocate_at_random(context);
 }
 
-TEST(every_snapshot_holds_while_threads_allocate) {
+TEST(snapshots_are_consistent_while_threads_allocate) {
   plinth_memory_history_options_t options = PLINTH_MEMORY_HISTORY_OPTIONS_INIT;
   options.max_entries = 10000;
   CHECK_OK(plinth_record_memory_history(&options));
-  run_threads(5, one_of_many);
+  run_threads(5, inspect_or_allocate);
   options.enabled = PLINTH_MEMORY_HISTORY_OFF;
   CHECK_OK(plinth_record_memory_history(&options));
   expect_nothing_left();
 }
 
-/* ---- texts */
+/* ---- JSON */
 
 static int count_of(const char *text, const char *part) {
   int count = 0;
@@ -270,7 +271,7 @@ static int count_of(const char *text, const char *part) {
   return count;
 }
 
-TEST(the_text_has_torchs_keys) {
+TEST(the_json_has_the_keys_of_pytorch) {
   char *json = NULL;
   plinth_memory_history_options_t options = PLINTH_MEMORY_HISTORY_OPTIONS_INIT;
   CHECK_OK(plinth_record_memory_history(&options));
@@ -278,7 +279,7 @@ TEST(the_text_has_torchs_keys) {
   CHECK_OK(plinth_memory_snapshot(true, &json));
   const char *const keys[] = {"\"segments\":[", "\"device_traces\":[[", "\"allocator_settings\":{", "\"external_annotations\":[",
                               "\"state\":\"active_allocated\"", "\"requested_size\":1000,", "\"action\":\"alloc\"",
-                              "\"segment_type\":\"small\"", "the_text_has_torchs_keys", "snapshot.c"};
+                              "\"segment_type\":\"small\"", "the_json_has_the_keys_of_pytorch", "snapshot.c"};
   for (size_t index = 0; index < sizeof keys / sizeof *keys; index++) {
     CHECK_EQ(strstr(json, keys[index]) != NULL ? 0 : (long long)index + 1, 0);
   }
@@ -292,7 +293,7 @@ TEST(the_text_has_torchs_keys) {
   release(memory);
 }
 
-TEST(a_pools_snapshot_has_nothing_of_others) {
+TEST(a_pools_snapshot_has_only_its_memory) {
   char *json = NULL;
   plinth_pool_id_t pool;
   plinth_memory_history_options_t options = PLINTH_MEMORY_HISTORY_OPTIONS_INIT;
@@ -339,7 +340,7 @@ static void make_folder(void) {
   CHECK(mkdtemp(folder) != NULL);
 }
 
-/* How many files the folder has; they are removed with it. */
+/* Removes the folder with its files, and returns how many it had. */
 static int remove_folder(void) {
   int count = 0;
   DIR *listing = opendir(folder);
@@ -364,7 +365,7 @@ static void expect_start(const char *name, const char *expected, size_t length) 
   fclose(file);
 }
 
-TEST(the_name_chooses_the_format) {
+TEST(the_file_name_selects_the_format) {
   void *memory = alloc_on(KIB, 0, NULL);
   make_folder();
   CHECK_OK(plinth_dump_snapshot(in_folder("a.pickle")));
@@ -381,8 +382,8 @@ TEST(the_name_chooses_the_format) {
   release(memory);
 }
 
-/* A path is bytes, whatever they would be as a text. */
-TEST(a_name_may_be_no_text) {
+/* A path is a byte string, which need not be UTF-8. */
+TEST(a_path_may_be_invalid_utf8) {
   make_folder();
   CHECK_OK(plinth_dump_snapshot(in_folder("\xff\xfe.json")));
   expect_start("\xff\xfe.json", "{\"stacks\":", 10);
@@ -395,7 +396,7 @@ TEST(a_name_may_be_no_text) {
   CHECK_EQ(remove_folder(), 2);
 }
 
-TEST(files_that_cannot_be_written_are_named) {
+TEST(errors_name_files_that_cannot_be_written) {
   make_folder();
   CHECK_STATUS(plinth_dump_snapshot(NULL), PLINTH_ERROR_NULL_POINTER);
   CHECK_STATUS(plinth_dump_snapshot(""), PLINTH_ERROR_SYSTEM);
@@ -421,7 +422,7 @@ static void dump_when_out_of_memory(int32_t device, size_t requested, size_t tot
   observed++;
 }
 
-TEST(an_observer_of_out_of_memory_may_write_one) {
+TEST(an_out_of_memory_observer_may_write_a_snapshot) {
   void *pointer = NULL;
   void *memory = alloc_on(KIB, 0, NULL);
   char target[PATH_MAX];
@@ -436,7 +437,7 @@ TEST(an_observer_of_out_of_memory_may_write_one) {
   release(memory);
 }
 
-/* ---- where there is no device any more */
+/* ---- forked children and exit */
 
 static void expect_refused(plinth_status_t expected) {
   char *json = (char *)UNTOUCHED_POINTER;
@@ -453,7 +454,7 @@ static void expect_refused(plinth_status_t expected) {
 
 static void refused_as_forked(void) { expect_refused(PLINTH_ERROR_FORKED_CHILD); }
 
-TEST(a_forked_child_has_none) {
+TEST(a_forked_child_is_refused) {
   void *memory = alloc_on(KIB, 0, NULL);
   make_folder();
   in_child(refused_as_forked);
@@ -463,14 +464,14 @@ TEST(a_forked_child_has_none) {
 
 static void refused_as_exiting(void) { expect_refused(PLINTH_ERROR_SHUTTING_DOWN); }
 
-/* Registered before the library's own handler, and so called after it. */
+/* This handler is registered before the library's, and so called after it. */
 static void exit_with_an_early_handler(void) {
   CHECK(atexit(refused_as_exiting) == 0);
   (void)alloc_on(KIB, 0, NULL);
   exit(7);
 }
 
-TEST(a_process_that_exits_has_none) {
+TEST(an_exiting_process_is_refused) {
   make_folder();
   expect_child(start_child(exit_with_an_early_handler), 7);
   CHECK_EQ(remove_folder(), 0);

@@ -5,8 +5,8 @@
 #include "multiplying.h"
 
 TEST(a_system_of_equations_is_solved_in_the_current_stream) {
-  static const float matrix[] = {4, 2, 6, 0, 10, 5, 0, 0, 14}; /* In columns, the lower triangle. */
-  float found[9];
+  static const float matrix[] = {4, 2, 6, 0, 10, 5, 0, 0, 14}; /* Column-major, the lower triangle. */
+  float factor_values[9];
   int info = UNTOUCHED, count = 0;
   int (*buffer_size)(void *, int, int, float *, int, int *);
   int (*factor)(void *, int, int, float *, int, float *, int, int *);
@@ -17,12 +17,12 @@ TEST(a_system_of_equations_is_solved_in_the_current_stream) {
     SKIP("needs cuSOLVER");
   }
   CHECK_OK(status);
-  plinth_stream_t where = on_new_stream(0);
+  plinth_stream_t stream = on_new_stream(0);
   CHECK_OK(plinth_current_solver_handle(&again));
   CHECK_SAME(again, handle);
   float *a = (float *)device_memory(sizeof matrix, 0);
   int *result = (int *)device_memory(sizeof(int), 0);
-  CHECK_OK(plinth_memcpy(a, matrix, sizeof matrix, where));
+  CHECK_OK(plinth_memcpy(a, matrix, sizeof matrix, stream));
   void *symbol = function_of(SOLVER, solver_names, "cusolverDnSpotrf_bufferSize");
   memcpy(&buffer_size, &symbol, sizeof symbol);
   symbol = function_of(SOLVER, solver_names, "cusolverDnSpotrf");
@@ -30,14 +30,14 @@ TEST(a_system_of_equations_is_solved_in_the_current_stream) {
   CHECK_EQ(buffer_size(handle, 0, 3, a, 3, &count), 0);
   float *buffer = (float *)device_memory(sizeof(float) * (size_t)(count > 0 ? count : 1), 0);
   CHECK_EQ(factor(handle, 0, 3, a, 3, buffer, count, result), 0);
-  CHECK_OK(plinth_memcpy(found, a, sizeof found, where));
-  CHECK_OK(plinth_memcpy(&info, result, sizeof info, where));
-  finish(where);
-  /* The factor is (2; 1 3; 3 2/3 sqrt(41)/3), of which the first columns are plain numbers. */
+  CHECK_OK(plinth_memcpy(factor_values, a, sizeof factor_values, stream));
+  CHECK_OK(plinth_memcpy(&info, result, sizeof info, stream));
+  finish(stream);
+  /* The Cholesky factor is (2; 1 3; 3 2/3 sqrt(41)/3). */
   CHECK_EQ(info, 0);
-  CHECK(found[0] > 1.999f && found[0] < 2.001f && found[1] > 0.999f && found[1] < 1.001f);
-  CHECK(found[2] > 2.999f && found[2] < 3.001f && found[4] > 2.999f && found[4] < 3.001f);
-  CHECK(found[5] > 0.666f && found[5] < 0.667f && found[8] > 2.13f && found[8] < 2.14f);
+  CHECK(factor_values[0] > 1.999f && factor_values[0] < 2.001f && factor_values[1] > 0.999f && factor_values[1] < 1.001f);
+  CHECK(factor_values[2] > 2.999f && factor_values[2] < 3.001f && factor_values[4] > 2.999f && factor_values[4] < 3.001f);
+  CHECK(factor_values[5] > 0.666f && factor_values[5] < 0.667f && factor_values[8] > 2.13f && factor_values[8] < 2.14f);
   if (on_host_device()) {
     setenv("FAKE_CUBLAS_FAIL", "cusolverDnSetStream:7", 1);
     CHECK_STATUS(plinth_current_solver_handle(&again), PLINTH_ERROR_LIBRARY);

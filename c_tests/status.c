@@ -71,29 +71,29 @@ static const struct {
 
 #define STATUSES (int32_t)(sizeof statuses / sizeof statuses[0])
 
-TEST(every_number_of_the_header_has_its_name) {
+TEST(every_status_of_the_header_has_its_name) {
   for (int32_t index = 0; index < STATUSES; index++) {
     CHECK_EQ(statuses[index].status, index);
     CHECK_TEXT(plinth_status_name(index), statuses[index].name);
   }
 }
 
-TEST(the_header_knows_every_number_of_the_library) { CHECK_EQ(plinth_status_count(), STATUSES); }
+TEST(the_header_has_every_status_of_the_library) { CHECK_EQ(plinth_status_count(), STATUSES); }
 
-TEST(every_number_has_a_sentence_of_its_own) {
+TEST(every_status_has_its_own_description) {
   const int32_t count = plinth_status_count();
   for (int32_t index = 0; index < count; index++) {
-    const char *sentence = plinth_status_string(index);
-    CHECK(sentence != NULL && strlen(sentence) > 10);
-    CHECK_EQ(sentence[strlen(sentence) - 1], '.');
+    const char *description = plinth_status_string(index);
+    CHECK(description != NULL && strlen(description) > 10);
+    CHECK_EQ(description[strlen(description) - 1], '.');
     for (int32_t other = 0; other < index; other++) {
-      CHECK(strcmp(sentence, plinth_status_string(other)) != 0);
+      CHECK(strcmp(description, plinth_status_string(other)) != 0);
       CHECK(strcmp(plinth_status_name(index), plinth_status_name(other)) != 0);
     }
   }
 }
 
-TEST(a_number_that_is_none_is_called_unknown) {
+TEST(an_invalid_status_is_unknown) {
   const int32_t numbers[] = {-1, plinth_status_count(), 999, INT32_MAX, INT32_MIN};
   for (size_t index = 0; index < sizeof numbers / sizeof numbers[0]; index++) {
     CHECK_TEXT(plinth_status_name(numbers[index]), "PLINTH_ERROR_UNKNOWN");
@@ -114,14 +114,14 @@ TEST(a_success_clears_the_message) {
   CHECK_TEXT(plinth_last_error(), "");
 }
 
-TEST(a_later_failure_takes_the_place_of_an_earlier_one) {
+TEST(a_later_failure_replaces_an_earlier_one) {
   CHECK_STATUS(plinth_set_sync_debug_mode(77), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_get_sync_debug_mode(NULL), PLINTH_ERROR_NULL_POINTER);
   CHECK_MESSAGE("mode");
   CHECK(strstr(plinth_last_error(), "77") == NULL);
 }
 
-TEST(calls_without_a_status_leave_the_message_alone) {
+TEST(calls_without_a_status_keep_the_message) {
   CHECK_STATUS(plinth_set_sync_debug_mode(77), PLINTH_ERROR_INVALID_VALUE);
   (void)plinth_status_name(3);
   (void)plinth_status_string(3);
@@ -136,7 +136,7 @@ TEST(calls_without_a_status_leave_the_message_alone) {
   CHECK_MESSAGE("77");
 }
 
-static void *fail_with_a_number_of_its_own(void *context) {
+static void *fail_with_own_number(void *context) {
   const int number = 1000 + *(int *)context;
   char text[16];
   snprintf(text, sizeof text, "%d", number);
@@ -150,11 +150,11 @@ static void *fail_with_a_number_of_its_own(void *context) {
 
 TEST(each_thread_has_its_own_message) {
   CHECK_STATUS(plinth_set_sync_debug_mode(77), PLINTH_ERROR_INVALID_VALUE);
-  run_threads(8, fail_with_a_number_of_its_own);
+  run_threads(8, fail_with_own_number);
   CHECK_MESSAGE("77");
 }
 
-TEST(the_drivers_code_is_kept_beside_the_message) {
+TEST(the_drivers_code_is_kept_with_the_message) {
   void *pointer = UNTOUCHED_POINTER;
   int32_t mode = 0;
   CHECK_STATUS(plinth_device_malloc((size_t)1 << 60, -1, &pointer), PLINTH_ERROR_OUT_OF_MEMORY);
@@ -165,14 +165,14 @@ TEST(the_drivers_code_is_kept_beside_the_message) {
   CHECK_EQ(plinth_last_driver_error(), 0);
 }
 
-TEST(an_error_without_the_driver_has_no_driver_code) {
+TEST(other_errors_have_no_driver_code) {
   void *pointer = NULL;
   CHECK_STATUS(plinth_device_malloc((size_t)1 << 60, -1, &pointer), PLINTH_ERROR_OUT_OF_MEMORY);
   CHECK_STATUS(plinth_set_sync_debug_mode(77), PLINTH_ERROR_INVALID_VALUE);
   CHECK_EQ(plinth_last_driver_error(), 0);
 }
 
-TEST(the_version_is_the_headers) {
+TEST(the_version_is_that_of_the_header) {
   char text[32];
   snprintf(text, sizeof text, "%d.%d.%d", PLINTH_VERSION_MAJOR, PLINTH_VERSION_MINOR, PLINTH_VERSION_PATCH);
   CHECK_TEXT(plinth_version_string(), text);

@@ -1,11 +1,11 @@
-/* Stores, by which processes find each other. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Stores, for the rendezvous of processes. SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "ranks.h"
 
 #include <sys/stat.h>
 
 static char address[256];
 
-/* A folder of this test's own. */
+/* Makes a folder for this test. */
 static void choose_folder(void) {
   char folder[] = "/tmp/plinth-store-test-XXXXXX";
   CHECK(mkdtemp(folder) != NULL);
@@ -25,7 +25,7 @@ static plinth_store_t open_store(bool serves) {
   return store;
 }
 
-TEST(values_are_set_and_got) {
+TEST(values_are_set_and_read) {
   char value[16] = {0};
   size_t bytes = 77;
   int64_t sum = 0;
@@ -41,7 +41,7 @@ TEST(values_are_set_and_got) {
   CHECK_OK(plinth_store_add(store, "sum", 40, 1000, &sum));
   CHECK_OK(plinth_store_add(store, "sum", 2, 1000, &sum));
   CHECK_EQ(sum, 42);
-  /* Too little room: the length is told, and the value left alone. */
+  /* A buffer that is too small gets the length, and no value. */
   memset(value, '-', sizeof value);
   CHECK_STATUS(plinth_store_get(store, "color", 1000, value, 3, &bytes), PLINTH_ERROR_INVALID_VALUE);
   CHECK_EQ(bytes, 5);
@@ -52,7 +52,7 @@ TEST(values_are_set_and_got) {
   remove_folder();
 }
 
-TEST(wrong_arguments_are_named) {
+TEST(invalid_arguments_are_errors) {
   plinth_store_t store = UNTOUCHED_POINTER;
   int32_t port = 0;
   CHECK_STATUS(plinth_store_create("http://x", false, 10, &store), PLINTH_ERROR_INVALID_VALUE);
@@ -76,7 +76,7 @@ TEST(wrong_arguments_are_named) {
   remove_folder();
 }
 
-static void meet(int rank) {
+static void rendezvous(int rank) {
   uint8_t id[PLINTH_UNIQUE_ID_SIZE], first[PLINTH_UNIQUE_ID_SIZE];
   char name[16];
   plinth_store_t store = open_store(rank == 0);
@@ -90,31 +90,31 @@ static void meet(int rank) {
   CHECK_OK(plinth_store_unique_id(store, "first", rank, processes.count, 20000, id));
   snprintf(name, sizeof name, "rank %d", rank);
   CHECK_OK(plinth_store_set(store, name, id, sizeof id, 20000));
-  CHECK_OK(plinth_store_barrier(store, "all are told", processes.count, 20000));
+  CHECK_OK(plinth_store_barrier(store, "all have the id", processes.count, 20000));
   CHECK_OK(plinth_store_get(store, "rank 0", 20000, first, sizeof first, NULL));
   CHECK(memcmp(id, first, sizeof id) == 0);
   CHECK_OK(plinth_store_barrier(store, "end", processes.count, 20000));
   CHECK_OK(plinth_store_destroy(store));
 }
 
-static void meet_over_tcp(int rank) {
+static void rendezvous_over_tcp(int rank) {
   int32_t port = 0;
   if (rank != 0) {
     CHECK_EQ(read(processes.pipes[rank][0], &port, sizeof port), sizeof port);
   }
   snprintf(address, sizeof address, "tcp://127.0.0.1:%d", (int)port);
-  meet(rank);
+  rendezvous(rank);
 }
 
-TEST(processes_meet_in_a_folder) {
+TEST(processes_rendezvous_in_a_folder) {
   choose_folder();
-  run_processes(4, meet);
+  run_processes(4, rendezvous);
   remove_folder();
 }
 
-TEST(processes_meet_over_tcp) { run_processes(4, meet_over_tcp); }
+TEST(processes_rendezvous_over_tcp) { run_processes(4, rendezvous_over_tcp); }
 
-/* Rank 0 goes away while the other waits. */
+/* Rank 0 ends while the other one waits. */
 static void lose_the_server(int rank) {
   int32_t port = 0;
   if (rank == 0) {
@@ -136,4 +136,4 @@ static void lose_the_server(int rank) {
   CHECK_OK(plinth_store_destroy(store));
 }
 
-TEST(a_server_that_goes_away_is_missed) { run_processes(2, lose_the_server); }
+TEST(a_lost_server_is_an_error) { run_processes(2, lose_the_server); }

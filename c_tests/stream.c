@@ -1,6 +1,6 @@
-/* Streams: handed out, current, asked, waited for. SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* alone: each_priority_has_its_own_pool ids_are_torchs; expects what only a fresh process has */
-/* alone: streams_that_are_known_already_may_be_made_known; expects what only a fresh process has */
+/* Streams: pools, the current stream, properties, external streams. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* alone: each_priority_has_its_own_pool ids_are_those_of_pytorch; expects what only a fresh process has */
+/* alone: known_streams_may_be_registered_again; expects what only a fresh process has */
 #include "driver.h"
 #include "support.h"
 
@@ -24,7 +24,7 @@ static uint64_t id_of(plinth_stream_t stream) {
   return id;
 }
 
-TEST(the_33rd_stream_is_the_first) {
+TEST(the_33rd_stream_is_the_first_again) {
   plinth_stream_t streams[POOL];
   for (int index = 0; index < POOL; index++) {
     streams[index] = stream_on(0);
@@ -66,7 +66,7 @@ TEST(each_priority_has_its_own_pool) {
   }
 }
 
-TEST(a_priority_out_of_range_becomes_the_nearest) {
+TEST(a_priority_out_of_range_is_clamped) {
   int32_t least = 0;
   int32_t greatest = 0;
   plinth_stream_t stream = NULL;
@@ -81,34 +81,34 @@ TEST(a_priority_out_of_range_becomes_the_nearest) {
   }
 }
 
-TEST(ids_are_torchs) {
+TEST(ids_are_those_of_pytorch) {
   for (uint64_t index = 0; index < POOL; index++) {
     CHECK_EQ(id_of(stream_on(0)), index * 32 + 3);
   }
   CHECK_EQ(id_of(NULL), 0);
 }
 
-static plinth_stream_t handed_out[16][POOL];
+static plinth_stream_t created[16][POOL];
 
-static void *take_a_pool(void *context) {
+static void *create_pool_streams(void *context) {
   for (int index = 0; index < POOL; index++) {
-    handed_out[*(int *)context][index] = stream_on(0);
+    created[*(int *)context][index] = stream_on(0);
   }
   return NULL;
 }
 
 TEST(sixteen_threads_share_one_pool_evenly) {
   int uses[POOL] = {0};
-  run_threads(16, take_a_pool);
+  run_threads(16, create_pool_streams);
   for (int thread = 0; thread < 16; thread++) {
     for (int index = 0; index < POOL; index++) {
-      const uint64_t place = id_of(handed_out[thread][index]) / 32;
-      CHECK(place < POOL);
-      uses[place]++;
+      const uint64_t index_in_pool = id_of(created[thread][index]) / 32;
+      CHECK(index_in_pool < POOL);
+      uses[index_in_pool]++;
     }
   }
-  for (int place = 0; place < POOL; place++) {
-    CHECK_EQ(uses[place], 16);
+  for (int index_in_pool = 0; index_in_pool < POOL; index_in_pool++) {
+    CHECK_EQ(uses[index_in_pool], 16);
   }
 }
 
@@ -129,7 +129,7 @@ TEST(null_is_the_current_devices_default_stream) {
   CHECK_EQ(device_of_stream(NULL), 1);
 }
 
-TEST(cudas_own_default_streams_are_known) {
+TEST(the_default_stream_handles_of_cuda_are_known) {
   for (uintptr_t handle = 1; handle <= 2; handle++) {
     plinth_stream_t stream = (plinth_stream_t)handle;
     CHECK_OK(plinth_stream_synchronize(stream));
@@ -163,25 +163,25 @@ TEST(an_unknown_stream_does_not_become_current) {
   CHECK_SAME(current_on(0), stream);
 }
 
-static void *have_a_current_stream(void *context) {
+static void *set_current_stream(void *context) {
   (void)context;
   CHECK(current_on(0) == NULL);
-  plinth_stream_t mine = stream_on(0);
-  CHECK_OK(plinth_set_stream(mine));
+  plinth_stream_t own_stream = stream_on(0);
+  CHECK_OK(plinth_set_stream(own_stream));
   for (int round = 0; round < 1000; round++) {
-    CHECK_SAME(current_on(0), mine);
+    CHECK_SAME(current_on(0), own_stream);
   }
   return NULL;
 }
 
 TEST(each_thread_has_its_own_current_stream) {
-  plinth_stream_t mine = stream_on(0);
-  CHECK_OK(plinth_set_stream(mine));
-  run_threads(8, have_a_current_stream);
-  CHECK_SAME(current_on(0), mine);
+  plinth_stream_t own_stream = stream_on(0);
+  CHECK_OK(plinth_set_stream(own_stream));
+  run_threads(8, set_current_stream);
+  CHECK_SAME(current_on(0), own_stream);
 }
 
-TEST(contexts_nest) {
+TEST(stream_contexts_nest) {
   plinth_stream_t outer = stream_on(0);
   plinth_stream_t inner = stream_on(0);
   plinth_stream_context_t outside;
@@ -200,7 +200,7 @@ TEST(contexts_nest) {
   CHECK(current_on(0) == NULL);
 }
 
-TEST(contexts_cross_devices) {
+TEST(stream_contexts_across_devices) {
   need_devices(2);
   plinth_stream_t before_zero = stream_on(0);
   plinth_stream_t before_one = stream_on(1);
@@ -246,7 +246,7 @@ TEST(a_context_that_was_not_entered_is_refused) {
   CHECK(current_on(0) == NULL);
 }
 
-TEST(an_external_stream_is_unknown_until_it_is_made_known) {
+TEST(an_external_stream_is_unknown_until_it_is_registered) {
   plinth_stream_t stream = foreign_stream(0, CU_STREAM_NON_BLOCKING, -1);
   plinth_stream_t known = NULL;
   bool done = false;
@@ -266,7 +266,7 @@ TEST(an_external_stream_is_unknown_until_it_is_made_known) {
   CHECK_EQ(destroy(stream), CUDA_SUCCESS);
 }
 
-TEST(an_external_stream_is_on_the_device_that_it_is_on) {
+TEST(an_external_stream_must_match_its_device) {
   need_devices(2);
   plinth_stream_t stream = foreign_stream(1, CU_STREAM_NON_BLOCKING, 0);
   plinth_stream_t known = (plinth_stream_t)UNTOUCHED_POINTER;
@@ -278,7 +278,7 @@ TEST(an_external_stream_is_on_the_device_that_it_is_on) {
   CHECK_EQ(device_of_stream(stream), 1);
 }
 
-TEST(streams_that_are_known_already_may_be_made_known) {
+TEST(known_streams_may_be_registered_again) {
   plinth_stream_t pooled = stream_on(0);
   plinth_stream_t known = NULL;
   CHECK_OK(plinth_stream_from_external(pooled, 0, &known));
@@ -291,18 +291,18 @@ TEST(streams_that_are_known_already_may_be_made_known) {
   CHECK_STATUS(plinth_stream_from_external(NULL, 0, NULL), PLINTH_ERROR_NULL_POINTER);
 }
 
-static void nothing(void *context) { (void)context; }
+static void do_nothing(void *context) { (void)context; }
 
 static void expect_unknown(plinth_stream_t stream) {
   plinth_event_t event = new_event(0);
   plinth_stream_context_t saved;
-  bool answer = true;
+  bool flag = true;
   int32_t number = UNTOUCHED;
   uint64_t id = UNTOUCHED;
   unsigned char host[4] = {0};
   CHECK_STATUS(plinth_set_stream(stream), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_STATUS(plinth_stream_context_enter(stream, &saved), PLINTH_ERROR_INVALID_HANDLE);
-  CHECK_STATUS(plinth_stream_query(stream, &answer), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_STATUS(plinth_stream_query(stream, &flag), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_STATUS(plinth_stream_synchronize(stream), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_STATUS(plinth_stream_wait_stream(stream, NULL), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_STATUS(plinth_stream_wait_stream(NULL, stream), PLINTH_ERROR_INVALID_HANDLE);
@@ -310,8 +310,8 @@ static void expect_unknown(plinth_stream_t stream) {
   CHECK_STATUS(plinth_stream_priority(stream, &number), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_STATUS(plinth_stream_id(stream, &id), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_STATUS(plinth_stream_device(stream, &number), PLINTH_ERROR_INVALID_HANDLE);
-  CHECK_STATUS(plinth_stream_is_capturing(stream, &answer), PLINTH_ERROR_INVALID_HANDLE);
-  CHECK_STATUS(plinth_launch_host_function(stream, nothing, NULL), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_STATUS(plinth_stream_is_capturing(stream, &flag), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_STATUS(plinth_launch_host_function(stream, do_nothing, NULL), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_STATUS(plinth_sleep(1, stream), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_STATUS(plinth_event_record(event, stream), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_STATUS(plinth_stream_record_event(stream, event), PLINTH_ERROR_INVALID_HANDLE);
@@ -320,13 +320,13 @@ static void expect_unknown(plinth_stream_t stream) {
   CHECK_STATUS(plinth_memcpy(host, host + 2, 2, stream), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_STATUS(plinth_memset(host, 1, 2, stream), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_STATUS(plinth_memset_pattern(host, host, 1, 2, stream), PLINTH_ERROR_INVALID_HANDLE);
-  CHECK(answer);
+  CHECK(flag);
   CHECK_EQ(number, UNTOUCHED);
   CHECK_EQ(id, UNTOUCHED);
   CHECK_OK(plinth_event_destroy(event));
 }
 
-TEST(handles_that_are_no_stream_are_refused) {
+TEST(invalid_stream_handles_are_refused) {
   const plinth_event_t event = new_event(0);
   int on_stack = 0;
   uint64_t state = 1;

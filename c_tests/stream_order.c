@@ -10,7 +10,7 @@ TEST(a_new_stream_is_done) {
   CHECK(stream_done(NULL));
 }
 
-TEST(query_says_when_a_stream_is_done) {
+TEST(query_returns_whether_a_stream_is_done) {
   plinth_stream_t stream = stream_on(0);
   gate *held = gate_shut(stream);
   CHECK(stays_undone(stream));
@@ -70,7 +70,7 @@ TEST(streams_do_not_wait_for_each_other) {
 static int order_next;
 static int order_wrong;
 
-static void expect_turn(void *context) {
+static void expect_position(void *context) {
   if (order_next != (int)(intptr_t)context) {
     order_wrong++;
   }
@@ -79,42 +79,42 @@ static void expect_turn(void *context) {
 
 TEST(host_functions_run_in_the_order_of_the_stream) {
   plinth_stream_t stream = stream_on(0);
-  for (intptr_t turn = 0; turn < 1000; turn++) {
-    CHECK_OK(plinth_launch_host_function(stream, expect_turn, (void *)turn));
+  for (intptr_t position = 0; position < 1000; position++) {
+    CHECK_OK(plinth_launch_host_function(stream, expect_position, (void *)position));
   }
   CHECK_OK(plinth_stream_synchronize(stream));
   CHECK_EQ(order_next, 1000);
   CHECK_EQ(order_wrong, 0);
 }
 
-struct sighting {
+struct observation {
   const unsigned char *memory;
   size_t mismatch;
 };
 
-static void look(void *context) {
-  struct sighting *sighting = (struct sighting *)context;
-  sighting->mismatch = pattern_mismatch(sighting->memory, SIZE, 9);
+static void check_pattern(void *context) {
+  struct observation *observation = (struct observation *)context;
+  observation->mismatch = pattern_mismatch(observation->memory, SIZE, 9);
 }
 
-TEST(a_host_function_sees_earlier_copies_and_holds_later_ones) {
+TEST(a_host_function_runs_between_copies) {
   plinth_stream_t stream = stream_on(0);
   unsigned char *pinned = (unsigned char *)pinned_memory(2 * SIZE);
   void *memory = device_memory(SIZE, 0);
-  struct sighting sighting = {pinned + SIZE, 0};
+  struct observation observation = {pinned + SIZE, 0};
   pattern_fill(pinned, SIZE, 9);
   CHECK_OK(plinth_memcpy(memory, pinned, SIZE, stream));
   CHECK_OK(plinth_memcpy(pinned + SIZE, memory, SIZE, stream));
-  CHECK_OK(plinth_launch_host_function(stream, look, &sighting));
+  CHECK_OK(plinth_launch_host_function(stream, check_pattern, &observation));
   CHECK_OK(plinth_memset(pinned + SIZE, 0, SIZE, stream));
   CHECK_OK(plinth_stream_synchronize(stream));
-  CHECK_EQ(sighting.mismatch, SIZE);
+  CHECK_EQ(observation.mismatch, SIZE);
   CHECK_EQ(pinned[SIZE] | pinned[2 * SIZE - 1], 0);
   CHECK_OK(plinth_pinned_free(pinned));
   CHECK_OK(plinth_device_free(memory));
 }
 
-/* Work on `waiting` after wait_stream stays behind what `awaited` had. */
+/* Expects that work in `waiting` after wait_stream waits for the earlier work in `awaited`. */
 static void expect_wait_stream(plinth_stream_t waiting, plinth_stream_t awaited, void *memory) {
   gate *held = gate_shut(awaited);
   CHECK_OK(plinth_stream_wait_stream(waiting, awaited));
@@ -141,7 +141,7 @@ TEST(wait_stream_orders_streams_of_two_devices) {
   CHECK_OK(plinth_device_free(memory));
 }
 
-TEST(wait_stream_is_about_the_work_that_there_is_now) {
+TEST(wait_stream_waits_for_earlier_work_only) {
   plinth_stream_t waiting = stream_on(0);
   plinth_stream_t awaited = stream_on(0);
   void *memory = device_memory(SIZE, 0);

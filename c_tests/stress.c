@@ -1,6 +1,6 @@
-/* Sixteen threads that do everything at once. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Sixteen threads that call streams, events and copies concurrently. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* timeout: 120 */
-/* alone: of_many_threads_that_record_first_one_makes_the_event; enables fault injection, which comes before everything else */
+/* alone: concurrent_first_records_create_one_event; enables fault injection, which comes before everything else */
 #include "driver.h"
 #include "support.h"
 
@@ -112,12 +112,12 @@ static void expect_all_idle(void) {
   CHECK_EQ(host_functions, launched_in_all);
 }
 
-TEST(sixteen_threads_do_everything) {
+TEST(sixteen_threads_call_at_random) {
   uint64_t events[4];
   CHECK_OK(plinth_init());
   for (int32_t device = 0; device < device_count(); device++) {
     device_memory_of[device] = (unsigned char *)device_memory(THREADS * KIB, device);
-    /* All streams of the pools are made, so that what is counted afterwards can only be growth. */
+    /* Create all streams of the pools, so that a later increase of the count is a leak. */
     for (int index = 0; index < 32; index++) {
       (void)stream_on(device);
     }
@@ -137,8 +137,8 @@ TEST(sixteen_threads_do_everything) {
       CHECK_EQ(usage[repeat].device_bytes, usage[0].device_bytes);
       CHECK_EQ(usage[repeat].pinned_bytes, usage[0].pinned_bytes);
       CHECK_EQ(usage[repeat].graphs + usage[repeat].executable_graphs, 0);
-      /* The driver's events that wait to be used again are as many as were ever in use at once: 128 of threads' own
-         on each device and in each of four kinds, the shared ones, and those of calls that order two streams. */
+      /* The pool keeps as many driver events as were ever in use at once: 128 of the threads on each device and of each
+         of four kinds, the shared ones, and those of calls that order two streams. */
       events[repeat] = usage[repeat].events;
       CHECK(events[repeat] <= (uint64_t)device_count() * 4 * THREADS * EVENTS + 8 * THREADS);
     }
@@ -154,16 +154,16 @@ TEST(sixteen_threads_do_everything) {
 
 enum { MESSAGES = 200 };
 
-static unsigned char *mailbox;
+static unsigned char *host_blocks;
 
-/* Each thread passes blocks through a stream of its own to and fro, and looks at every one. */
-static void *pass_blocks(void *context) {
+/* Each thread copies blocks to a device and back through its own streams, and checks each. */
+static void *copy_blocks(void *context) {
   const int thread = *(int *)context;
   const int32_t device = thread % device_count();
   plinth_stream_t out = stream_on(device);
   plinth_stream_t back = stream_on(device);
   plinth_event_t sent = new_event(0);
-  unsigned char *host = mailbox + (size_t)thread * 2 * KIB;
+  unsigned char *host = host_blocks + (size_t)thread * 2 * KIB;
   unsigned char *memory = (unsigned char *)device_memory(KIB, device);
   for (int message = 0; message < MESSAGES; message++) {
     pattern_fill(host, KIB, (unsigned)(thread * 1000 + message));
@@ -179,49 +179,49 @@ static void *pass_blocks(void *context) {
   return NULL;
 }
 
-TEST(sixteen_threads_lose_no_bytes) {
-  mailbox = (unsigned char *)pinned_memory(THREADS * 2 * KIB);
-  run_threads(THREADS, pass_blocks);
-  CHECK_OK(plinth_pinned_free(mailbox));
+TEST(sixteen_threads_copy_correctly) {
+  host_blocks = (unsigned char *)pinned_memory(THREADS * 2 * KIB);
+  run_threads(THREADS, copy_blocks);
+  CHECK_OK(plinth_pinned_free(host_blocks));
 }
 
-static plinth_event_t contested;
-static int winners;
+static plinth_event_t shared_event;
+static int destroyed;
 
 static void *destroy_contested(void *context) {
   (void)context;
-  const plinth_status_t status = plinth_event_destroy(__atomic_load_n(&contested, __ATOMIC_SEQ_CST));
+  const plinth_status_t status = plinth_event_destroy(__atomic_load_n(&shared_event, __ATOMIC_SEQ_CST));
   if (status == PLINTH_OK) {
-    __atomic_add_fetch(&winners, 1, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&destroyed, 1, __ATOMIC_SEQ_CST);
   } else {
     CHECK_STATUS(status, PLINTH_ERROR_INVALID_HANDLE);
   }
   return NULL;
 }
 
-TEST(of_many_threads_that_destroy_an_event_one_does) {
+TEST(an_event_is_destroyed_by_one_of_many_threads) {
   for (int round = 1; round <= 50; round++) {
-    contested = new_event(0);
-    CHECK_OK(plinth_event_record(contested, NULL));
+    shared_event = new_event(0);
+    CHECK_OK(plinth_event_record(shared_event, NULL));
     run_threads(8, destroy_contested);
-    CHECK_EQ(winners, round);
+    CHECK_EQ(destroyed, round);
   }
 }
 
 static void *record_first(void *context) {
   (void)context;
-  CHECK_OK(plinth_event_record(contested, stream_on(0)));
+  CHECK_OK(plinth_event_record(shared_event, stream_on(0)));
   return NULL;
 }
 
-TEST(of_many_threads_that_record_first_one_makes_the_event) {
+TEST(concurrent_first_records_create_one_event) {
   uint64_t created = 0;
   CHECK_OK(plinth_enable_fault_injection());
   for (int round = 0; round < 50; round++) {
-    contested = new_event(0);
+    shared_event = new_event(0);
     run_threads(8, record_first);
-    CHECK_OK(plinth_event_synchronize(contested));
-    CHECK_OK(plinth_event_destroy(contested));
+    CHECK_OK(plinth_event_synchronize(shared_event));
+    CHECK_OK(plinth_event_destroy(shared_event));
   }
   CHECK_OK(plinth_driver_call_count("cuEventCreate", &created));
   CHECK_EQ(created, 1);

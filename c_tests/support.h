@@ -1,5 +1,5 @@
 /*
- * What the tests share: gates that hold a stream, waiting with a deadline, threads, and patterns in memory.
+ * Helpers of all tests: gates that block a stream, waiting with a deadline, threads, and patterns in memory.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -16,12 +16,12 @@
 #define MIB (1024 * KIB)
 #define GIB (1024 * MIB)
 
-/* What an output is set to before a call that must not touch it. */
+/* The value of an output before a call that must not write it. */
 #define UNTOUCHED 0x5A5A5A5A
 #define UNTOUCHED_POINTER ((void *)(uintptr_t)0x5A5A5A5A5A5A5A5A)
 
-/* How long EVENTUALLY waits: long beside any work here, short beside the runner's limit. */
-#define PATIENCE_SECONDS 20.0
+/* The timeout of EVENTUALLY: longer than any work of the tests, shorter than the time limit of run.py. */
+#define EVENTUALLY_SECONDS 20.0
 
 static inline double seconds_now(void) {
   struct timespec now;
@@ -41,23 +41,24 @@ static inline void sleep_a_little(void) {
   nanosleep(&length, NULL);
 }
 
-/* Waits until a condition holds, and fails if it does not in good time. */
+/* Waits until a condition holds. Fails after EVENTUALLY_SECONDS. */
 #define EVENTUALLY(condition)                                                                     \
   do {                                                                                            \
-    const double support_end = seconds_now() + PATIENCE_SECONDS;                                  \
+    const double support_end = seconds_now() + EVENTUALLY_SECONDS;                                  \
     while (!(condition)) {                                                                        \
       if (seconds_now() > support_end) {                                                          \
-        harness_fail(__FILE__, __LINE__, "EVENTUALLY(" #condition ") does not hold in good time"); \
+        harness_fail(__FILE__, __LINE__, "EVENTUALLY(" #condition ") does not hold in time");      \
       }                                                                                           \
       sleep_a_little();                                                                           \
     }                                                                                             \
   } while (0)
 
 /*
- * A gate: work that holds a stream until the test lets it go. A driver may call all host functions from one thread, so
- * while a gate is shut no test waits for another host function; it may wait for copies and fills of other streams.
+ * A gate: a host function that blocks a stream until the test opens the gate. A driver may call all host functions from
+ * one thread. So a test must not wait for another host function while a gate is shut; it may wait for copies and fills of
+ * other streams.
  *
- * Gates are never freed: the function of one that was opened may still look at it when the test has ended.
+ * Gates are never freed: the host function may still read an opened gate when the test has ended.
  */
 typedef struct gate {
   int opened;
@@ -72,7 +73,7 @@ static inline void gate_function(void *context) {
   }
 }
 
-/* Shuts a stream: whatever it is given from now on stays undone until the gate is opened. For the main thread. */
+/* Blocks a stream: work submitted from now on does not run until the gate is opened. Call it in the main thread. */
 static inline gate *gate_shut(plinth_stream_t stream) {
   gate *shut = (gate *)calloc(1, sizeof(gate));
   CHECK(shut != NULL);
@@ -92,7 +93,7 @@ static inline void *gate_open_later(void *context) {
   return NULL;
 }
 
-/* Opens a gate from another thread, some time from now, for calls that must wait for it. Join the thread. */
+/* Opens a gate from another thread after 50 ms, for calls that must wait for it. Join the thread. */
 static inline pthread_t gate_open_soon(gate *shut) {
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, gate_open_later, shut) == 0);
@@ -111,7 +112,7 @@ static inline bool event_done(plinth_event_t event) {
   return done;
 }
 
-/* Gives work that is ordered behind something the chance to overtake it, if the order is broken. */
+/* Whether a stream has unfinished work for 20 ms. Work that does not wait for its dependencies would finish in that time. */
 static inline bool stays_undone(plinth_stream_t stream) {
   int round;
   for (round = 0; round < 20; round++) {
@@ -195,7 +196,7 @@ static inline void *pageable_memory(size_t bytes) {
   return pointer;
 }
 
-/* Bytes that depend on place and seed, without a period that a copy could hide in. */
+/* Bytes that depend on index and seed, without a period, so that a copy to the wrong offset is found. */
 static inline unsigned char pattern_byte(size_t index, unsigned seed) {
   uint64_t mixed = (index + 1) * UINT64_C(0x9E3779B97F4A7C15) + seed * UINT64_C(0xD1B54A32D192ED03);
   return (unsigned char)(mixed >> 56);
@@ -209,7 +210,7 @@ static inline void pattern_fill(void *memory, size_t bytes, unsigned seed) {
   }
 }
 
-/* The index of the first byte that is wrong; `bytes` if none is. */
+/* Returns the index of the first wrong byte, or `bytes` if there is none. */
 static inline size_t pattern_mismatch(const void *memory, size_t bytes, unsigned seed) {
   const unsigned char *in = (const unsigned char *)memory;
   size_t index;
@@ -218,19 +219,19 @@ static inline size_t pattern_mismatch(const void *memory, size_t bytes, unsigned
   return index;
 }
 
-/* Brings bytes from anywhere to host memory, and waits for them. */
+/* Copies bytes from any memory to host memory, and waits. */
 static inline void fetch(void *host, const void *from, size_t bytes) {
   CHECK_OK(plinth_memcpy(host, from, bytes, NULL));
   CHECK_OK(plinth_stream_synchronize(NULL));
 }
 
-/* Puts bytes of host memory anywhere, and waits until they are there. */
+/* Copies bytes of host memory to any memory, and waits. */
 static inline void put(void *to, const void *host, size_t bytes) {
   CHECK_OK(plinth_memcpy(to, host, bytes, NULL));
   CHECK_OK(plinth_stream_synchronize(NULL));
 }
 
-/* Runs a function in so many threads at once, and waits for them. Each gets a pointer to its own number. */
+/* Runs a function in `count` threads, and joins them. Each gets a pointer to its index. */
 static inline void run_threads(int count, void *(*function)(void *)) {
   pthread_t threads[64];
   static int numbers[64];
@@ -245,7 +246,7 @@ static inline void run_threads(int count, void *(*function)(void *)) {
   }
 }
 
-/* How often a test repeats what it does: `many` times, and a tenth of that with PLINTH_TEST_ROUNDS=few, of the fast tier. */
+/* Returns how often a test repeats: `many` times, or a tenth of that with PLINTH_TEST_ROUNDS=few (the fast tier). */
 static inline int some_rounds(int many) {
   const char *chosen = getenv("PLINTH_TEST_ROUNDS");
   if (chosen == NULL) {
@@ -255,7 +256,7 @@ static inline int some_rounds(int many) {
   return many < 10 ? 1 : many / 10;
 }
 
-/* A small generator, so that every run of a test does the same. */
+/* A deterministic generator (splitmix64), so that every run of a test is the same. */
 static inline uint64_t random_next(uint64_t *state) {
   uint64_t mixed = *state += UINT64_C(0x9E3779B97F4A7C15);
   mixed = (mixed ^ (mixed >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);

@@ -1,8 +1,8 @@
-/* The sync debug mode, over every call that waits. SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* alone: by_default_nothing_is_said; expects what only a fresh process has */
+/* The sync debug mode, for every call that waits. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* alone: the_default_mode_warns_of_nothing; expects what only a fresh process has */
 /* alone: in_error_mode_each_call_fails_and_does_nothing; expects what only a fresh process has */
 /* alone: warnings_are_counted_without_a_callback; expects what only a fresh process has */
-/* alone: a_warning_names_each_call_that_waits the_mode_is_for_all_threads; counts all warnings of the process */
+/* alone: a_warning_names_each_call_that_waits the_mode_applies_to_all_threads; counts all warnings of the process */
 #include "support.h"
 
 static struct {
@@ -13,25 +13,25 @@ static struct {
   unsigned char *pageable;
   unsigned char *device_to_free;
   unsigned char *pinned_to_free;
-} world;
+} state;
 
 static plinth_status_t device_synchronize(void) { return plinth_synchronize(0); }
-static plinth_status_t stream_synchronize(void) { return plinth_stream_synchronize(world.stream); }
+static plinth_status_t stream_synchronize(void) { return plinth_stream_synchronize(state.stream); }
 static plinth_status_t default_stream_synchronize(void) { return plinth_stream_synchronize(NULL); }
-static plinth_status_t event_synchronize(void) { return plinth_event_synchronize(world.event); }
-static plinth_status_t copy_to_device(void) { return plinth_copy(world.device, world.pinned, KIB, false); }
-static plinth_status_t copy_from_device(void) { return plinth_copy(world.pinned, world.device, KIB, false); }
-static plinth_status_t copy_pageable_to_device(void) { return plinth_copy(world.device, world.pageable, KIB, true); }
-static plinth_status_t copy_pageable_from_device(void) { return plinth_copy(world.pageable, world.device, KIB, true); }
-static plinth_status_t copy_on_the_host(void) { return plinth_copy(world.pinned, world.pageable, KIB, false); }
+static plinth_status_t event_synchronize(void) { return plinth_event_synchronize(state.event); }
+static plinth_status_t copy_to_device(void) { return plinth_copy(state.device, state.pinned, KIB, false); }
+static plinth_status_t copy_from_device(void) { return plinth_copy(state.pinned, state.device, KIB, false); }
+static plinth_status_t copy_pageable_to_device(void) { return plinth_copy(state.device, state.pageable, KIB, true); }
+static plinth_status_t copy_pageable_from_device(void) { return plinth_copy(state.pageable, state.device, KIB, true); }
+static plinth_status_t copy_on_the_host(void) { return plinth_copy(state.pinned, state.pageable, KIB, false); }
 static plinth_status_t memcpy_from_pageable(void) {
-  return plinth_memcpy(world.device, world.pageable, KIB, world.stream);
+  return plinth_memcpy(state.device, state.pageable, KIB, state.stream);
 }
 static plinth_status_t memcpy_to_pageable(void) {
-  return plinth_memcpy(world.pageable, world.device, KIB, world.stream);
+  return plinth_memcpy(state.pageable, state.device, KIB, state.stream);
 }
-static plinth_status_t device_free(void) { return plinth_device_free(world.device_to_free); }
-static plinth_status_t pinned_free(void) { return plinth_pinned_free(world.pinned_to_free); }
+static plinth_status_t device_free(void) { return plinth_device_free(state.device_to_free); }
+static plinth_status_t pinned_free(void) { return plinth_pinned_free(state.pinned_to_free); }
 
 #define WAITS(call, name) {#call, call, name}
 
@@ -58,19 +58,19 @@ static const struct {
 
 #define WAITING_CALLS (int)(sizeof waiting / sizeof waiting[0])
 
-static void make_world(void) {
-  world.stream = stream_on(0);
-  world.event = new_event(0);
-  world.device = (unsigned char *)device_memory(KIB, 0);
-  world.pinned = (unsigned char *)pinned_memory(KIB);
-  world.pageable = (unsigned char *)pageable_memory(KIB);
-  world.device_to_free = (unsigned char *)device_memory(KIB, 0);
-  world.pinned_to_free = (unsigned char *)pinned_memory(KIB);
-  memset(world.pinned, 1, KIB);
-  memset(world.pageable, 2, KIB);
-  CHECK_OK(plinth_memset(world.device, 3, KIB, world.stream));
-  CHECK_OK(plinth_event_record(world.event, world.stream));
-  CHECK_OK(plinth_stream_synchronize(world.stream));
+static void make_state(void) {
+  state.stream = stream_on(0);
+  state.event = new_event(0);
+  state.device = (unsigned char *)device_memory(KIB, 0);
+  state.pinned = (unsigned char *)pinned_memory(KIB);
+  state.pageable = (unsigned char *)pageable_memory(KIB);
+  state.device_to_free = (unsigned char *)device_memory(KIB, 0);
+  state.pinned_to_free = (unsigned char *)pinned_memory(KIB);
+  memset(state.pinned, 1, KIB);
+  memset(state.pageable, 2, KIB);
+  CHECK_OK(plinth_memset(state.device, 3, KIB, state.stream));
+  CHECK_OK(plinth_event_record(state.event, state.stream));
+  CHECK_OK(plinth_stream_synchronize(state.stream));
 }
 
 static uint64_t warnings(void) {
@@ -79,16 +79,16 @@ static uint64_t warnings(void) {
   return count;
 }
 
-static int told;
-static char last_told[256];
+static int callback_calls;
+static char last_message[256];
 
-static void listen(const char *message, void *context) {
-  CHECK_SAME(context, &told);
-  snprintf(last_told, sizeof last_told, "%s", message);
-  told++;
+static void on_warning(const char *message, void *context) {
+  CHECK_SAME(context, &callback_calls);
+  snprintf(last_message, sizeof last_message, "%s", message);
+  callback_calls++;
 }
 
-TEST(the_mode_is_default_at_first) {
+TEST(the_initial_mode_is_default) {
   int32_t mode = UNTOUCHED;
   CHECK_OK(plinth_get_sync_debug_mode(&mode));
   CHECK_EQ(mode, PLINTH_SYNC_DEBUG_DEFAULT);
@@ -106,7 +106,7 @@ TEST(the_mode_is_what_was_set) {
   CHECK(!plinth_is_initialized());
 }
 
-TEST(numbers_that_are_no_mode_are_refused) {
+TEST(invalid_modes_are_refused) {
   const int32_t numbers[] = {-1, 3, 100, INT32_MAX, INT32_MIN};
   int32_t mode = UNTOUCHED;
   CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_WARN));
@@ -123,54 +123,54 @@ TEST(outputs_must_not_be_null) {
   CHECK_OK(plinth_set_sync_debug_callback(NULL, NULL));
 }
 
-TEST(by_default_nothing_is_said) {
-  make_world();
-  CHECK_OK(plinth_set_sync_debug_callback(listen, &told));
+TEST(the_default_mode_warns_of_nothing) {
+  make_state();
+  CHECK_OK(plinth_set_sync_debug_callback(on_warning, &callback_calls));
   for (int index = 0; index < WAITING_CALLS; index++) {
     CHECK_OK(waiting[index].call());
   }
-  CHECK_EQ(told, 0);
+  CHECK_EQ(callback_calls, 0);
   CHECK_EQ(warnings(), 0);
 }
 
 TEST(a_warning_names_each_call_that_waits) {
-  make_world();
-  CHECK_OK(plinth_set_sync_debug_callback(listen, &told));
+  make_state();
+  CHECK_OK(plinth_set_sync_debug_callback(on_warning, &callback_calls));
   CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_WARN));
   for (int index = 0; index < WAITING_CALLS; index++) {
     CHECK_OK(waiting[index].call());
-    if (told != index + 1 || strstr(last_told, waiting[index].name) == NULL) {
-      fprintf(stderr, "%s: told %d times, last \"%s\"\n", waiting[index].label, told, last_told);
-      CHECK_EQ(told, index + 1);
-      CHECK_TEXT(last_told, waiting[index].name);
+    if (callback_calls != index + 1 || strstr(last_message, waiting[index].name) == NULL) {
+      fprintf(stderr, "%s: called back %d times, last \"%s\"\n", waiting[index].label, callback_calls, last_message);
+      CHECK_EQ(callback_calls, index + 1);
+      CHECK_TEXT(last_message, waiting[index].name);
     }
-    CHECK(strstr(last_told, "called a synchronizing CUDA operation") != NULL);
+    CHECK(strstr(last_message, "called a synchronizing CUDA operation") != NULL);
     CHECK_EQ(warnings(), index + 1);
   }
 }
 
 TEST(warnings_are_counted_without_a_callback) {
   CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_WARN));
-  CHECK_OK(plinth_set_sync_debug_callback(listen, &told));
+  CHECK_OK(plinth_set_sync_debug_callback(on_warning, &callback_calls));
   CHECK_OK(plinth_set_sync_debug_callback(NULL, NULL));
   CHECK_OK(plinth_synchronize(0));
   CHECK_EQ(warnings(), 1);
-  CHECK_EQ(told, 0);
+  CHECK_EQ(callback_calls, 0);
 }
 
 TEST(a_warning_comes_before_the_wait) {
-  make_world();
-  CHECK_OK(plinth_set_sync_debug_callback(listen, &told));
+  make_state();
+  CHECK_OK(plinth_set_sync_debug_callback(on_warning, &callback_calls));
   CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_WARN));
-  gate *held = gate_shut(world.stream);
+  gate *held = gate_shut(state.stream);
   pthread_t opener = gate_open_soon(held);
-  CHECK_OK(plinth_stream_synchronize(world.stream));
+  CHECK_OK(plinth_stream_synchronize(state.stream));
   CHECK(gate_is_open(held));
-  CHECK_EQ(told, 1);
+  CHECK_EQ(callback_calls, 1);
   pthread_join(opener, NULL);
 }
 
-/* Whether the bytes of a memory are all the same, and which. -1 if they differ. */
+/* Returns the value of all bytes of a memory, or -1 if they differ. */
 static int byte_of(const unsigned char *memory) {
   unsigned char host[KIB];
   fetch(host, memory, KIB);
@@ -183,7 +183,7 @@ static int byte_of(const unsigned char *memory) {
 }
 
 TEST(in_error_mode_each_call_fails_and_does_nothing) {
-  make_world();
+  make_state();
   for (int index = 0; index < WAITING_CALLS; index++) {
     CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_ERROR));
     const plinth_status_t status = waiting[index].call();
@@ -194,48 +194,48 @@ TEST(in_error_mode_each_call_fails_and_does_nothing) {
     CHECK_MESSAGE(waiting[index].name);
     CHECK_EQ(plinth_last_driver_error(), 0);
     CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_DEFAULT));
-    CHECK_EQ(byte_of(world.pinned), 1);
-    CHECK_EQ(byte_of(world.pageable), 2);
-    CHECK_EQ(byte_of(world.device), 3);
+    CHECK_EQ(byte_of(state.pinned), 1);
+    CHECK_EQ(byte_of(state.pageable), 2);
+    CHECK_EQ(byte_of(state.device), 3);
   }
   CHECK_EQ(warnings(), 0);
-  /* The frees did nothing, so the memory is there to be freed. */
+  /* The refused calls did not free the memory. */
   CHECK_OK(device_free());
   CHECK_OK(pinned_free());
 }
 
-TEST(in_error_mode_a_shut_stream_is_not_waited_for) {
-  make_world();
+TEST(in_error_mode_a_blocked_stream_is_not_waited_for) {
+  make_state();
   CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_ERROR));
-  gate *held = gate_shut(world.stream);
-  CHECK_STATUS(plinth_stream_synchronize(world.stream), PLINTH_ERROR_WOULD_SYNCHRONIZE);
+  gate *held = gate_shut(state.stream);
+  CHECK_STATUS(plinth_stream_synchronize(state.stream), PLINTH_ERROR_WOULD_SYNCHRONIZE);
   CHECK_STATUS(plinth_synchronize(-1), PLINTH_ERROR_WOULD_SYNCHRONIZE);
-  CHECK_STATUS(plinth_device_free(world.device_to_free), PLINTH_ERROR_WOULD_SYNCHRONIZE);
-  CHECK(!stream_done(world.stream));
+  CHECK_STATUS(plinth_device_free(state.device_to_free), PLINTH_ERROR_WOULD_SYNCHRONIZE);
+  CHECK(!stream_done(state.stream));
   gate_open(held);
 }
 
 TEST(in_error_mode_calls_that_do_not_wait_work) {
-  make_world();
+  make_state();
   CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_ERROR));
-  CHECK_OK(plinth_copy(world.device, world.pinned, KIB, true));
-  CHECK_OK(plinth_copy(world.pinned, world.device, KIB, true));
-  CHECK_OK(plinth_copy(world.device, world.device_to_free, KIB, false));
-  CHECK_OK(plinth_memcpy(world.device, world.pinned, KIB, world.stream));
-  CHECK_OK(plinth_memset(world.device, 1, KIB, world.stream));
-  CHECK_OK(plinth_event_record(world.event, world.stream));
-  CHECK_OK(plinth_event_wait(world.event, NULL));
-  CHECK_OK(plinth_stream_wait_stream(NULL, world.stream));
-  EVENTUALLY(event_done(world.event));
-  EVENTUALLY(stream_done(world.stream));
-  CHECK_OK(plinth_memcpy(world.pageable, world.pinned, 0, NULL));
+  CHECK_OK(plinth_copy(state.device, state.pinned, KIB, true));
+  CHECK_OK(plinth_copy(state.pinned, state.device, KIB, true));
+  CHECK_OK(plinth_copy(state.device, state.device_to_free, KIB, false));
+  CHECK_OK(plinth_memcpy(state.device, state.pinned, KIB, state.stream));
+  CHECK_OK(plinth_memset(state.device, 1, KIB, state.stream));
+  CHECK_OK(plinth_event_record(state.event, state.stream));
+  CHECK_OK(plinth_event_wait(state.event, NULL));
+  CHECK_OK(plinth_stream_wait_stream(NULL, state.stream));
+  EVENTUALLY(event_done(state.event));
+  EVENTUALLY(stream_done(state.stream));
+  CHECK_OK(plinth_memcpy(state.pageable, state.pinned, 0, NULL));
   CHECK_OK(plinth_device_free(NULL));
   CHECK_OK(plinth_pinned_free(NULL));
   CHECK_OK(plinth_event_synchronize(new_event(0)));
-  CHECK_OK(plinth_event_destroy(world.event));
+  CHECK_OK(plinth_event_destroy(state.event));
 }
 
-TEST(wrong_arguments_are_told_before_the_mode) {
+TEST(invalid_arguments_are_reported_before_the_mode) {
   CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_ERROR));
   CHECK_STATUS(plinth_stream_synchronize((plinth_stream_t)UNTOUCHED_POINTER), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_STATUS(plinth_event_synchronize((plinth_event_t)UNTOUCHED_POINTER), PLINTH_ERROR_INVALID_HANDLE);
@@ -256,25 +256,25 @@ static void count_only(const char *message, void *context) {
   __atomic_add_fetch((int *)context, 1, __ATOMIC_SEQ_CST);
 }
 
-TEST(the_mode_is_for_all_threads) {
-  CHECK_OK(plinth_set_sync_debug_callback(count_only, &told));
+TEST(the_mode_applies_to_all_threads) {
+  CHECK_OK(plinth_set_sync_debug_callback(count_only, &callback_calls));
   CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_WARN));
   run_threads(8, wait_in_a_thread);
-  CHECK_EQ(told, 800);
+  CHECK_EQ(callback_calls, 800);
   CHECK_EQ(warnings(), 800);
 }
 
-static void set_another(const char *message, void *context) {
+static void set_another_callback(const char *message, void *context) {
   (void)message;
   (void)context;
-  CHECK_OK(plinth_set_sync_debug_callback(count_only, &told));
+  CHECK_OK(plinth_set_sync_debug_callback(count_only, &callback_calls));
 }
 
 TEST(a_callback_may_set_another) {
-  CHECK_OK(plinth_set_sync_debug_callback(set_another, NULL));
+  CHECK_OK(plinth_set_sync_debug_callback(set_another_callback, NULL));
   CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_WARN));
   CHECK_OK(plinth_synchronize(0));
-  CHECK_EQ(told, 0);
+  CHECK_EQ(callback_calls, 0);
   CHECK_OK(plinth_synchronize(0));
-  CHECK_EQ(told, 1);
+  CHECK_EQ(callback_calls, 1);
 }

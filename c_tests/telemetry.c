@@ -1,9 +1,9 @@
-/* What devices tell of themselves. Values are the machine's; what is tested is that they are possible, that they agree with
- * each other and with what other calls know, and that what cannot be read says so. */
-/* alone: a_machine_without_nvml_says_so; names another NVML before the first use */
+/* Telemetry of devices. Values depend on the machine. The tests check that they are plausible, that they agree with each
+ * other and with other calls, and that readings which are not supported are errors. */
+/* alone: a_missing_nvml_is_an_error; names another NVML before the first use */
 #include "support.h"
 
-/* Readings that a machine may lack. */
+/* A reading that a machine may not support. */
 #define MAYBE(call)                                  \
   do {                                               \
     plinth_status_t status = (call);                 \
@@ -12,7 +12,7 @@
     }                                                \
   } while (0)
 
-TEST(readings_are_possible) {
+TEST(readings_are_plausible) {
   uint32_t percent = 1000, memory = 1000, celsius = 1000, megahertz = 1u << 30, milliwatts = 1u << 31;
   MAYBE(plinth_utilization(0, &percent));
   CHECK(percent <= 100 || percent == 1000);
@@ -26,7 +26,7 @@ TEST(readings_are_possible) {
   CHECK((megahertz > 50 && megahertz < 10000) || megahertz == 1u << 30);
 }
 
-/* Whether the memory in use grows by what is allocated. */
+/* Whether the memory in use grows by an allocation. */
 static bool memory_is_counted(void) {
   uint64_t before = 0, after = 0;
   const size_t size = (size_t)256 << 20;
@@ -38,8 +38,8 @@ static bool memory_is_counted(void) {
   return after >= before + size;
 }
 
-/* Other processes come and go meanwhile, so not at every look. */
-TEST(memory_in_use_includes_ours) { EVENTUALLY(memory_is_counted()); }
+/* Other processes may free memory meanwhile, so retry. */
+TEST(memory_in_use_includes_this_process) { EVENTUALLY(memory_is_counted()); }
 
 TEST(one_call_reads_all) {
   plinth_telemetry_t all = {.struct_size = sizeof all};
@@ -58,7 +58,7 @@ TEST(one_call_reads_all) {
   }
 }
 
-TEST(an_older_struct_is_filled_as_far_as_it_goes) {
+TEST(a_smaller_struct_is_filled_up_to_its_size) {
   struct {
     plinth_telemetry_t readings;
     uint64_t guard;
@@ -83,7 +83,7 @@ TEST(energy_grows) {
   CHECK(second > first);
 }
 
-TEST(reasons_have_words) {
+TEST(reasons_have_names) {
   char *text = NULL;
   CHECK_OK(plinth_throttle_reasons_text(PLINTH_THROTTLE_IDLE | PLINTH_THROTTLE_POWER_CAP | (uint64_t)1 << 40, &text));
   CHECK(strcmp(text, "idle, power cap, others (0x10000000000)") == 0);
@@ -126,7 +126,7 @@ TEST(processes_are_listed_as_text_and_as_structs) {
   CHECK_OK(plinth_caching_allocator_delete(memory));
 }
 
-TEST(a_sampler_keeps_the_rate_and_the_last_readings) {
+TEST(a_sampler_keeps_its_rate_and_the_last_readings) {
   plinth_telemetry_sampler_t sampler = NULL;
   plinth_telemetry_t readings[64] = {PLINTH_TELEMETRY_INIT};
   size_t count = 0;
@@ -138,7 +138,7 @@ TEST(a_sampler_keeps_the_rate_and_the_last_readings) {
   CHECK_OK(plinth_telemetry_sampler_take(sampler, readings, 64, &count, &lost));
   clock_gettime(CLOCK_MONOTONIC, &end);
   CHECK_EQ(count, 4);
-  /* Some twenty in all, fewer on a machine that is busy, and never more than the rate says. */
+  /* About twenty readings, fewer on a busy machine, and never more than the rate allows. */
   const double passed_ms = (double)(end.tv_sec - begin.tv_sec) * 1e3 + (double)(end.tv_nsec - begin.tv_nsec) / 1e6;
   CHECK(lost >= 1 && (double)(lost + count) <= passed_ms / 50 + 1);
   for (size_t i = 1; i < count; ++i) {
@@ -167,12 +167,12 @@ TEST(a_sampler_reads_the_utilization_again) {
     known += (readings[i].valid & PLINTH_TELEMETRY_UTILIZATION) != 0;
   }
   if ((readings[0].valid & PLINTH_TELEMETRY_UTILIZATION) == 0) {
-    SKIP("this device does not tell its utilization");
+    SKIP("this device does not report its utilization");
   }
   CHECK(known >= 2);
 }
 
-TEST(a_sampler_costs_next_to_nothing) {
+TEST(a_sampler_uses_little_cpu_time) {
   plinth_telemetry_sampler_t sampler = NULL;
   struct timespec begin, end;
   CHECK_OK(plinth_telemetry_sampler_create(0, 1000, 16, &sampler));
@@ -180,11 +180,11 @@ TEST(a_sampler_costs_next_to_nothing) {
   sleep_milliseconds(1500);
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
   double used = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
-  CHECK(used < 0.1); /* it sleeps: a sampler that spun would have used 1.5 s */
+  CHECK(used < 0.1); /* A busy-waiting sampler would use 1.5 s. */
   CHECK_OK(plinth_telemetry_sampler_destroy(sampler));
 }
 
-TEST(errors_are_named) {
+TEST(errors_have_their_status) {
   uint32_t value = 7;
   process_list list = {.count = 0};
   plinth_telemetry_sampler_t sampler = NULL;
@@ -201,7 +201,7 @@ TEST(errors_are_named) {
   CHECK(sampler == NULL);
 }
 
-TEST(a_machine_without_nvml_says_so) {
+TEST(a_missing_nvml_is_an_error) {
   if (on_host_device()) {
     SKIP("the host device does not ask NVML");
   }
@@ -210,5 +210,5 @@ TEST(a_machine_without_nvml_says_so) {
   CHECK_STATUS(plinth_temperature(0, &celsius), PLINTH_ERROR_NVML_UNAVAILABLE);
   CHECK(strstr(plinth_last_error(), "/nonexistent/libnvidia-ml.so.1") != NULL);
   unsetenv("PLINTH_NVML_LIBRARY");
-  CHECK_OK(plinth_temperature(0, &celsius)); /* it is looked for again */
+  CHECK_OK(plinth_temperature(0, &celsius)); /* the library is loaded again */
 }

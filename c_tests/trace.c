@@ -1,10 +1,10 @@
-/* Traces of what was allocated and freed, for replays. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Traces of allocations and frees, for replays. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 #include "allocating.h"
 
 #include <limits.h>
 
-enum { ALLOC = 0, FREE = 1, MOST = 20000, EVENT_BYTES = 16 };
+enum { ALLOC = 0, FREE = 1, MAX_EVENTS = 20000, EVENT_BYTES = 16 };
 
 typedef struct event {
   uint32_t id;
@@ -13,9 +13,9 @@ typedef struct event {
   uint64_t bytes;
 } event;
 
-static event events[MOST];
+static event events[MAX_EVENTS];
 
-static uint64_t little(const unsigned char *bytes, int count) {
+static uint64_t read_little_endian(const unsigned char *bytes, int count) {
   uint64_t value = 0;
   while (count > 0) {
     value = value << 8 | bytes[--count];
@@ -23,9 +23,9 @@ static uint64_t little(const unsigned char *bytes, int count) {
   return value;
 }
 
-/* Reads a trace, and checks what holds of every one: an id is live from its alloc to its free, and sizes agree. */
+/* Reads a trace, and checks its invariants: an id is live from its alloc to its free, and sizes agree. */
 static int read_trace(const char *path) {
-  static int live[MOST];
+  static int live[MAX_EVENTS];
   unsigned char raw[EVENT_BYTES];
   int count = 0;
   size_t got;
@@ -34,13 +34,13 @@ static int read_trace(const char *path) {
   memset(live, 0, sizeof live);
   while ((got = fread(raw, 1, sizeof raw, file)) == sizeof raw) {
     event *const read = &events[count];
-    CHECK(count < MOST);
-    read->id = (uint32_t)little(raw, 4);
-    read->op = (uint16_t)little(raw + 4, 2);
-    read->stream = (uint16_t)little(raw + 6, 2);
-    read->bytes = little(raw + 8, 8);
+    CHECK(count < MAX_EVENTS);
+    read->id = (uint32_t)read_little_endian(raw, 4);
+    read->op = (uint16_t)read_little_endian(raw + 4, 2);
+    read->stream = (uint16_t)read_little_endian(raw + 6, 2);
+    read->bytes = read_little_endian(raw + 8, 8);
     CHECK(read->op == ALLOC || read->op == FREE);
-    CHECK(read->id < MOST);
+    CHECK(read->id < MAX_EVENTS);
     if (read->op == ALLOC) {
       CHECK_EQ(live[read->id], 0);
       live[read->id] = count + 1;
@@ -82,7 +82,7 @@ static void expect_event(int index, int op, uint32_t id, int stream, size_t byte
   CHECK_EQ(events[index].bytes, bytes);
 }
 
-TEST(what_happens_is_written) {
+TEST(allocations_and_frees_are_written) {
   plinth_stream_t first = stream_on(0);
   plinth_stream_t second = stream_on(0);
   start();
@@ -111,7 +111,7 @@ TEST(what_happens_is_written) {
   expect_nothing_left();
 }
 
-TEST(what_lives_already_is_written_first) {
+TEST(live_blocks_are_written_first) {
   void *memory[10];
   size_t sum = 0;
   size_t expected = 0;
@@ -134,7 +134,7 @@ TEST(what_lives_already_is_written_first) {
   expect_nothing_left();
 }
 
-TEST(devices_have_files_of_their_own) {
+TEST(each_device_has_its_own_file) {
   need_devices(2);
   start();
   void *on_zero = alloc_on(MIB, 0, NULL);
@@ -162,7 +162,7 @@ TEST(failures_are_not_written) {
   remove_files();
 }
 
-TEST(one_trace_at_a_time) {
+TEST(only_one_trace_at_a_time) {
   CHECK_STATUS(plinth_trace_stop(), PLINTH_ERROR_INVALID_VALUE);
   start();
   CHECK_STATUS(plinth_trace_start(path), PLINTH_ERROR_INVALID_VALUE);
@@ -199,7 +199,7 @@ static void *allocate_and_free(void *context) {
   return NULL;
 }
 
-TEST(threads_are_written_in_an_order_that_holds) {
+TEST(events_of_threads_are_in_a_valid_order) {
   start();
   run_threads(8, allocate_and_free);
   CHECK_OK(plinth_trace_stop());

@@ -1,5 +1,5 @@
 /*
- * What the tests of Fourier transforms share: cuFFT or its stand-in, and signals with what they must become.
+ * Helpers of the cuFFT tests: cuFFT or its fake, and signals with their expected transforms.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -27,7 +27,7 @@ static inline plinth_cufft_params_t params_of(int32_t rank, int32_t transform, u
   return params;
 }
 
-/* So many signals of one dimension. */
+/* `batch` signals of one dimension. */
 static inline plinth_cufft_params_t row_of(int64_t batch, int64_t size) {
   plinth_cufft_params_t params = params_of(1, PLINTH_CUFFT_C2C, 32);
   params.sizes[0] = batch;
@@ -35,7 +35,7 @@ static inline plinth_cufft_params_t row_of(int64_t batch, int64_t size) {
   return params;
 }
 
-/* cuFFT: on the host device the stand-in, on a GPU the real one, or none, and then the test is skipped. */
+/* Uses the fake cuFFT on the host device, and the real one on a GPU. Skips the test if there is none. */
 static inline void need_cufft(void) {
   if (on_host_device()) {
     name_library(CUFFT, "fake_cufft");
@@ -52,7 +52,7 @@ static inline void need_cufft(void) {
   CHECK_OK(plinth_cufft_plan_cache_clear(0));
 }
 
-/* The stand-in's answers. */
+/* Calls a function of the fake. */
 static inline int ask(const char *symbol) {
   int (*call)(void);
   void *found = function_of(CUFFT, cufft_names, symbol);
@@ -76,23 +76,23 @@ static inline int64_t cached(int32_t device) {
   return size;
 }
 
-/* One side of a transform: whether it is complex, how large each dimension is, and how it lies. */
+/* The input or the output of a transform: whether it is complex, its extents and its strides. */
 typedef struct {
   bool is_complex;
-  int64_t extents[4], strides[4], places;
-  double *values; /* Two for each place that the strides reach: the real part and the other. */
+  int64_t extents[4], strides[4], length;
+  double *values; /* Two for each element in the range of the strides: the real and the imaginary part. */
   unsigned char *bytes;
   size_t width, size;
   void *memory;
-} side_of;
+} transform_data;
 
 typedef struct {
   plinth_cufft_params_t params;
-  side_of input, output;
+  transform_data input, output;
   int direction;
 } transform;
 
-static inline void write_number(side_of *side, size_t index, double value) {
+static inline void write_number(transform_data *side, size_t index, double value) {
   unsigned char *to = side->bytes + index * side->width;
   const float single = (float)value;
   const uint16_t small = half_of(value);
@@ -100,7 +100,7 @@ static inline void write_number(side_of *side, size_t index, double value) {
          side->width);
 }
 
-static inline double read_number(const side_of *side, size_t index) {
+static inline double read_number(const transform_data *side, size_t index) {
   const unsigned char *from = side->bytes + index * side->width;
   double value = 0;
   float single = 0;
@@ -117,8 +117,8 @@ static inline double read_number(const side_of *side, size_t index) {
   return number_of(small);
 }
 
-/* Lays a side out, with gaps in every dimension if it is strided, and tells the params. */
-static inline void lay_out(transform *made, side_of *side, bool input, bool strided) {
+/* Sets extents and strides of an input or an output, with gaps in every dimension if it is strided. */
+static inline void set_layout(transform *made, transform_data *side, bool input, bool strided) {
   plinth_cufft_params_t *params = &made->params;
   const int rank = params->rank;
   int64_t *strides = input ? params->input_strides : params->output_strides;
@@ -137,7 +137,7 @@ static inline void lay_out(transform *made, side_of *side, bool input, bool stri
       strides[dimension] = side->strides[dimension];
     }
   }
-  side->places = next;
+  side->length = next;
   side->width = params->number.bits / 8;
   const size_t numbers = (size_t)next * (side->is_complex ? 2 : 1);
   side->size = numbers * side->width;
@@ -146,38 +146,38 @@ static inline void lay_out(transform *made, side_of *side, bool input, bool stri
   CHECK(side->bytes != NULL && side->values != NULL);
 }
 
-/* The place of an element in a side, by its number among all of a full signal; -1 if the side has none such. */
-static inline int64_t place_in(const transform *of, const side_of *side, int64_t signal, int64_t number) {
-  int64_t place = signal * side->strides[0];
-  for (int dimension = of->params.rank; dimension > 0; dimension--) {
-    const int64_t at = number % of->params.sizes[dimension];
-    if (at >= side->extents[dimension]) {
+/* Returns the index of an element in an input or an output, by its number in a full signal; -1 if it is not stored there. */
+static inline int64_t element_index(const transform *self, const transform_data *side, int64_t signal, int64_t number) {
+  int64_t position = signal * side->strides[0];
+  for (int dimension = self->params.rank; dimension > 0; dimension--) {
+    const int64_t coordinate = number % self->params.sizes[dimension];
+    if (coordinate >= side->extents[dimension]) {
       return -1;
     }
-    place += at * side->strides[dimension];
-    number /= of->params.sizes[dimension];
+    position += coordinate * side->strides[dimension];
+    number /= self->params.sizes[dimension];
   }
-  return place;
+  return position;
 }
 
-static inline int64_t size_of_signal(const transform *of) {
+static inline int64_t size_of_signal(const transform *self) {
   int64_t size = 1;
-  for (int dimension = 1; dimension <= of->params.rank; dimension++) {
-    size *= of->params.sizes[dimension];
+  for (int dimension = 1; dimension <= self->params.rank; dimension++) {
+    size *= self->params.sizes[dimension];
   }
   return size;
 }
 
-/* The transform of one signal by its definition. Both are full, two numbers an element. */
-static inline void define(const transform *of, const double *from, double *to, int direction) {
-  const int64_t size = size_of_signal(of);
+/* Transforms one signal by definition. Both signals are full, with two numbers for each element. */
+static inline void define(const transform *self, const double *from, double *to, int direction) {
+  const int64_t size = size_of_signal(self);
   for (int64_t one = 0; one < size; one++) {
     to[2 * one] = to[2 * one + 1] = 0;
     for (int64_t other = 0; other < size; other++) {
       int64_t first = one, second = other;
       double turns = 0;
-      for (int dimension = of->params.rank; dimension > 0; dimension--) {
-        const int64_t extent = of->params.sizes[dimension];
+      for (int dimension = self->params.rank; dimension > 0; dimension--) {
+        const int64_t extent = self->params.sizes[dimension];
         turns += (double)(first % extent * (second % extent) % extent) / (double)extent;
         first /= extent;
         second /= extent;
@@ -191,23 +191,23 @@ static inline void define(const transform *of, const double *from, double *to, i
 
 enum { GAP = 99 };
 
-/* A transform of random signals, its input in memory of a device, and what must come of it. */
+/* Makes a transform of random signals, with its input in device memory, and the expected output. */
 static inline transform *new_transform(plinth_cufft_params_t params, int direction, bool strided, int32_t device,
                                        uint64_t seed) {
   transform *made = (transform *)calloc(1, sizeof *made);
   CHECK(made != NULL);
   made->params = params;
   made->direction = direction;
-  lay_out(made, &made->input, true, strided);
-  lay_out(made, &made->output, false, strided);
+  set_layout(made, &made->input, true, strided);
+  set_layout(made, &made->output, false, strided);
   const int64_t size = size_of_signal(made);
   double *signal = (double *)calloc((size_t)size, 2 * sizeof(double));
   double *result = (double *)calloc((size_t)size, 2 * sizeof(double));
   CHECK(signal != NULL && result != NULL);
-  side_of *sides[] = {&made->input, &made->output};
+  transform_data *sides[] = {&made->input, &made->output};
   for (int index = 0; index < 2; index++) {
-    for (int64_t place = 0; place < sides[index]->places; place++) {
-      sides[index]->values[2 * place] = sides[index]->values[2 * place + 1] = GAP;
+    for (int64_t position = 0; position < sides[index]->length; position++) {
+      sides[index]->values[2 * position] = sides[index]->values[2 * position + 1] = GAP;
     }
   }
   for (int64_t number = 0; number < params.sizes[0]; number++) {
@@ -215,7 +215,7 @@ static inline transform *new_transform(plinth_cufft_params_t params, int directi
       const bool zero = params.transform != PLINTH_CUFFT_C2C && one % 2 == 1;
       signal[one] = zero ? 0 : (double)(int)(random_next(&seed) % 17) / 8 - 1;
     }
-    /* What becomes real must be the transform of something real. */
+    /* The input of a transform to real numbers must be the transform of real numbers. */
     if (params.transform == PLINTH_CUFFT_C2R) {
       define(made, signal, result, -1);
       double *swap = signal;
@@ -227,9 +227,9 @@ static inline transform *new_transform(plinth_cufft_params_t params, int directi
         define(made, signal, result, direction);
       }
       for (int64_t one = 0; one < size; one++) {
-        const int64_t place = place_in(made, sides[index], number, one);
-        if (place >= 0) {
-          memcpy(&sides[index]->values[2 * place], &(index == 0 ? signal : result)[2 * one], 2 * sizeof(double));
+        const int64_t position = element_index(made, sides[index], number, one);
+        if (position >= 0) {
+          memcpy(&sides[index]->values[2 * position], &(index == 0 ? signal : result)[2 * one], 2 * sizeof(double));
         }
       }
     }
@@ -237,11 +237,11 @@ static inline transform *new_transform(plinth_cufft_params_t params, int directi
   free(signal);
   free(result);
   for (int index = 0; index < 2; index++) {
-    side_of *side = sides[index];
-    for (int64_t place = 0; place < side->places; place++) {
+    transform_data *side = sides[index];
+    for (int64_t position = 0; position < side->length; position++) {
       for (int part = 0; part < (side->is_complex ? 2 : 1); part++) {
-        write_number(side, (size_t)place * (side->is_complex ? 2 : 1) + (size_t)part,
-                     index == 0 ? side->values[2 * place + part] : GAP);
+        write_number(side, (size_t)position * (side->is_complex ? 2 : 1) + (size_t)part,
+                     index == 0 ? side->values[2 * position + part] : GAP);
       }
     }
     side->memory = device_memory(side->size, device);
@@ -250,57 +250,57 @@ static inline transform *new_transform(plinth_cufft_params_t params, int directi
   return made;
 }
 
-/* Takes the output away, so that a later transform has to bring it. */
-static inline void forget_output(transform *of, plinth_stream_t stream) {
-  for (size_t index = 0; index < of->output.size / of->output.width; index++) {
-    write_number(&of->output, index, GAP);
+/* Overwrites the output, so that a later transform has to write it again. */
+static inline void forget_output(transform *self, plinth_stream_t stream) {
+  for (size_t index = 0; index < self->output.size / self->output.width; index++) {
+    write_number(&self->output, index, GAP);
   }
-  CHECK_OK(plinth_memcpy(of->output.memory, of->output.bytes, of->output.size, stream));
+  CHECK_OK(plinth_memcpy(self->output.memory, self->output.bytes, self->output.size, stream));
   CHECK_OK(plinth_stream_synchronize(stream));
 }
 
-/* cuFFT may have overwritten it. */
-static inline void restore_input(transform *of, plinth_stream_t stream) {
-  CHECK_OK(plinth_memcpy(of->input.memory, of->input.bytes, of->input.size, stream));
+/* Restores the input, which cuFFT may have overwritten. */
+static inline void restore_input(transform *self, plinth_stream_t stream) {
+  CHECK_OK(plinth_memcpy(self->input.memory, self->input.bytes, self->input.size, stream));
   CHECK_OK(plinth_stream_synchronize(stream));
 }
 
-static inline void expect_transformed_in(transform *of, void *memory, plinth_stream_t stream) {
-  side_of *side = &of->output;
-  const double size = (double)size_of_signal(of);
+static inline void expect_transformed_in(transform *self, void *memory, plinth_stream_t stream) {
+  transform_data *side = &self->output;
+  const double size = (double)size_of_signal(self);
   const double allowed = size * (side->width == 8 ? 1e-12 : side->width == 4 ? 2e-6 : 2e-2);
   const int parts = side->is_complex ? 2 : 1;
   CHECK_OK(plinth_memcpy(side->bytes, memory, side->size, stream));
   CHECK_OK(plinth_stream_synchronize(stream));
-  for (int64_t place = 0; place < side->places; place++) {
+  for (int64_t position = 0; position < side->length; position++) {
     for (int part = 0; part < parts; part++) {
-      const double found = read_number(side, (size_t)(place * parts + part));
-      const double expected = side->values[2 * place + part];
+      const double found = read_number(side, (size_t)(position * parts + part));
+      const double expected = side->values[2 * position + part];
       if (!(fabs(found - expected) <= allowed)) {
-        fprintf(stderr, "rank %d, transform %d, %d bits, place %d of %d: %g instead of %g\n", (int)of->params.rank,
-                (int)of->params.transform, (int)(8 * side->width), (int)place, (int)side->places, found, expected);
+        fprintf(stderr, "rank %d, transform %d, %d bits, place %d of %d: %g instead of %g\n", (int)self->params.rank,
+                (int)self->params.transform, (int)(8 * side->width), (int)position, (int)side->length, found, expected);
       }
       CHECK(fabs(found - expected) <= allowed);
     }
   }
 }
 
-static inline void expect_transformed(transform *of, plinth_stream_t stream) {
-  expect_transformed_in(of, of->output.memory, stream);
+static inline void expect_transformed(transform *self, plinth_stream_t stream) {
+  expect_transformed_in(self, self->output.memory, stream);
 }
 
-static inline void carry_out(transform *of, plinth_cufft_plan_t plan) {
-  CHECK_OK(plinth_cufft_execute(plan, of->input.memory, of->output.memory, of->direction));
+static inline void carry_out(transform *self, plinth_cufft_plan_t plan) {
+  CHECK_OK(plinth_cufft_execute(plan, self->input.memory, self->output.memory, self->direction));
 }
 
-static inline void free_transform(transform *of) {
-  CHECK_OK(plinth_device_free(of->input.memory));
-  CHECK_OK(plinth_device_free(of->output.memory));
-  free(of->input.values);
-  free(of->input.bytes);
-  free(of->output.values);
-  free(of->output.bytes);
-  free(of);
+static inline void free_transform(transform *self) {
+  CHECK_OK(plinth_device_free(self->input.memory));
+  CHECK_OK(plinth_device_free(self->output.memory));
+  free(self->input.values);
+  free(self->input.bytes);
+  free(self->output.values);
+  free(self->output.bytes);
+  free(self);
 }
 
 #endif

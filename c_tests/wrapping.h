@@ -1,5 +1,5 @@
 /*
- * What the tests of plinth.hpp's headers share: errors that must come, and tensors with numbers in them. In C++ only.
+ * Helpers of the tests of the C++ headers: expected errors, and tensors with numbers in them.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -56,27 +56,27 @@ void expect_error(plinth_status_t status, const char *text, const char *file, in
     }                                                                          \
   } while (0)
 
-/* Objects that own something are moved, without errors, and not copied. */
+/* Owners are movable without exceptions and not copyable. */
 template <class Owner>
 constexpr bool owns() {
   return std::is_nothrow_move_constructible<Owner>::value && std::is_nothrow_move_assignable<Owner>::value &&
          !std::is_copy_constructible<Owner>::value && !std::is_copy_assignable<Owner>::value;
 }
 
-/* Blocks are neither. */
+/* Guards of a scope are neither. */
 template <class Block>
 constexpr bool is_block() {
   return !std::is_move_constructible<Block>::value && !std::is_move_assignable<Block>::value;
 }
 
-/* Moves an object to itself, as no compiler would let one. */
+/* Moves an object to itself, without the compiler's warning. */
 template <class Owner>
 void move_to_itself(Owner &owner) {
   Owner *const same = &owner;
   owner = std::move(*same);
 }
 
-/* A row of numbers in a device's memory. */
+/* A one-dimensional tensor in a device's memory. */
 template <class T>
 struct Row {
   explicit Row(const std::vector<T> &numbers, std::int32_t device = 0)
@@ -88,7 +88,7 @@ struct Row {
   Row(const Row &) = delete;
   Row &operator=(const Row &) = delete;
 
-  /* The numbers, when all streams of the device are done. */
+  /* Returns the numbers once all streams of the device are done. */
   std::vector<T> read() const {
     std::vector<T> numbers(static_cast<std::size_t>(shape[0]));
     plinth::synchronize(tensor.device.device_id);

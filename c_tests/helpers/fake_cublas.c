@@ -1,11 +1,11 @@
 /*
- * A stand-in for cuBLAS, cuBLASLt and cuSOLVER that works on the host device: handles, and some work, by host functions
- * in streams. It is as strict as the libraries are, or stricter: a stream takes the workspace away, a product without a
- * workspace that was set fails, and so does a handle that two threads use at once.
+ * A fake of cuBLAS, cuBLASLt and cuSOLVER that works on the host device: handles, and some functions, which run as host
+ * functions in streams. It is at least as strict as the libraries: setting a stream removes the workspace, a product fails
+ * if no workspace is set, and the process aborts if two threads use a handle at the same time.
  *
- * What it is told by the environment, looked at in each call:
+ * Environment variables, which each call reads:
  *   FAKE_CUBLAS_FAIL=cublasCreate_v2:3   this call fails with this code
- *   FAKE_CUBLAS_ALLOCATES=1              making a handle makes calls of the driver's, which a capture may forbid
+ *   FAKE_CUBLAS_ALLOCATES=1              creating a handle calls driver functions that a capture may forbid
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -21,10 +21,10 @@
 
 #define EXPORT __attribute__((visibility("default")))
 enum { SUCCESS = 0, NOT_INITIALIZED = 1, ALLOC_FAILED = 3, INVALID_VALUE = 7, EXECUTION_FAILED = 13 };
-enum { MARK = 0x6B1A5 };
+enum { MAGIC = 0x6B1A5 };
 
 typedef struct handle {
-  int mark, device;
+  int magic, device;
   plinth_stream_t stream;
   void *workspace;
   size_t bytes;
@@ -34,7 +34,7 @@ typedef struct handle {
   struct handle *next;
 } handle;
 
-/* Work that was put into a stream. Never freed: a graph may replay it. */
+/* Work in a stream. It is never freed, because a graph may replay it. */
 typedef struct task {
   int transposed_a, transposed_b, rows, columns, depth, lda, ldb, ldc;
   float alpha, beta;
@@ -61,22 +61,22 @@ static int fault(const char *call) { return fault_of("FAKE_CUBLAS_FAIL", call); 
     if (code != SUCCESS) return code; \
   } while (0)
 
-/* Whether the driver gives memory at this moment. */
+/* Whether the driver can allocate memory now, which a capture may forbid. */
 static bool can_allocate(void) {
   int (*allocate)(uint64_t *, size_t);
   uint64_t memory = 0;
-  void *found = entry_point("cuMemAlloc");
-  memcpy(&allocate, &found, sizeof found);
+  void *symbol = entry_point("cuMemAlloc");
+  memcpy(&allocate, &symbol, sizeof symbol);
   return allocate(&memory, 1024) == 0;
 }
 
 static int create(void **out) {
   handle *made = calloc(1, sizeof *made);
-  made->mark = MARK;
+  made->magic = MAGIC;
   if (getenv("FAKE_CUBLAS_ALLOCATES") != NULL) {
     int (*device_of_context)(int *);
-    void *found = entry_point("cuCtxGetDevice");
-    memcpy(&device_of_context, &found, sizeof found);
+    void *symbol = entry_point("cuCtxGetDevice");
+    memcpy(&device_of_context, &symbol, sizeof symbol);
     if (device_of_context(&made->device) != 0 || !can_allocate()) {
       free(made);
       return NOT_INITIALIZED;
@@ -90,15 +90,15 @@ static int create(void **out) {
   return SUCCESS;
 }
 
-/* Begins a call with a handle. Two threads in calls with one are a defect of whoever gave it to both. */
-static bool begin(handle *of) {
-  if (of == NULL || of->mark != MARK) return false;
-  if (atomic_exchange(&of->busy, 1) != 0) abort();
+/* Begins a call with a handle. plinth must not give a handle to two threads, so that is fatal. */
+static bool begin(handle *self) {
+  if (self == NULL || self->magic != MAGIC) return false;
+  if (atomic_exchange(&self->busy, 1) != 0) abort();
   return true;
 }
 
-static int end(handle *of, int code) {
-  atomic_store(&of->busy, 0);
+static int end(handle *self, int code) {
+  atomic_store(&self->busy, 0);
   return code;
 }
 
@@ -107,87 +107,87 @@ EXPORT int cublasCreate_v2(void **out) {
   return create(out);
 }
 
-EXPORT int cublasSetStream_v2(handle *of, plinth_stream_t stream) {
+EXPORT int cublasSetStream_v2(handle *self, plinth_stream_t stream) {
   MAY_FAIL(cublasSetStream_v2);
-  if (!begin(of)) return NOT_INITIALIZED;
-  of->stream = stream;
-  of->has_workspace = false;
-  return end(of, SUCCESS);
+  if (!begin(self)) return NOT_INITIALIZED;
+  self->stream = stream;
+  self->has_workspace = false;
+  return end(self, SUCCESS);
 }
 
-EXPORT int cublasSetWorkspace_v2(handle *of, void *workspace, size_t bytes) {
+EXPORT int cublasSetWorkspace_v2(handle *self, void *workspace, size_t bytes) {
   MAY_FAIL(cublasSetWorkspace_v2);
-  if (!begin(of)) return NOT_INITIALIZED;
-  if (((uintptr_t)workspace & 255) != 0 || (workspace == NULL) != (bytes == 0)) return end(of, INVALID_VALUE);
-  of->workspace = workspace;
-  of->bytes = bytes;
-  of->has_workspace = true;
-  return end(of, SUCCESS);
+  if (!begin(self)) return NOT_INITIALIZED;
+  if (((uintptr_t)workspace & 255) != 0 || (workspace == NULL) != (bytes == 0)) return end(self, INVALID_VALUE);
+  self->workspace = workspace;
+  self->bytes = bytes;
+  self->has_workspace = true;
+  return end(self, SUCCESS);
 }
 
-EXPORT int cublasSetPointerMode_v2(handle *of, int mode) {
+EXPORT int cublasSetPointerMode_v2(handle *self, int mode) {
   MAY_FAIL(cublasSetPointerMode_v2);
-  of->pointer_mode = mode;
+  self->pointer_mode = mode;
   return SUCCESS;
 }
 
-EXPORT int cublasSetMathMode(handle *of, int mode) {
-  of->math_mode = mode;
+EXPORT int cublasSetMathMode(handle *self, int mode) {
+  self->math_mode = mode;
   return SUCCESS;
 }
 
-EXPORT int cublasSetAtomicsMode(handle *of, int mode) {
-  of->atomics_mode = mode;
+EXPORT int cublasSetAtomicsMode(handle *self, int mode) {
+  self->atomics_mode = mode;
   return SUCCESS;
 }
 
-static int launch(plinth_stream_t stream, void (*body)(void *), task *given) {
+static int launch(plinth_stream_t stream, void (*body)(void *), task *job) {
   int (*launch_host_function)(plinth_stream_t, void (*)(void *), void *);
-  void *found = entry_point("cuLaunchHostFunc");
-  memcpy(&launch_host_function, &found, sizeof found);
+  void *symbol = entry_point("cuLaunchHostFunc");
+  memcpy(&launch_host_function, &symbol, sizeof symbol);
   pthread_mutex_lock(&lock);
-  given->next = tasks;
-  tasks = given;
+  job->next = tasks;
+  tasks = job;
   pthread_mutex_unlock(&lock);
-  return launch_host_function(stream, body, given) == 0 ? SUCCESS : EXECUTION_FAILED;
+  return launch_host_function(stream, body, job) == 0 ? SUCCESS : EXECUTION_FAILED;
 }
 
-/* By way of the workspace, where the product fits into it, so that a workspace that is somebody else's shows. */
+/* Computes in the workspace if the product fits, so that a test fails if two products share a workspace. */
 static void multiply(void *context) {
-  const task *given = context;
-  const bool fits = given->bytes >= sizeof(float) * (size_t)given->rows * (size_t)given->columns;
+  const task *job = context;
+  const bool fits = job->bytes >= sizeof(float) * (size_t)job->rows * (size_t)job->columns;
   for (int pass = 0; pass < 2; pass++) {
-    for (int column = 0; column < given->columns; column++) {
-      for (int row = 0; row < given->rows; row++) {
-        float *c = &given->c[column * given->ldc + row], *between = &given->workspace[column * given->rows + row];
+    for (int column = 0; column < job->columns; column++) {
+      for (int row = 0; row < job->rows; row++) {
+        float *c = &job->c[column * job->ldc + row], *partial = &job->workspace[column * job->rows + row];
         if (pass == 1) {
-          if (fits) *c = given->alpha * *between + (given->beta != 0 ? given->beta * *c : 0);
+          if (fits) *c = job->alpha * *partial + (job->beta != 0 ? job->beta * *c : 0);
           continue;
         }
         float sum = 0;
-        for (int step = 0; step < given->depth; step++) {
-          sum += given->a[given->transposed_a ? row * given->lda + step : step * given->lda + row] *
-                 given->b[given->transposed_b ? step * given->ldb + column : column * given->ldb + step];
+        for (int step = 0; step < job->depth; step++) {
+          sum += job->a[job->transposed_a ? row * job->lda + step : step * job->lda + row] *
+                 job->b[job->transposed_b ? step * job->ldb + column : column * job->ldb + step];
         }
         if (fits) {
-          *between = sum;
+          *partial = sum;
         } else {
-          *c = given->alpha * sum + (given->beta != 0 ? given->beta * *c : 0);
+          *c = job->alpha * sum + (job->beta != 0 ? job->beta * *c : 0);
         }
       }
     }
   }
 }
 
-EXPORT int cublasSgemm_v2(handle *of, int op_a, int op_b, int rows, int columns, int depth, const float *alpha,
+EXPORT int cublasSgemm_v2(handle *self, int op_a, int op_b, int rows, int columns, int depth, const float *alpha,
                           const float *a, int lda, const float *b, int ldb, const float *beta, float *c, int ldc) {
   MAY_FAIL(cublasSgemm_v2);
-  if (!begin(of)) return NOT_INITIALIZED;
-  if (!of->has_workspace) return end(of, EXECUTION_FAILED);
-  task *given = malloc(sizeof *given);
-  *given = (task){op_a != 0, op_b != 0, rows, columns, depth, lda, ldb, ldc, *alpha, *beta, a, b, c, of->workspace,
-                  of->bytes, NULL, NULL};
-  return end(of, launch(of->stream, multiply, given));
+  if (!begin(self)) return NOT_INITIALIZED;
+  if (!self->has_workspace) return end(self, EXECUTION_FAILED);
+  task *job = malloc(sizeof *job);
+  *job = (task){op_a != 0, op_b != 0, rows, columns, depth, lda, ldb, ldc, *alpha, *beta, a, b, c, self->workspace,
+                self->bytes, NULL, NULL};
+  return end(self, launch(self->stream, multiply, job));
 }
 
 /* ---- cuBLASLt */
@@ -219,17 +219,17 @@ EXPORT int cublasLtMatrixLayoutDestroy(layout *made) {
   return SUCCESS;
 }
 
-/* The handle is cuBLAS's; its own stream and workspace are of no account. */
-EXPORT int cublasLtMatmul(handle *of, void *description, const float *alpha, const float *a, const layout *of_a,
-                          const float *b, const layout *of_b, const float *beta, const float *c, const layout *of_c,
-                          float *d, const layout *of_d, const void *algorithm, void *workspace, size_t bytes,
+/* The handle is one of cuBLAS. Its stream and workspace are not used. */
+EXPORT int cublasLtMatmul(handle *self, void *description, const float *alpha, const float *a, const layout *layout_a,
+                          const float *b, const layout *layout_b, const float *beta, const float *c, const layout *layout_c,
+                          float *d, const layout *layout_d, const void *algorithm, void *workspace, size_t bytes,
                           plinth_stream_t stream) {
-  (void)description, (void)c, (void)of_c, (void)algorithm;
-  if (!begin(of)) return NOT_INITIALIZED;
-  task *given = malloc(sizeof *given);
-  *given = (task){0, 0, of_d->rows, of_d->columns, of_a->columns, of_a->stride, of_b->stride, of_d->stride, *alpha,
-                  *beta, a, b, d, workspace, bytes, NULL, NULL};
-  return end(of, launch(stream, multiply, given));
+  (void)description, (void)c, (void)layout_c, (void)algorithm;
+  if (!begin(self)) return NOT_INITIALIZED;
+  task *job = malloc(sizeof *job);
+  *job = (task){0, 0, layout_d->rows, layout_d->columns, layout_a->columns, layout_a->stride, layout_b->stride,
+                layout_d->stride, *alpha, *beta, a, b, d, workspace, bytes, NULL, NULL};
+  return end(self, launch(stream, multiply, job));
 }
 
 /* ---- cuSOLVER */
@@ -239,52 +239,52 @@ EXPORT int cusolverDnCreate(void **out) {
   return create(out);
 }
 
-EXPORT int cusolverDnSetStream(handle *of, plinth_stream_t stream) {
+EXPORT int cusolverDnSetStream(handle *self, plinth_stream_t stream) {
   MAY_FAIL(cusolverDnSetStream);
-  if (!begin(of)) return NOT_INITIALIZED;
-  of->stream = stream;
-  return end(of, SUCCESS);
+  if (!begin(self)) return NOT_INITIALIZED;
+  self->stream = stream;
+  return end(self, SUCCESS);
 }
 
-EXPORT int cusolverDnSpotrf_bufferSize(handle *of, int part, int size, float *a, int lda, int *count) {
-  (void)of, (void)part, (void)a, (void)lda;
+EXPORT int cusolverDnSpotrf_bufferSize(handle *self, int part, int size, float *a, int lda, int *count) {
+  (void)self, (void)part, (void)a, (void)lda;
   *count = size;
   return SUCCESS;
 }
 
-static float root(float of) {
-  float guess = of > 1 ? of : 1;
-  for (int round = 0; round < 60; round++) guess = (guess + of / guess) / 2;
+static float square_root(float number) {
+  float guess = number > 1 ? number : 1;
+  for (int round = 0; round < 60; round++) guess = (guess + number / guess) / 2;
   return guess;
 }
 
-/* The lower triangle only. */
+/* A Cholesky factorization of the lower triangle. */
 static void factor(void *context) {
-  const task *given = context;
-  float *a = given->c;
-  const int lda = given->ldc;
-  for (int column = 0; column < given->rows; column++) {
-    for (int row = column; row < given->rows; row++) {
+  const task *job = context;
+  float *a = job->c;
+  const int lda = job->ldc;
+  for (int column = 0; column < job->rows; column++) {
+    for (int row = column; row < job->rows; row++) {
       float sum = a[column * lda + row];
       for (int step = 0; step < column; step++) sum -= a[step * lda + row] * a[step * lda + column];
-      a[column * lda + row] = row == column ? root(sum) : sum / a[column * lda + column];
+      a[column * lda + row] = row == column ? square_root(sum) : sum / a[column * lda + column];
     }
   }
-  *given->info = 0;
+  *job->info = 0;
 }
 
-EXPORT int cusolverDnSpotrf(handle *of, int part, int size, float *a, int lda, float *workspace, int count, int *info) {
+EXPORT int cusolverDnSpotrf(handle *self, int part, int size, float *a, int lda, float *workspace, int count, int *info) {
   (void)part, (void)workspace, (void)count;
-  if (!begin(of)) return NOT_INITIALIZED;
-  task *given = calloc(1, sizeof *given);
-  given->rows = size;
-  given->c = a;
-  given->ldc = lda;
-  given->info = info;
-  return end(of, launch(of->stream, factor, given));
+  if (!begin(self)) return NOT_INITIALIZED;
+  task *job = calloc(1, sizeof *job);
+  job->rows = size;
+  job->c = a;
+  job->ldc = lda;
+  job->info = info;
+  return end(self, launch(self->stream, factor, job));
 }
 
-/* ---- what tests ask of it */
+/* ---- functions for tests */
 
 EXPORT int fake_cublas_handles(void) {
   int count = 0;
@@ -292,10 +292,10 @@ EXPORT int fake_cublas_handles(void) {
   return count;
 }
 
-EXPORT plinth_stream_t fake_cublas_stream(const handle *of) { return of->stream; }
-EXPORT void *fake_cublas_workspace(const handle *of) { return of->has_workspace ? of->workspace : NULL; }
-EXPORT size_t fake_cublas_workspace_bytes(const handle *of) { return of->has_workspace ? of->bytes : 0; }
-EXPORT int fake_cublas_modes(const handle *of) {
-  return of->pointer_mode | of->math_mode << 4 | of->atomics_mode << 8;
+EXPORT plinth_stream_t fake_cublas_stream(const handle *self) { return self->stream; }
+EXPORT void *fake_cublas_workspace(const handle *self) { return self->has_workspace ? self->workspace : NULL; }
+EXPORT size_t fake_cublas_workspace_bytes(const handle *self) { return self->has_workspace ? self->bytes : 0; }
+EXPORT int fake_cublas_modes(const handle *self) {
+  return self->pointer_mode | self->math_mode << 4 | self->atomics_mode << 8;
 }
-EXPORT int fake_cublas_device(const handle *of) { return of->device; }
+EXPORT int fake_cublas_device(const handle *self) { return self->device; }

@@ -1,4 +1,4 @@
-/* A cuFFT that does not say that it works on the host device, as NVIDIA's does not.
+/* A fake cuFFT that, like NVIDIA's, does not export the symbol that permits its use on the host device.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #define FOR_GPUS
 #include "fake_cufft.c"

@@ -1,13 +1,13 @@
 /*
- * A stand-in for NCCL that works on the host device: the same calls, between devices of one process and between processes
- * of one machine, by host functions in streams and shared memory. It is as strict as NCCL is, or stricter: a config must
- * turn NVLink multicast off, and a communicator that is "in progress" takes no other call.
+ * A fake of NCCL that works on the host device: the same calls, between devices of a process and between processes of a
+ * machine, by host functions in streams and shared memory. It is at least as strict as NCCL: a config must disable NVLink
+ * multicast, and a communicator that is "in progress" refuses other calls.
  *
- * What it is told by the environment, looked at in each call:
- *   FAKE_NCCL_VERSION=21803     the version that it says it has
+ * Environment variables, which each call reads:
+ *   FAKE_NCCL_VERSION=21803     the version that it reports
  *   FAKE_NCCL_FAIL=ncclSend:3   this call fails with this code
- *   FAKE_NCCL_ASYNC=6           communicators have come to this error
- *   FAKE_NCCL_STUCK=1           what is asked never gets to its stream
+ *   FAKE_NCCL_ASYNC=6           communicators report this asynchronous error
+ *   FAKE_NCCL_STUCK=1           operations are never launched in their stream
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -32,8 +32,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 enum { SUCCESS, CUDA_ERROR, SYSTEM_ERROR, INTERNAL_ERROR, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR, IN_PROGRESS };
-enum { MOST_RANKS = 8, CHUNK = 64 << 10, MAIL = 16 << 10, POLLS = 2 };
-enum work { ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, PAIRS };
+enum { MAX_RANKS = 8, CHUNK = 64 << 10, MAIL_BYTES = 16 << 10, POLLS = 2 };
+enum work { ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, SEND_RECV };
 
 typedef struct {
   char internal[128];
@@ -49,16 +49,16 @@ typedef struct {
   int others[14], multicast;
 } config;
 
-/* What the ranks share. */
+/* The shared memory of the ranks. */
 typedef struct {
   atomic_int joined;
-  atomic_int pids[MOST_RANKS];
-  atomic_long arrived[MOST_RANKS];
-  atomic_int splits[MOST_RANKS];
-  int colors[MOST_RANKS], keys[MOST_RANKS];
-  atomic_int mailed[MOST_RANKS][MOST_RANKS];
-  unsigned char mail[MOST_RANKS][MOST_RANKS][MAIL];
-  unsigned char data[MOST_RANKS][CHUNK];
+  atomic_int pids[MAX_RANKS];
+  atomic_long arrived[MAX_RANKS];
+  atomic_int splits[MAX_RANKS];
+  int colors[MAX_RANKS], keys[MAX_RANKS];
+  atomic_int mailed[MAX_RANKS][MAX_RANKS];
+  unsigned char mail[MAX_RANKS][MAX_RANKS][MAIL_BYTES];
+  unsigned char data[MAX_RANKS][CHUNK];
 } segment;
 
 typedef struct comm {
@@ -66,13 +66,13 @@ typedef struct comm {
   char name[64];
   int rank, size, blocking;
   long round;
-  int polls, asked_splits;
+  int polls, split_count;
   atomic_int aborted, running, error;
-  /* A split that is under way. */
-  struct comm **part;
+  /* A split in progress. */
+  struct comm **split_result;
   int color;
   config settings;
-  struct comm *next_kept;
+  struct comm *next_comm;
 } comm;
 
 typedef struct {
@@ -83,13 +83,13 @@ typedef struct {
 
 typedef struct task {
   enum work work;
-  comm *of;
+  comm *communicator;
   plinth_stream_t stream;
   const unsigned char *from;
   unsigned char *to;
   size_t count;
-  int kind, op, root, pairs;
-  /* The context of the communicator's device, which a default stream is that of. */
+  int kind, op, root, transfer_count;
+  /* The context of the communicator's device, to which the handle of a default stream refers. */
   void *context;
   transfer *transfers;
   struct task *next;
@@ -104,7 +104,7 @@ static void pause_a_little(void) {
   nanosleep(&length, NULL);
 }
 
-/* The code that a call is to fail with. */
+/* Returns the code with which a call must fail. */
 static int fault(const char *call) { return fault_of("FAKE_NCCL_FAIL", call); }
 #define MAY_FAIL(call)               \
   do {                               \
@@ -112,37 +112,37 @@ static int fault(const char *call) { return fault_of("FAKE_NCCL_FAIL", call); }
     if (code != SUCCESS) return code; \
   } while (0)
 
-static bool lost_a_rank(const comm *of) {
-  for (int rank = 0; rank < of->size; rank++) {
-    const int pid = atomic_load(&of->shared->pids[rank]);
+static bool has_lost_rank(const comm *self) {
+  for (int rank = 0; rank < self->size; rank++) {
+    const int pid = atomic_load(&self->shared->pids[rank]);
     if (pid != 0 && kill(pid, 0) != 0 && errno == ESRCH) return true;
   }
   return false;
 }
 
-static bool hopeless(comm *of) {
-  if (lost_a_rank(of)) atomic_store(&of->error, REMOTE_ERROR);
-  return atomic_load(&of->aborted) || atomic_load(&of->error) != SUCCESS;
+static bool has_failed(comm *self) {
+  if (has_lost_rank(self)) atomic_store(&self->error, REMOTE_ERROR);
+  return atomic_load(&self->aborted) || atomic_load(&self->error) != SUCCESS;
 }
 
-/* Waits until all ranks are here; false if that will never be. */
-static bool meet(comm *of) {
-  segment *shared = of->shared;
-  atomic_store(&shared->arrived[of->rank], ++of->round);
-  for (int rank = 0; rank < of->size; rank++) {
-    while (atomic_load(&shared->arrived[rank]) < of->round) {
-      if (hopeless(of)) return false;
+/* Waits until all ranks have arrived. Returns false if one cannot arrive any more. */
+static bool wait_for_ranks(comm *self) {
+  segment *shared = self->shared;
+  atomic_store(&shared->arrived[self->rank], ++self->round);
+  for (int rank = 0; rank < self->size; rank++) {
+    while (atomic_load(&shared->arrived[rank]) < self->round) {
+      if (has_failed(self)) return false;
       pause_a_little();
     }
   }
   return true;
 }
 
-/* Moves what can be moved of one transfer; whether anything was. */
-static bool move(comm *of, transfer *each) {
-  segment *shared = of->shared;
-  const int from = each->sends ? of->rank : each->peer, to = each->sends ? each->peer : of->rank;
-  const size_t left = each->bytes - each->done, bytes = left < MAIL ? left : MAIL;
+/* Moves the part of a transfer that can move now. Returns whether it moved any bytes. */
+static bool move_some(comm *self, transfer *each) {
+  segment *shared = self->shared;
+  const int from = each->sends ? self->rank : each->peer, to = each->sends ? each->peer : self->rank;
+  const size_t left = each->bytes - each->done, bytes = left < MAIL_BYTES ? left : MAIL_BYTES;
   if (left == 0 || atomic_load(&shared->mailed[from][to]) != !each->sends) return false;
   memcpy(each->sends ? shared->mail[from][to] : each->memory + each->done,
          each->sends ? each->memory + each->done : shared->mail[from][to], bytes);
@@ -151,89 +151,90 @@ static bool move(comm *of, transfer *each) {
   return true;
 }
 
-static void do_pairs(task *given) {
+static void run_transfers(task *job) {
   size_t left = 0;
-  for (int index = 0; index < given->pairs; index++) {
-    given->transfers[index].done = 0;
-    left += given->transfers[index].bytes;
+  for (int index = 0; index < job->transfer_count; index++) {
+    job->transfers[index].done = 0;
+    left += job->transfers[index].bytes;
   }
   while (left > 0) {
     bool moved = false;
-    for (int index = 0; index < given->pairs; index++) {
-      const size_t before = given->transfers[index].done;
-      /* One after another between the same two ranks. */
+    for (int index = 0; index < job->transfer_count; index++) {
+      const size_t before = job->transfers[index].done;
+      /* Transfers in the same direction between the same two ranks keep their order. */
       bool first = true;
       for (int earlier = 0; earlier < index; earlier++) {
-        const transfer *other = &given->transfers[earlier];
-        first = first && (other->done == other->bytes || other->sends != given->transfers[index].sends ||
-                          other->peer != given->transfers[index].peer);
+        const transfer *other = &job->transfers[earlier];
+        first = first && (other->done == other->bytes || other->sends != job->transfers[index].sends ||
+                          other->peer != job->transfers[index].peer);
       }
-      if (first && move(given->of, &given->transfers[index])) moved = true;
-      left -= given->transfers[index].done - before;
+      if (first && move_some(job->communicator, &job->transfers[index])) moved = true;
+      left -= job->transfers[index].done - before;
     }
     if (!moved) {
-      if (hopeless(given->of)) return;
+      if (has_failed(job->communicator)) return;
       pause_a_little();
     }
   }
 }
 
-static void do_together(const task *given) {
-  comm *of = given->of;
-  const unsigned char *given_parts = of->shared->data[0];
-  const size_t width = widths[given->kind], most = CHUNK / width;
-  const int parts = given->work == REDUCE_SCATTER || given->work == ALL_TO_ALL ? of->size : 1;
-  for (int part = 0; part < parts; part++) {
-    for (size_t done = 0; done < given->count; done += most) {
-      const size_t count = given->count - done < most ? given->count - done : most, bytes = count * width;
-      const size_t at = done * width, whole = given->count * width;
-      if (given->work != BROADCAST || of->rank == given->root) {
-        memcpy(of->shared->data[of->rank], given->from + (size_t)part * whole + at, bytes);
+static void run_collective(const task *job) {
+  comm *self = job->communicator;
+  const unsigned char *inputs = self->shared->data[0];
+  const size_t width = widths[job->kind], elements_per_chunk = CHUNK / width;
+  const int repeats = job->work == REDUCE_SCATTER || job->work == ALL_TO_ALL ? self->size : 1;
+  for (int part = 0; part < repeats; part++) {
+    for (size_t done = 0; done < job->count; done += elements_per_chunk) {
+      const size_t left = job->count - done, count = left < elements_per_chunk ? left : elements_per_chunk;
+      const size_t bytes = count * width;
+      const size_t at = done * width, rank_bytes = job->count * width;
+      if (job->work != BROADCAST || self->rank == job->root) {
+        memcpy(self->shared->data[self->rank], job->from + (size_t)part * rank_bytes + at, bytes);
       }
-      if (!meet(of)) return;
-      switch (given->work) {
+      if (!wait_for_ranks(self)) return;
+      switch (job->work) {
         case REDUCE:
-          if (of->rank != given->root) break;
+          if (self->rank != job->root) break;
           /* fall through */
         case ALL_REDUCE:
-          reduce(given_parts, CHUNK, of->size, given->to + at, count, given->kind, given->op);
+          reduce(inputs, CHUNK, self->size, job->to + at, count, job->kind, job->op);
           break;
-        case BROADCAST: memcpy(given->to + at, of->shared->data[given->root], bytes); break;
+        case BROADCAST: memcpy(job->to + at, self->shared->data[job->root], bytes); break;
         case REDUCE_SCATTER:
-          if (part == of->rank) reduce(given_parts, CHUNK, of->size, given->to + at, count, given->kind, given->op);
+          if (part == self->rank) reduce(inputs, CHUNK, self->size, job->to + at, count, job->kind, job->op);
           break;
         case ALL_TO_ALL:
-          if (part != of->rank) break;
+          if (part != self->rank) break;
           /* fall through */
         default:
-          for (int rank = 0; rank < of->size; rank++) {
-            memcpy(given->to + (size_t)rank * whole + at, of->shared->data[rank], bytes);
+          for (int rank = 0; rank < self->size; rank++) {
+            memcpy(job->to + (size_t)rank * rank_bytes + at, self->shared->data[rank], bytes);
           }
       }
-      if (!meet(of)) return;
+      if (!wait_for_ranks(self)) return;
     }
   }
 }
 
 static void run(void *context) {
-  task *given = context;
-  if (!hopeless(given->of)) {
-    if (given->work == PAIRS) {
-      do_pairs(given);
+  task *job = context;
+  if (!has_failed(job->communicator)) {
+    if (job->work == SEND_RECV) {
+      run_transfers(job);
     } else {
-      do_together(given);
+      run_collective(job);
     }
   }
-  atomic_fetch_sub(&given->of->running, 1);
+  atomic_fetch_sub(&job->communicator->running, 1);
 }
 
 /* ---- groups */
 
 static _Thread_local int depth, failed;
 static _Thread_local task *first_task, *last_task;
-/* Tasks are never freed: a graph may replay them. */
-static task *kept;
-static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
+/* Tasks are never freed, because a graph may replay them. */
+static task *tasks;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int (*launch_host_function)(plinth_stream_t, void (*)(void *), void *);
 static int (*get_context)(void **);
@@ -241,56 +242,56 @@ static int (*set_context)(void *);
 
 /* Finds the driver's functions once. */
 static void find_driver(void) {
-  void *found[3] = {NULL, NULL, NULL};
-  plinth_driver_entry_point("cuLaunchHostFunc", &found[0]);
-  plinth_driver_entry_point("cuCtxGetCurrent", &found[1]);
-  plinth_driver_entry_point("cuCtxSetCurrent", &found[2]);
-  memcpy(&launch_host_function, &found[0], sizeof found[0]);
-  memcpy(&get_context, &found[1], sizeof found[1]);
-  memcpy(&set_context, &found[2], sizeof found[2]);
+  void *symbols[3] = {NULL, NULL, NULL};
+  plinth_driver_entry_point("cuLaunchHostFunc", &symbols[0]);
+  plinth_driver_entry_point("cuCtxGetCurrent", &symbols[1]);
+  plinth_driver_entry_point("cuCtxSetCurrent", &symbols[2]);
+  memcpy(&launch_host_function, &symbols[0], sizeof symbols[0]);
+  memcpy(&get_context, &symbols[1], sizeof symbols[1]);
+  memcpy(&set_context, &symbols[2], sizeof symbols[2]);
 }
 
-static int launch(task *given) {
+static int launch(task *job) {
   void *previous = NULL;
-  pthread_mutex_lock(&keeping);
-  given->next = kept;
-  kept = given;
-  pthread_mutex_unlock(&keeping);
+  pthread_mutex_lock(&lock);
+  job->next = tasks;
+  tasks = job;
+  pthread_mutex_unlock(&lock);
   if (getenv("FAKE_NCCL_STUCK") != NULL) {
-    given->of->polls = INT_MAX;
+    job->communicator->polls = INT_MAX;
     return SUCCESS;
   }
-  if (get_context(&previous) != 0 || set_context(given->context) != 0) return CUDA_ERROR;
-  atomic_fetch_add(&given->of->running, 1);
-  const int launched = launch_host_function(given->stream, run, given);
+  if (get_context(&previous) != 0 || set_context(job->context) != 0) return CUDA_ERROR;
+  atomic_fetch_add(&job->communicator->running, 1);
+  const int launched = launch_host_function(job->stream, run, job);
   set_context(previous);
   if (launched != 0) {
-    atomic_fetch_sub(&given->of->running, 1);
+    atomic_fetch_sub(&job->communicator->running, 1);
     return CUDA_ERROR;
   }
-  given->of->polls = given->of->blocking ? 0 : POLLS;
+  job->communicator->polls = job->communicator->blocking ? 0 : POLLS;
   return SUCCESS;
 }
 
-static int in_progress(const comm *of) { return !of->blocking && of->polls > 0; }
+static int in_progress(const comm *self) { return !self->blocking && self->polls > 0; }
 
-static void forget(task *made) {
+static void free_task(task *made) {
   free(made->transfers);
   free(made);
 }
 
 static int submit(task *made) {
-  if (in_progress(made->of)) {
-    forget(made);
+  if (in_progress(made->communicator)) {
+    free_task(made);
     return failed = INVALID_ARGUMENT;
   }
   made->next = NULL;
-  if (made->work == PAIRS) {
+  if (made->work == SEND_RECV) {
     for (task *other = first_task; other != NULL; other = other->next) {
-      if (other->work == PAIRS && other->of == made->of && other->stream == made->stream) {
-        other->transfers = realloc(other->transfers, (size_t)(other->pairs + 1) * sizeof(transfer));
-        other->transfers[other->pairs++] = made->transfers[0];
-        forget(made);
+      if (other->work == SEND_RECV && other->communicator == made->communicator && other->stream == made->stream) {
+        other->transfers = realloc(other->transfers, (size_t)(other->transfer_count + 1) * sizeof(transfer));
+        other->transfers[other->transfer_count++] = made->transfers[0];
+        free_task(made);
         return SUCCESS;
       }
     }
@@ -317,28 +318,29 @@ EXPORT int ncclGroupEnd(void) {
   while (list != NULL) {
     task *next = list->next;
     if (result == SUCCESS) {
-      comm *of = list->of;
+      comm *self = list->communicator;
       result = launch(list);
-      waits |= in_progress(of);
+      waits |= in_progress(self);
     } else {
-      forget(list);
+      free_task(list);
     }
     list = next;
   }
   return result == SUCCESS && waits ? IN_PROGRESS : result;
 }
 
-static task *task_of(enum work work, comm *of, plinth_stream_t stream, const void *from, void *to, size_t count,
+static task *task_of(enum work work, comm *self, plinth_stream_t stream, const void *from, void *to, size_t count,
                      int kind) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   task *made = calloc(1, sizeof *made);
   pthread_once(&once, find_driver);
-  *made = (task){.work = work, .of = of, .stream = stream, .from = from, .to = to, .count = count, .kind = kind};
+  *made = (task){.work = work, .communicator = self, .stream = stream, .from = from, .to = to, .count = count,
+                 .kind = kind};
   get_context(&made->context);
   return made;
 }
 
-static int alone(task *made) {
+static int run_alone(task *made) {
   depth++;
   submit(made);
   return ncclGroupEnd();
@@ -357,8 +359,8 @@ EXPORT const char *ncclGetErrorString(int code) {
   return code == REMOTE_ERROR ? "remote process exited or there was a network error" : "the fake fails as it was told";
 }
 
-EXPORT const char *ncclGetLastError(const comm *of) {
-  (void)of;
+EXPORT const char *ncclGetLastError(const comm *self) {
+  (void)self;
   return "";
 }
 
@@ -374,13 +376,13 @@ static bool acceptable(const config *settings) {
   int version = 0;
   (void)ncclGetVersion(&version);
   if (settings->magic != 0xcafebeef || settings->cga != INT_MIN || settings->share != INT_MIN) return false;
-  /* From here on the config has a switch for multicast, and it has to be off. */
+  /* From version 2.32 on the config can disable multicast, and it must. */
   if (version >= 23200) return settings->size == sizeof(config) && settings->multicast == INT_MAX;
   return settings->size == offsetof(config, name) && settings->version <= 21800;
 }
 
-/* Neither are communicators: those tasks name them. */
-static comm *kept_comms;
+/* Communicators are never freed, because tasks refer to them. */
+static comm *comms;
 
 static comm *join(const char *name, int rank, int size, const config *settings) {
   const int file = shm_open(name, O_RDWR | O_CREAT, 0600);
@@ -389,10 +391,10 @@ static comm *join(const char *name, int rank, int size, const config *settings) 
   close(file);
   if (shared == MAP_FAILED) return NULL;
   comm *made = calloc(1, sizeof *made);
-  pthread_mutex_lock(&keeping);
-  made->next_kept = kept_comms;
-  kept_comms = made;
-  pthread_mutex_unlock(&keeping);
+  pthread_mutex_lock(&lock);
+  made->next_comm = comms;
+  comms = made;
+  pthread_mutex_unlock(&lock);
   made->shared = shared;
   made->rank = rank;
   made->size = size;
@@ -404,19 +406,19 @@ static comm *join(const char *name, int rank, int size, const config *settings) 
   return made;
 }
 
-static bool all_joined(const comm *of) {
-  if (atomic_load(&of->shared->joined) < of->size) return false;
-  shm_unlink(of->name);
+static bool all_joined(const comm *self) {
+  if (atomic_load(&self->shared->joined) < self->size) return false;
+  shm_unlink(self->name);
   return true;
 }
 
 EXPORT int ncclCommInitRankConfig(comm **out, int size, unique_id id, int rank, config *settings) {
-  config whole = {0};
+  config full = {0};
   MAY_FAIL(ncclCommInitRankConfig);
-  if (settings->size > sizeof whole || size > MOST_RANKS || rank < 0 || rank >= size) return INVALID_ARGUMENT;
-  memcpy(&whole, settings, settings->size);
-  if (!acceptable(&whole)) return INVALID_ARGUMENT;
-  comm *made = join(id.internal, rank, size, &whole);
+  if (settings->size > sizeof full || size > MAX_RANKS || rank < 0 || rank >= size) return INVALID_ARGUMENT;
+  memcpy(&full, settings, settings->size);
+  if (!acceptable(&full)) return INVALID_ARGUMENT;
+  comm *made = join(id.internal, rank, size, &full);
   if (made == NULL) return SYSTEM_ERROR;
   *out = made;
   if (!made->blocking) return IN_PROGRESS;
@@ -424,51 +426,51 @@ EXPORT int ncclCommInitRankConfig(comm **out, int size, unique_id id, int rank, 
   return SUCCESS;
 }
 
-/* Makes the part of a split once all ranks have asked for it. */
-static bool finish_split(comm *of) {
-  segment *shared = of->shared;
+/* Creates the communicator of a split once all ranks have asked for it. */
+static bool finish_split(comm *self) {
+  segment *shared = self->shared;
   char name[64];
   int number = 0, size = 0;
-  for (int rank = 0; rank < of->size; rank++) {
-    if (atomic_load(&shared->splits[rank]) < of->asked_splits) return false;
+  for (int rank = 0; rank < self->size; rank++) {
+    if (atomic_load(&shared->splits[rank]) < self->split_count) return false;
   }
-  if (of->color >= 0) {
-    for (int rank = 0; rank < of->size; rank++) {
-      const bool before = shared->keys[rank] < shared->keys[of->rank] ||
-                          (shared->keys[rank] == shared->keys[of->rank] && rank < of->rank);
-      size += shared->colors[rank] == of->color;
-      number += shared->colors[rank] == of->color && before;
+  if (self->color >= 0) {
+    for (int rank = 0; rank < self->size; rank++) {
+      const bool before = shared->keys[rank] < shared->keys[self->rank] ||
+                          (shared->keys[rank] == shared->keys[self->rank] && rank < self->rank);
+      size += shared->colors[rank] == self->color;
+      number += shared->colors[rank] == self->color && before;
     }
-    snprintf(name, sizeof name, "%.40s_%d_%d", of->name, of->asked_splits, of->color);
-    *of->part = join(name, number, size, &of->settings);
+    snprintf(name, sizeof name, "%.40s_%d_%d", self->name, self->split_count, self->color);
+    *self->split_result = join(name, number, size, &self->settings);
   }
-  of->part = NULL;
+  self->split_result = NULL;
   return true;
 }
 
-EXPORT int ncclCommSplit(comm *of, int color, int key, comm **out, config *settings) {
+EXPORT int ncclCommSplit(comm *self, int color, int key, comm **out, config *settings) {
   MAY_FAIL(ncclCommSplit);
-  if (in_progress(of) || of->part != NULL) return INVALID_ARGUMENT;
-  of->settings.blocking = settings->blocking;
-  of->shared->colors[of->rank] = color;
-  of->shared->keys[of->rank] = key;
-  of->color = color;
-  of->part = out;
-  atomic_store(&of->shared->splits[of->rank], ++of->asked_splits);
+  if (in_progress(self) || self->split_result != NULL) return INVALID_ARGUMENT;
+  self->settings.blocking = settings->blocking;
+  self->shared->colors[self->rank] = color;
+  self->shared->keys[self->rank] = key;
+  self->color = color;
+  self->split_result = out;
+  atomic_store(&self->shared->splits[self->rank], ++self->split_count);
   return IN_PROGRESS;
 }
 
-EXPORT int ncclCommGetAsyncError(comm *of, int *error) {
+EXPORT int ncclCommGetAsyncError(comm *self, int *error) {
   const char *text = getenv("FAKE_NCCL_ASYNC");
   MAY_FAIL(ncclCommGetAsyncError);
   if (text != NULL) {
     *error = atoi(text);
-  } else if (hopeless(of)) {
-    *error = atomic_load(&of->error);
-  } else if (!all_joined(of) || (of->part != NULL && !finish_split(of))) {
+  } else if (has_failed(self)) {
+    *error = atomic_load(&self->error);
+  } else if (!all_joined(self) || (self->split_result != NULL && !finish_split(self))) {
     *error = IN_PROGRESS;
-  } else if (of->polls > 0) {
-    of->polls -= of->polls != INT_MAX;
+  } else if (self->polls > 0) {
+    self->polls -= self->polls != INT_MAX;
     *error = IN_PROGRESS;
   } else {
     *error = SUCCESS;
@@ -476,98 +478,98 @@ EXPORT int ncclCommGetAsyncError(comm *of, int *error) {
   return SUCCESS;
 }
 
-EXPORT int ncclCommCount(const comm *of, int *size) {
-  *size = of->size;
+EXPORT int ncclCommCount(const comm *self, int *size) {
+  *size = self->size;
   return SUCCESS;
 }
 
-EXPORT int ncclCommUserRank(const comm *of, int *rank) {
-  *rank = of->rank;
+EXPORT int ncclCommUserRank(const comm *self, int *rank) {
+  *rank = self->rank;
   return SUCCESS;
 }
 
-static int finish(comm *of) {
-  atomic_store(&of->aborted, 1);
-  while (atomic_load(&of->running) > 0) pause_a_little();
-  shm_unlink(of->name);
-  /* Who left in peace is not missed. */
-  atomic_store(&of->shared->pids[of->rank], 0);
-  munmap(of->shared, sizeof(segment));
-  /* The rest stays: a graph may still hold tasks of it. */
+static int release(comm *self) {
+  atomic_store(&self->aborted, 1);
+  while (atomic_load(&self->running) > 0) pause_a_little();
+  shm_unlink(self->name);
+  /* A rank that was destroyed is not a lost rank. */
+  atomic_store(&self->shared->pids[self->rank], 0);
+  munmap(self->shared, sizeof(segment));
+  /* The rest stays, because a graph may hold tasks of it. */
   return SUCCESS;
 }
 
-EXPORT int ncclCommDestroy(comm *of) {
+EXPORT int ncclCommDestroy(comm *self) {
   MAY_FAIL(ncclCommDestroy);
-  while (atomic_load(&of->running) > 0) pause_a_little();
-  return finish(of);
+  while (atomic_load(&self->running) > 0) pause_a_little();
+  return release(self);
 }
 
-EXPORT int ncclCommAbort(comm *of) {
+EXPORT int ncclCommAbort(comm *self) {
   MAY_FAIL(ncclCommAbort);
-  return finish(of);
+  return release(self);
 }
 
-/* ---- what ranks do together */
+/* ---- collectives, send and receive */
 
-EXPORT int ncclAllReduce(const void *from, void *to, size_t count, int kind, int op, comm *of, plinth_stream_t stream) {
+EXPORT int ncclAllReduce(const void *from, void *to, size_t count, int kind, int op, comm *self, plinth_stream_t stream) {
   MAY_FAIL(ncclAllReduce);
-  task *made = task_of(ALL_REDUCE, of, stream, from, to, count, kind);
+  task *made = task_of(ALL_REDUCE, self, stream, from, to, count, kind);
   made->op = op;
-  return alone(made);
+  return run_alone(made);
 }
 
-EXPORT int ncclReduce(const void *from, void *to, size_t count, int kind, int op, int root, comm *of,
+EXPORT int ncclReduce(const void *from, void *to, size_t count, int kind, int op, int root, comm *self,
                       plinth_stream_t stream) {
   MAY_FAIL(ncclReduce);
-  task *made = task_of(REDUCE, of, stream, from, to, count, kind);
+  task *made = task_of(REDUCE, self, stream, from, to, count, kind);
   made->op = op;
   made->root = root;
-  return alone(made);
+  return run_alone(made);
 }
 
-EXPORT int ncclBroadcast(const void *from, void *to, size_t count, int kind, int root, comm *of,
+EXPORT int ncclBroadcast(const void *from, void *to, size_t count, int kind, int root, comm *self,
                          plinth_stream_t stream) {
   MAY_FAIL(ncclBroadcast);
-  task *made = task_of(BROADCAST, of, stream, from, to, count, kind);
+  task *made = task_of(BROADCAST, self, stream, from, to, count, kind);
   made->root = root;
-  return alone(made);
+  return run_alone(made);
 }
 
-EXPORT int ncclAllGather(const void *from, void *to, size_t count, int kind, comm *of, plinth_stream_t stream) {
+EXPORT int ncclAllGather(const void *from, void *to, size_t count, int kind, comm *self, plinth_stream_t stream) {
   MAY_FAIL(ncclAllGather);
-  return alone(task_of(ALL_GATHER, of, stream, from, to, count, kind));
+  return run_alone(task_of(ALL_GATHER, self, stream, from, to, count, kind));
 }
 
-EXPORT int ncclReduceScatter(const void *from, void *to, size_t count, int kind, int op, comm *of,
+EXPORT int ncclReduceScatter(const void *from, void *to, size_t count, int kind, int op, comm *self,
                              plinth_stream_t stream) {
   MAY_FAIL(ncclReduceScatter);
-  task *made = task_of(REDUCE_SCATTER, of, stream, from, to, count, kind);
+  task *made = task_of(REDUCE_SCATTER, self, stream, from, to, count, kind);
   made->op = op;
-  return alone(made);
+  return run_alone(made);
 }
 
 #ifndef WITHOUT_ALL_TO_ALL
-EXPORT int ncclAlltoAll(const void *from, void *to, size_t count, int kind, comm *of, plinth_stream_t stream) {
+EXPORT int ncclAlltoAll(const void *from, void *to, size_t count, int kind, comm *self, plinth_stream_t stream) {
   MAY_FAIL(ncclAlltoAll);
-  return alone(task_of(ALL_TO_ALL, of, stream, from, to, count, kind));
+  return run_alone(task_of(ALL_TO_ALL, self, stream, from, to, count, kind));
 }
 #endif
 
-static int pair(int sends, void *memory, size_t count, int kind, int peer, comm *of, plinth_stream_t stream) {
-  task *made = task_of(PAIRS, of, stream, NULL, NULL, count, kind);
-  made->pairs = 1;
+static int send_or_receive(int sends, void *memory, size_t count, int kind, int peer, comm *self, plinth_stream_t stream) {
+  task *made = task_of(SEND_RECV, self, stream, NULL, NULL, count, kind);
+  made->transfer_count = 1;
   made->transfers = malloc(sizeof(transfer));
   made->transfers[0] = (transfer){sends, peer, memory, count * widths[kind], 0};
-  return alone(made);
+  return run_alone(made);
 }
 
-EXPORT int ncclSend(const void *from, size_t count, int kind, int peer, comm *of, plinth_stream_t stream) {
+EXPORT int ncclSend(const void *from, size_t count, int kind, int peer, comm *self, plinth_stream_t stream) {
   MAY_FAIL(ncclSend);
-  return pair(1, (void *)(uintptr_t)from, count, kind, peer, of, stream);
+  return send_or_receive(1, (void *)(uintptr_t)from, count, kind, peer, self, stream);
 }
 
-EXPORT int ncclRecv(void *to, size_t count, int kind, int peer, comm *of, plinth_stream_t stream) {
+EXPORT int ncclRecv(void *to, size_t count, int kind, int peer, comm *self, plinth_stream_t stream) {
   MAY_FAIL(ncclRecv);
-  return pair(0, to, count, kind, peer, of, stream);
+  return send_or_receive(0, to, count, kind, peer, self, stream);
 }

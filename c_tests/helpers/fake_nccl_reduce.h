@@ -1,5 +1,5 @@
 /*
- * The reductions of the stand-in for NCCL.
+ * The reductions of the fake NCCL.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -29,12 +29,12 @@ static uint16_t to_bfloat(float value) {
 #define COMBINE(sum, value, op) \
   ((op) == 1 ? (sum) * (value) : (op) == 2 ? ((sum) > (value) ? (sum) : (value)) \
    : (op) == 3 ? ((sum) < (value) ? (sum) : (value)) : (sum) + (value))
-#define PART(type, rank) ((const type *)(parts + (size_t)(rank) * stride))
+#define INPUT(type, rank) ((const type *)(inputs + (size_t)(rank) * stride))
 #define REDUCE_AS(type, wide, read, write)                                                    \
   for (size_t index = 0; index < count; index++) {                                            \
-    wide sum = read(PART(type, 0)[index]);                              \
+    wide sum = read(INPUT(type, 0)[index]);                              \
     for (int rank = 1; rank < ranks; rank++) {                                             \
-      const wide value = read(PART(type, rank)[index]);                 \
+      const wide value = read(INPUT(type, rank)[index]);                 \
       sum = (wide)COMBINE(sum, value, op);                                                    \
     }                                                                                         \
     ((type *)to)[index] = (type)write(op == 4 ? (wide)(sum / (wide)ranks) : sum);           \
@@ -42,8 +42,9 @@ static uint16_t to_bfloat(float value) {
   break
 #define SAME(value) (value)
 
-/* Reduces what the ranks gave, in their order, into `to`. The parts lie so many bytes apart; kind and op are NCCL's. */
-static void reduce(const unsigned char *parts, size_t stride, int ranks, void *to, size_t count, int kind, int op) {
+/* Reduces the inputs of the ranks, in the order of ranks, into `to`. The inputs are `stride` bytes apart. kind and op are
+ * NCCL's. */
+static void reduce(const unsigned char *inputs, size_t stride, int ranks, void *to, size_t count, int kind, int op) {
   switch (kind) {
     case 0: REDUCE_AS(int8_t, int8_t, SAME, SAME);
     case 1: REDUCE_AS(uint8_t, uint8_t, SAME, SAME);

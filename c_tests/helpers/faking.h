@@ -1,5 +1,5 @@
 /*
- * What the stand-ins for CUDA's libraries share. SPDX-License-Identifier: MIT OR Apache-2.0
+ * Helpers of the fakes of CUDA's libraries. SPDX-License-Identifier: MIT OR Apache-2.0
  */
 
 #ifndef FAKING_H
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The code that a call is to fail with, by a variable that is looked at in each call: cublasCreate_v2:3. 0 for none. */
+/* Returns the code with which a call must fail, from an environment variable such as cublasCreate_v2:3, or 0. */
 static inline int fault_of(const char *variable, const char *call) {
   const char *text = getenv(variable);
   const size_t length = strlen(call);

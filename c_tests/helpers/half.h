@@ -1,5 +1,5 @@
 /*
- * Floats of 16 bits, for compilers without them.
+ * Conversions of float16, for compilers without the type.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -15,7 +15,7 @@ static inline uint16_t half_of(double value) {
   const double fraction = frexp(fabs(value), &exponent);
   const unsigned sign = value < 0 ? 0x8000 : 0;
   if (exponent < -13 || value == 0) {
-    return 0; /* Next to nothing. */
+    return 0; /* It would be subnormal. */
   }
   return (uint16_t)(sign | (((unsigned)(exponent + 14) << 10) + (unsigned)(fraction * 2048) - 1024));
 }
