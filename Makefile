@@ -1,7 +1,7 @@
-# What can be done with plinth, a target each. Plain `make` prints the list.
+# The tasks of the project, one target each. `make` without a target prints the list.
 #
-# Every target brings in the tools that it needs (tools/bootstrap.sh), so a Debian machine with Rust, gcc, make and
-# Python 3 is enough. What is built goes under target/, or under $CARGO_TARGET_DIR.
+# Every target installs the tools that it needs (tools/bootstrap.sh), so a Debian machine with Rust, gcc, make and
+# Python 3 is enough. Build output goes under target/, or under $CARGO_TARGET_DIR.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -11,31 +11,30 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 LIBDIR ?= lib
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-# The cargo profile of the library that the tests use: release, or dev, which builds in a fraction of the time: for dev,
-# cargo builds all that `cargo test` builds, so that it compiles everything once. `make test` uses dev, `make test-deep`
-# release.
+# The cargo profile of the library that the tests use: release or dev. dev builds in a fraction of the time, and includes
+# all that `cargo test` needs, so that everything is compiled once. `make test` uses dev, `make test-deep` release.
 PROFILE ?= release
 LIBRARY := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 # Options of c_tests/run.py for `make test-c`.
 C_TESTS ?=
-# `oldest-and-newest` leaves out what lies between in `make header-check`.
+# With `oldest-and-newest`, `make header-check` skips the language standards in between.
 HEADER_CHECK ?=
-# What `make replay` and `make bench` replay: a folder of .trace or .trace.xz, or such files.
+# The traces of `make replay` and `make bench`: a folder of .trace or .trace.xz files, or such files.
 TRACES ?= benches/traces
-# What a GPU answered to the random sequences of driver calls of `make conformance`.
+# A GPU's results of the random sequences of driver calls that `make conformance` replays.
 CONFORMANCE_RECORD := crates/conformance/gpu.record
-# What `make test-fuzz` replays beside the inputs that it makes.
+# The inputs that `make test-fuzz` replays in addition to the generated ones.
 FUZZ_INPUTS = $(wildcard fuzz/corpus/*)
-# A shell opened before rustup was installed does not know where it put cargo.
+# A shell that was opened before rustup was installed does not have cargo's folder in its path.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-# The library prints nothing. Its header has a form of its own for what rustdoc would call Safety.
+# The library prints nothing. The header documents safety requirements in its own form, not in rustdoc's Safety section.
 CLIPPY := -D clippy::print_stdout -D clippy::print_stderr -D clippy::dbg_macro -A clippy::missing_safety_doc
 
 NVCC := $(TARGET)/tools/python/nvidia/cu13/bin/nvcc
 NVRTC := $(TARGET)/tools/python/nvidia/cu13/lib/libnvrtc.so.13
 
-# Builds the runner of traces; compares allocators by it.
+# Builds the trace replay program; compares allocators with it.
 REPLAY_PROGRAMS = tools/programs.sh benches/replay $(TARGET)/benches/replay $(LIBRARY) $(abspath $(LIBRARY))
 COMPARE = benches/replay/compare.py --replay $(TARGET)/benches/replay/replay --plinth $(TARGET)/release/libplinth.so
 
@@ -46,9 +45,9 @@ help: ## print this list
 
 # ---- building
 
-# The crate types are named because cargo optimises across crates only where no rlib is asked for.
+# The crate types are named because cargo optimises across crates only if no rlib is requested.
 .PHONY: build
-build: ## the shared and the static library, in target/release
+build: ## build the shared and the static library, in target/release
 	@tools/bootstrap.sh rust cc
 	cargo rustc --release --lib --locked --crate-type cdylib,staticlib
 	@tools/soname_link.sh $(TARGET)/release
@@ -75,7 +74,7 @@ kernels: ## compile kernels/*.cu to kernels/*.ptx
 	tools/kernels.sh $(NVCC) kernels
 
 .PHONY: docs
-docs: ## the reference, for Rust and for C, in target/doc and target/doxygen; a warning is an error
+docs: ## build the reference, for Rust and for C, in target/doc and target/doxygen; warnings are errors
 	@tools/bootstrap.sh rust cc doxygen
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --workspace --no-deps --lib
 	tools/doxygen.sh
@@ -83,7 +82,7 @@ docs: ## the reference, for Rust and for C, in target/doc and target/doxygen; a 
 # ---- using
 
 .PHONY: demo
-demo: build ## build, tour the library in C, replay a training run; PLINTH_DEVICE=cuda or host chooses the device
+demo: build ## build, run a tour of the library in C, replay a training run; PLINTH_DEVICE=cuda or host selects the device
 	@tools/bootstrap.sh cc c++
 	@mkdir -p $(TARGET)/demo
 	gcc -std=c11 -O2 -Wall -Wextra -Iinclude examples/01-tour.c -o $(TARGET)/demo/tour -L$(TARGET)/release \
@@ -91,18 +90,18 @@ demo: build ## build, tour the library in C, replay a training run; PLINTH_DEVIC
 	@echo
 	@PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/demo/tour
 	@$(REPLAY_PROGRAMS)
-	@printf '\nWhat PyTorch allocated while it trained a ResNet-50, allocated again:\n'
+	@printf "\nReplay of PyTorch's allocations during a ResNet-50 training run:\n"
 	@$(COMPARE) --brief --out $(TARGET)/demo/replay benches/traces/resnet_train.trace.xz
 
 .PHONY: replay
-replay: build ## replay recorded allocation traces by each allocator that is here; TRACES=folder for others than ours
+replay: build ## replay recorded allocation traces with each available allocator; TRACES=folder for other traces
 	@tools/bootstrap.sh cc c++
 	@$(REPLAY_PROGRAMS)
 	@benches/replay/peers.sh $(TARGET)/benches/peers
 	$(COMPARE) --peers $(TARGET)/benches/peers --out $(TARGET)/replay $(TRACES)
 
 .PHONY: bench
-bench: build ## calls beside the bare driver's, start-up, bandwidth, and the allocator beside others; TRACES=folder
+bench: build ## measure calls against the bare driver, start-up, bandwidth, and the allocator against others; TRACES=folder
 	@tools/bootstrap.sh cc c++
 	@tools/programs.sh benches $(TARGET)/benches $(TARGET)/release $(abspath $(TARGET)/release)
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/overhead
@@ -122,11 +121,11 @@ bench: build ## calls beside the bare driver's, start-up, bandwidth, and the all
 	$(COMPARE) --peers $(TARGET)/benches/peers --bench $(TARGET)/benches/allocator --out $(TARGET)/replay $(TRACES)
 
 .PHONY: bench-random
-bench-random: build ## random fills beside a plain one, cuRAND and, where there is one, PyTorch; PLINTH_DEVICE=host or cuda
+bench-random: build ## measure random fills against memset, cuRAND and PyTorch, if available; PLINTH_DEVICE=host or cuda
 	@tools/bootstrap.sh cc c++
 	@tools/programs.sh benches $(TARGET)/benches $(TARGET)/release $(abspath $(TARGET)/release)
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/random
-	@# It ends with 77 without PyTorch or a GPU.
+	@# Without PyTorch or a GPU the exit status is 77.
 	PLINTH_DEVICE=cuda python3 benches/random_table.py --library $(TARGET)/release/libplinth.so \
 		--program $(TARGET)/benches/random || [ $$? = 77 ]
 
@@ -134,9 +133,9 @@ bench-random: build ## random fills beside a plain one, cuRAND and, where there 
 install: build ## install under PREFIX=/usr/local, LIBDIR=lib; DESTDIR= for packagers
 	tools/install.sh --from $(TARGET)/release --prefix "$(PREFIX)" --libdir "$(LIBDIR)" --destdir "$(DESTDIR)"
 
-# In a folder of its own: a program makes cargo build the library as an rlib, too, which is another libplinth.so.
+# In its own target folder: for a program, cargo also builds the library as an rlib, which yields another libplinth.so.
 .PHONY: tool
-tool: ## the command-line tool, target/tool/release/plinth
+tool: ## build the command-line tool, target/tool/release/plinth
 	@tools/bootstrap.sh rust cc
 	cargo build --release --locked -p plinth-tool --target-dir $(TARGET)/tool
 
@@ -145,50 +144,50 @@ install-tool: tool ## install the tool under PREFIX=/usr/local; DESTDIR= for pac
 	install -D -m 755 $(TARGET)/tool/release/plinth "$(DESTDIR)$(PREFIX)/bin/plinth"
 
 .PHONY: gpu-bundle
-gpu-bundle: build ## pack suite and benches into build/gpu for a GPU machine without Rust; there, run tools/gpu_run.sh
+gpu-bundle: build ## pack tests and benches into build/gpu for a GPU machine without Rust; run tools/gpu_run.sh there
 	tools/gpu_bundle.sh build/gpu
 
 # ---- testing
 
 .PHONY: test
-test: ## what every change must pass, in under ten minutes on two cores: see tools/test.sh; stops at the first failure
+test: ## run the tests for every change, under ten minutes on two cores: see tools/test.sh; stops at the first failure
 	@tools/test.sh fast
 
 .PHONY: test-deep
-test-deep: ## what every submission must pass beside `make test`, in some 40 minutes more
+test-deep: ## run the additional tests for every submission, about 40 minutes
 	@tools/test.sh deep
 
 .PHONY: test-nightly
-test-nightly: ## what takes hours: exhaustive faults under AddressSanitizer, ThreadSanitizer, long fuzzing
+test-nightly: ## run the tests that take hours: exhaustive faults under AddressSanitizer, ThreadSanitizer, long fuzzing
 	@tools/test.sh nightly
 
 .PHONY: lint
-lint: docs ## formatting, clippy, shell scripts and documentation; a warning is an error
+lint: docs ## check formatting, clippy, shell scripts and documentation; warnings are errors
 	@tools/bootstrap.sh shellcheck
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings $(CLIPPY)
 	shellcheck tools/*.sh benches/replay/*.sh tests/package/*.sh .ci/run
 
 .PHONY: test-rust
-test-rust: ## unit, property and header tests, and those of the command-line tool
+test-rust: ## run unit, property and header tests, and those of the command-line tool
 	@tools/bootstrap.sh rust cc c++ python
 	cargo test --locked --workspace
 
 .PHONY: conformance
-conformance: ## replay a GPU's answers to random sequences of driver calls on the host device: see docs/host.md
+conformance: ## compare the host device with a GPU's recorded results of random driver calls: see docs/host.md
 	@tools/bootstrap.sh rust cc
 	cargo build --locked --workspace --all-targets
 	$(TARGET)/debug/conformance replay $(CONFORMANCE_RECORD)
 
 .PHONY: conformance-record
-conformance-record: ## record the answers of this machine's GPU, for `make conformance`
+conformance-record: ## record the results of this machine's GPU, for `make conformance`
 	@tools/bootstrap.sh rust cc
 	cargo build --locked --release -p plinth-conformance
 	CUDA_VISIBLE_DEVICES=0 $(TARGET)/release/conformance record --programs 20000 --seed 1 --device cuda \
 		--output $(CONFORMANCE_RECORD)
 
 .PHONY: test-c
-test-c: library ## the C and C++ tests, on PLINTH_DEVICE=host (the default) or cuda; C_TESTS=options of c_tests/run.py
+test-c: library ## run the C and C++ tests on PLINTH_DEVICE=host (default) or cuda; C_TESTS=options of c_tests/run.py
 	@tools/bootstrap.sh c++ python
 	PLINTH_NVRTC_LIBRARY=$${PLINTH_NVRTC_LIBRARY:-$(abspath $(NVRTC))} python3 c_tests/run.py --lib $(LIBRARY) \
 		--include include --build $(if $(filter release,$(PROFILE)),$(TARGET),$(LIBRARY))/c_tests \
@@ -206,23 +205,23 @@ examples: library ## compile the examples and benches, warnings as errors, and r
 	done
 
 .PHONY: test-replay
-test-replay: library ## the programs that replay traces: broken traces, broken allocators, limits, tables and charts
+test-replay: library ## test the trace replay programs: broken traces, broken allocators, limits, tables and charts
 	@tools/bootstrap.sh cc c++
 	@$(REPLAY_PROGRAMS)
 	python3 tests/replay/run.py --replay $(TARGET)/benches/replay/replay --lib $(LIBRARY) --build $(TARGET)/replay-test
 
 .PHONY: test-random
-test-random: library ## random numbers on the host device: beside what PyTorch wrote on a GPU, and by statistics
+test-random: library ## test random numbers on the host device: against PyTorch's recorded on a GPU, and by statistics
 	python3 tests/random/golden.py --library $(LIBRARY)/libplinth.so --device host
 	python3 tests/random/distributions.py --library $(LIBRARY)/libplinth.so --device host
 
 .PHONY: test-snapshot
-test-snapshot: library ## snapshots of a made-up training: pickle and JSON by Python, the page in a headless Chromium
+test-snapshot: library ## test snapshots of a simulated training: pickle and JSON in Python, the page in headless Chromium
 	@tools/bootstrap.sh cc chromium
 	python3 tests/snapshot/run.py --lib $(LIBRARY) --build $(TARGET)/snapshot-test --device $${PLINTH_DEVICE:-host}
 
 .PHONY: test-fuzz
-test-fuzz: library ## made and kept sequences of the allocator's calls against a model: the same each time, some seconds
+test-fuzz: library ## check fixed sequences of allocator calls, generated and stored, against a model; some seconds
 	@tools/bootstrap.sh c++
 	@tools/programs.sh fuzz $(TARGET)/fuzz $(LIBRARY) $(abspath $(LIBRARY))
 	@for segments in True False; do \
@@ -231,50 +230,50 @@ test-fuzz: library ## made and kept sequences of the allocator's calls against a
 	done
 
 .PHONY: fuzz
-fuzz: ## look for new ones by libFuzzer, FUZZ_SECONDS=60 for each variant (test-nightly)
+fuzz: ## search for new failing sequences with libFuzzer, FUZZ_SECONDS=60 for each variant (test-nightly)
 	@tools/bootstrap.sh rust c++ clang
 	tools/fuzz.sh
 
 .PHONY: header-check
-header-check: ## the headers alone and beside CUDA's and DLPack's, in every C and C++ that they promise, by gcc and clang
+header-check: ## compile the headers, alone and with CUDA's and DLPack's, in every supported C and C++, by gcc and clang
 	@tools/bootstrap.sh cc c++ clang python
 	tools/check_header.sh $(HEADER_CHECK)
 
 .PHONY: abi
-abi: library ## exports, soname, needed libraries, struct layouts and version numbers; of a release also its size
+abi: library ## check exports, soname, needed libraries, struct layouts, version numbers and, for a release, the size
 	python3 tests/abi/layout.py
 	python3 tests/abi/binary.py $(LIBRARY) $(if $(filter release,$(PROFILE)),--release)
 
 .PHONY: package
-package: library ## programs that use an installed plinth by CMake and pkg-config, shared and static; of a release also its sources
+package: library ## test programs that use an installed plinth through CMake and pkg-config; for a release also its sources
 	@tools/bootstrap.sh c++ cmake pkg-config
 	tests/package/run.sh $(LIBRARY) $(if $(filter release,$(PROFILE)),--sources)
 
 .PHONY: kernels-check
-kernels-check: ## kernels/*.ptx are what kernels/*.cu make
+kernels-check: ## check that kernels/*.ptx are the output of kernels/*.cu
 	@tools/bootstrap.sh c++ python
 	@mkdir -p $(TARGET)/kernels
 	tools/kernels.sh $(NVCC) $(TARGET)/kernels
 	@for ptx in kernels/*.ptx; do cmp "$(TARGET)/$$ptx" "$$ptx"; done
 
 .PHONY: test-asan
-test-asan: ## the C tests with AddressSanitizer, in them and in the library, with one fault in each driver call
+test-asan: ## run the C tests, and the library, with AddressSanitizer and one fault in each driver call
 	@tools/bootstrap.sh rust c++ clang
-	@# fault_allocator takes minutes under the sanitizer, even with one fault in each call; test-asan-faults has it.
+	@# fault_allocator takes minutes under the sanitizer, even with one fault in each call; test-asan-faults includes it.
 	PLINTH_TEST_FAULTS=each tools/sanitize.sh address '^(?!fault_allocator/)'
 
 .PHONY: test-asan-faults
-test-asan-faults: ## every driver call failing in turn, in processes of their own, with AddressSanitizer (test-nightly)
+test-asan-faults: ## fail every driver call in turn, each in its own process, with AddressSanitizer (test-nightly)
 	@tools/bootstrap.sh rust c++ clang
 	tools/sanitize.sh address '^fault'
 
 .PHONY: test-tsan
-test-tsan: ## the C tests with ThreadSanitizer (test-nightly)
+test-tsan: ## run the C tests with ThreadSanitizer (test-nightly)
 	@tools/bootstrap.sh rust c++ clang
 	tools/sanitize.sh thread
 
 .PHONY: test-valgrind
-test-valgrind: library ## some of the C tests under valgrind
+test-valgrind: library ## run some of the C tests under valgrind
 	@tools/bootstrap.sh c++ valgrind
 	tools/valgrind.sh
 

@@ -1,14 +1,13 @@
-// What one allocator's calls cost: pairs of one allocation and one free, by size, by order, by threads.
+// Measures the cost of one allocator's calls: pairs of an allocation and a free, by size, order and number of threads.
 //
 //   allocator --allocator NAME --library LIB --alloc SYMBOL --free SYMBOL [--quick] [--rows]
 //
-// One table for one allocator, the same for every one; --rows leaves its heading out, so that tables can be put
-// together (benches/replay/compare.py does that). The mean is over a loop without a clock in it, and of several such
-// loops the median, since something else on the machine may be in one. Percentiles are of single pairs, each with the
-// clock's own cost in it, which is a row of the table; so is the loop of the rows with threads, around functions that
-// do nothing. Nothing is subtracted.
+// Prints the same table for every allocator; --rows omits its heading, so that benches/replay/compare.py can merge tables.
+// The mean is over a loop that does not read the clock, and is the median of several such loops, because other activity of
+// the machine may disturb one. Percentiles are of single pairs, each including the cost of reading the clock, which is a
+// row of the table. Another row is the loop of the threads' cases around functions that do nothing. Nothing is subtracted.
 //
-// Exit status: 0; 1 if memory ran out; 2 for arguments or a library that make no sense.
+// Exit status: 0; 1 if memory ran out; 2 for invalid arguments or an unusable library.
 #include <unistd.h>
 
 #include <array>
@@ -30,7 +29,7 @@ struct OutOfMemory : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A few instructions, unlike the standard library's: what it costs is in the rows with threads.
+// A generator of a few instructions, unlike the standard library's, because the rows with threads include its cost.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15 + 1) {}
@@ -43,16 +42,16 @@ class Random {
   uint64_t state_;
 };
 
-// The two functions alone, so that functions which do nothing can take their place.
+// The two functions alone, so that functions that do nothing can replace them.
 struct Functions {
   AllocFunction alloc;
   FreeFunction free;
-  void *take(size_t size, void *stream) const {
+  void *allocate(size_t size, void *stream) const {
     void *block = alloc(static_cast<ssize_t>(size), 0, stream);
     if (!block) throw OutOfMemory("out of memory");
     return block;
   }
-  void give(void *block, size_t size, void *stream) const { free(block, static_cast<ssize_t>(size), 0, stream); }
+  void release(void *block, size_t size, void *stream) const { free(block, static_cast<ssize_t>(size), 0, stream); }
 };
 
 void *no_alloc(ssize_t, int, void *) { return reinterpret_cast<void *>(256); }
@@ -70,22 +69,22 @@ class Bench {
   bool run() {
     Percentiles clock = clock_cost();
     print("(the clock alone)", {-1, clock.p50, clock.p99, clock.p999, -1});
-    hot();
-    many("1,000 live, last in first out", true);
-    many("1,000 live, first in first out", false);
+    measure_pairs();
+    measure_many("1,000 live, last in first out", true);
+    measure_many("1,000 live, first in first out", false);
     volatile AllocFunction alloc = no_alloc;
     volatile FreeFunction free = no_free;
     Functions nothing{alloc, free};
     measure("(1 thread, functions that do nothing)",
-            [&] { return middle([&] { return threads(1, false, nothing); }); });
+            [&] { return median_row([&] { return threads(1, false, nothing); }); });
     for (bool shared : {false, true})
       for (unsigned count : {1, 2, 4, 8, 16})
         measure(std::to_string(count) + (count == 1 ? " thread, " : " threads, ") +
                     (shared ? "one shared stream" : count == 1 ? "its own stream" : "a stream each"),
-                [&] { return middle([&] { return threads(count, shared, functions_); }); });
+                [&] { return median_row([&] { return threads(count, shared, functions_); }); });
     for (unsigned count : {1, 4})
       measure(count == 1 ? "1 thread allocates, another frees" : "4 threads allocate, 4 others free",
-              [&] { return middle([&] { return across_threads(count); }); });
+              [&] { return median_row([&] { return across_threads(count); }); });
     return !ran_out_;
   }
 
@@ -116,8 +115,8 @@ class Bench {
     std::fflush(stdout);
   }
 
-  // A block is freed and the same size comes at once: what a program in its steady state does most.
-  void hot() {
+  // Frees a block and allocates the same size at once, which is the most common sequence in a steady state.
+  void measure_pairs() {
     static const std::pair<const char *, size_t> sizes[] = {
         {"512 B", 512},     {"4 KiB", 4 << 10},   {"64 KiB", 64 << 10},
         {"1 MiB", 1 << 20}, {"2 MiB", 2 << 20},   {"8 MiB", 8 << 20},
@@ -126,7 +125,7 @@ class Bench {
     void *stream = allocator_.device->stream();
     for (const auto &[name, size] : sizes)
       measure(std::string("a pair of ") + name, [&, size = size] {
-        auto pair = [&] { functions_.give(functions_.take(size, stream), size, stream); };
+        auto pair = [&] { functions_.release(functions_.allocate(size, stream), size, stream); };
         const int count = 20000 / scale_;
         for (int i = 0; i < 200; i++) pair();
         std::vector<double> means = rounds([&] {
@@ -145,8 +144,8 @@ class Bench {
       });
   }
 
-  // Many blocks of many sizes at once; the median of the rounds, of which the first few meet an empty cache.
-  void many(const char *what, bool last_in_first_out) {
+  // Many live blocks of many sizes. Reports the median of the rounds after the first few, which start with an empty cache.
+  void measure_many(const char *what, bool last_in_first_out) {
     measure(what, [&] {
       constexpr size_t blocks = 1000;
       constexpr int rounds = 33, warm = 4;
@@ -156,10 +155,10 @@ class Bench {
       std::vector<double> times;
       for (int round = 0; round < rounds; round++) {
         auto start = Clock::now();
-        for (size_t i = 0; i < blocks; i++) live[i] = functions_.take(size(i), stream);
+        for (size_t i = 0; i < blocks; i++) live[i] = functions_.allocate(size(i), stream);
         for (size_t i = 0; i < blocks; i++) {
           size_t k = last_in_first_out ? blocks - 1 - i : i;
-          functions_.give(live[k], size(k), stream);
+          functions_.release(live[k], size(k), stream);
         }
         if (round >= warm) times.push_back(nanoseconds(start, Clock::now()) / blocks);
       }
@@ -167,9 +166,9 @@ class Bench {
     });
   }
 
-  // Runs `body(number, wait)` in threads; `wait` returns in all of them at once. The time from then to the last one's
-  // end. What a thread throws is thrown here when all have ended.
-  double together(unsigned count, const std::function<void(unsigned, const std::function<void()> &)> &body) {
+  // Runs `body(number, wait)` in threads; `wait` returns in all of them at once. Returns the time from then to the end of
+  // the last thread. Rethrows a thread's exception after all threads ended.
+  double run_threads(unsigned count, const std::function<void(unsigned, const std::function<void()> &)> &body) {
     std::atomic<unsigned> ready{0};
     std::atomic<bool> go{false};
     std::vector<Clock::time_point> ends(count);
@@ -190,7 +189,7 @@ class Bench {
           thrown[i] = std::current_exception();
         }
         ends[i] = Clock::now();
-        if (!waited) wait();  // it failed before the start, for which the others wait
+        if (!waited) wait();  // it failed before the common start, and the others still wait for that
       });
     while (ready < count) std::this_thread::yield();
     auto start = Clock::now();
@@ -201,54 +200,54 @@ class Bench {
     return nanoseconds(start, *std::max_element(ends.begin(), ends.end()));
   }
 
-  // Each thread keeps 64 blocks live, frees one of them by chance and allocates another.
+  // Each thread keeps 64 blocks live; in each step it frees a random one and allocates another.
   Row threads(unsigned count, bool shared, const Functions &functions) {
     constexpr uint32_t blocks = 64, size_classes = 12;
     const int steps = 20000 / scale_;
     std::vector<void *> streams;
     for (unsigned i = 0; i < count; i++) streams.push_back(i && shared ? streams[0] : allocator_.device->stream());
-    // Beside the threads, so that what is left when one fails can be freed, and freeing is not in the time.
+    // Outside of the threads, so that the blocks can be freed after a failure, and freeing is not timed.
     struct Block {
       void *pointer = nullptr;
       size_t size = 0;
     };
     std::vector<std::array<Block, blocks>> live(count);
-    auto give_all = [&] {
+    auto free_all = [&] {
       for (unsigned i = 0; i < count; i++)
         for (Block &block : live[i])
-          if (block.pointer) functions.give(block.pointer, block.size, streams[i]);
+          if (block.pointer) functions.release(block.pointer, block.size, streams[i]);
     };
     double time;
     try {
-      time = together(count, [&](unsigned number, const std::function<void()> &wait) {
+      time = run_threads(count, [&](unsigned number, const std::function<void()> &wait) {
         void *stream = streams[number];
         Random random(number + 1);
-        auto renew = [&](Block &block) {
-          if (block.pointer) functions.give(block.pointer, block.size, stream);
+        auto replace = [&](Block &block) {
+          if (block.pointer) functions.release(block.pointer, block.size, stream);
           block.pointer = nullptr;
           block.size = size_t{512} << random.below(size_classes);
-          block.pointer = functions.take(block.size, stream);
+          block.pointer = functions.allocate(block.size, stream);
         };
-        for (Block &block : live[number]) renew(block);
-        for (int i = 0; i < steps / 4; i++) renew(live[number][random.below(blocks)]);
+        for (Block &block : live[number]) replace(block);
+        for (int i = 0; i < steps / 4; i++) replace(live[number][random.below(blocks)]);
         wait();
-        for (int i = 0; i < steps; i++) renew(live[number][random.below(blocks)]);
+        for (int i = 0; i < steps; i++) replace(live[number][random.below(blocks)]);
       });
     } catch (...) {
-      give_all();
+      free_all();
       throw;
     }
-    give_all();
+    free_all();
     return {time / steps, -1, -1, -1, static_cast<double>(steps) * count / time * 1e9};
   }
 
-  // A ring from one thread to one other.
+  // A single-producer, single-consumer ring buffer.
   struct Ring {
-    static constexpr size_t places = 256;
-    std::atomic<void *> blocks[places] = {};
+    static constexpr size_t capacity = 256;
+    std::atomic<void *> blocks[capacity] = {};
   };
 
-  // As in a pipeline: what some threads allocate, others free. On a stream for each pair of them.
+  // As in a pipeline, some threads free the blocks that others allocate. Each pair of threads has its own stream.
   Row across_threads(unsigned count) {
     const size_t steps = 20000 / static_cast<size_t>(scale_);
     constexpr uint32_t size_classes = 12;
@@ -257,48 +256,48 @@ class Bench {
     std::vector<void *> streams;
     for (unsigned i = 0; i < count; i++) streams.push_back(allocator_.device->stream());
     std::atomic<bool> failed{false};
-    double time = together(2 * count, [&](unsigned number, const std::function<void()> &wait) {
+    double time = run_threads(2 * count, [&](unsigned number, const std::function<void()> &wait) {
       Ring &ring = rings[number / 2];
       void *stream = streams[number / 2];
       bool allocates = number % 2 == 0;
       wait();
       for (size_t i = 0; i < steps; i++) {
-        std::atomic<void *> &place = ring.blocks[i % Ring::places];
-        void *block = place.load(std::memory_order_acquire);
+        std::atomic<void *> &slot = ring.blocks[i % Ring::capacity];
+        void *block = slot.load(std::memory_order_acquire);
         while ((block == nullptr) != allocates) {
           if (failed) return;
           std::this_thread::yield();
-          block = place.load(std::memory_order_acquire);
+          block = slot.load(std::memory_order_acquire);
         }
         if (allocates) {
           try {
-            place.store(functions_.take(size(i), stream), std::memory_order_release);
+            slot.store(functions_.allocate(size(i), stream), std::memory_order_release);
           } catch (...) {
             failed = true;
             throw;
           }
         } else {
-          place.store(nullptr, std::memory_order_release);
-          functions_.give(block, size(i), stream);
+          slot.store(nullptr, std::memory_order_release);
+          functions_.release(block, size(i), stream);
         }
       }
     });
     return {time / static_cast<double>(steps), -1, -1, -1, static_cast<double>(steps) * count / time * 1e9};
   }
 
-  // What came of up to nine rounds, of which none begins when half a second is gone.
+  // Returns the results of up to nine rounds; no round begins after half a second.
   template <class Work>
   static std::vector<std::invoke_result_t<Work>> rounds(const Work &work) {
-    constexpr size_t most = 9;
-    constexpr double enough = 5e8;
+    constexpr size_t max_rounds = 9;
+    constexpr double max_ns = 5e8;
     std::vector<std::invoke_result_t<Work>> results;
     auto start = Clock::now();
-    while (results.empty() || (results.size() < most && nanoseconds(start, Clock::now()) < enough))
+    while (results.empty() || (results.size() < max_rounds && nanoseconds(start, Clock::now()) < max_ns))
       results.push_back(work());
     return results;
   }
 
-  static Row middle(const std::function<Row()> &work) {
+  static Row median_row(const std::function<Row()> &work) {
     std::vector<Row> rows = rounds(work);
     std::sort(rows.begin(), rows.end(), [](const Row &a, const Row &b) { return a.mean < b.mean; });
     return rows[rows.size() / 2];
@@ -321,7 +320,7 @@ int run(int count, char **values) {
     if (option == "--quick") quick = true;
     else if (option == "--rows") rows = true;
     else if (i + 1 == count || !arguments.take(option, values[++i]))
-      throw SetupError("cannot make sense of " + option);
+      throw SetupError("unknown option, or option without a value: " + option);
   }
   if (!arguments.complete())
     throw SetupError("usage: allocator --allocator NAME --library LIB --alloc SYMBOL --free SYMBOL [--quick] [--rows]");
@@ -346,6 +345,6 @@ int main(int count, char **values) {
     std::fprintf(stderr, "allocator: %s\n", error.what());
   }
   std::fflush(stdout);
-  // As in replay.cpp: not every library can be destroyed.
+  // As in replay.cpp: the destructors of some libraries fail.
   _exit(status);
 }

@@ -1,9 +1,9 @@
-// How fast kernels, copies and fills are on memory of plinth's, beside memory straight from the driver of the same size.
+// Measures the bandwidth of kernels, copies and fills on plinth's memory and on memory of the same size from the driver.
 //
-// Two processes of its own: in one the allocator is fresh, in the other it has a history of blocks of all sizes that came
-// and went, some of which still live, so that large blocks are put together from what was free between them. Both kinds
-// of memory are timed in turns, by events, in batches; the table shows medians, and plinth's over the driver's. A copy
-// counts what it reads and what it writes. The copy kernel needs a GPU; copies go by plinth_memcpy on both sides.
+// The program starts two processes. In one the allocator is fresh. In the other blocks of all sizes were allocated and
+// freed before, and some are still live, so that large blocks consist of handles between them. Both kinds of memory
+// alternate, timed by events, in batches; the table shows the medians, and the ratio of plinth's to the driver's. A copy
+// counts the bytes that it reads and writes. The copy kernel needs a GPU; copies use plinth_memcpy on both sides.
 // Build and run: `make bench`.
 #include "measure.h"
 
@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t MIB = size_t{1} << 20, GIB = size_t{1} << 30;
 
-// Four 16-byte words a thread and round, for any number of them; what nvcc makes of
+// Copies any number of 16-byte words, four for each thread and round. nvcc's output for
 //   for (; at + 3 * step < count; at += 4 * step) { copy from[at], [at + step], [at + 2 * step], [at + 3 * step] }
 //   for (; at < count; at += step) to[at] = from[at];
 const char *const PTX = R"(
@@ -156,7 +156,7 @@ const struct Work {
   double counted;
 } works[] = {{"copy kernel", run_kernel, 2}, {"memcpy", run_copy, 2}, {"memset", run_fill, 1}};
 
-// Gigabytes a second in one batch.
+// Returns the gigabytes per second of one batch.
 double batch(const Work &work, const Pair &pair, size_t bytes, int calls) {
   float milliseconds = 0;
   MUST(plinth_event_record(begin, stream));
@@ -176,13 +176,13 @@ double median(std::vector<double> values) {
 
 void measure(const char *phase, const Work &work, const Pair &ours, const Pair &drivers, size_t bytes) {
   const int batches = on_gpu ? 31 : 3;
-  // Long enough that an event's own time does not count: some milliseconds.
+  // Some milliseconds, so that the events' own cost is negligible.
   const int calls = on_gpu ? static_cast<int>(std::clamp<size_t>(8 * GIB / bytes, 8, 200)) : 2;
   std::vector<double> by_plinth, by_driver, ratios;
   batch(work, ours, bytes, 2);
   batch(work, drivers, bytes, 2);
   for (int round = 0; round < batches; round++) {
-    // Who is first changes from round to round.
+    // The order alternates from round to round.
     double first = batch(work, round % 2 ? drivers : ours, bytes, calls);
     double second = batch(work, round % 2 ? ours : drivers, bytes, calls);
     by_plinth.push_back(round % 2 ? second : first);
@@ -200,7 +200,7 @@ void *block(size_t bytes, plinth_stream_t where) {
   return memory;
 }
 
-void give_back(void *memory) { MUST(plinth_caching_allocator_delete(memory)); }
+void free_block(void *memory) { MUST(plinth_caching_allocator_delete(memory)); }
 
 uint64_t next_number(uint64_t &state) {
   uint64_t mixed = state += UINT64_C(0x9E3779B97F4A7C15);
@@ -209,40 +209,40 @@ uint64_t next_number(uint64_t &state) {
   return mixed ^ (mixed >> 31);
 }
 
-// Blocks of all sizes in two streams come and go until some `budget` bytes live, and then three quarters of them go.
-// What lives on lies between the gaps.
+// Allocates and frees blocks of all sizes in two streams, with up to `budget` live bytes, and then frees three quarters of
+// the blocks. Returns the others, which lie between the gaps.
 std::vector<void *> fragment(size_t budget) {
-  struct Piece {
+  struct Block {
     void *memory;
     size_t bytes;
   };
-  std::vector<Piece> pieces;
+  std::vector<Block> live;
   plinth_stream_t other = nullptr;
   uint64_t state = 1;
   size_t sum = 0;
   MUST(plinth_stream_create(0, 0, &other));
   const auto drop = [&](size_t index) {
-    sum -= pieces[index].bytes;
-    give_back(pieces[index].memory);
-    pieces[index] = pieces.back();
-    pieces.pop_back();
+    sum -= live[index].bytes;
+    free_block(live[index].memory);
+    live[index] = live.back();
+    live.pop_back();
   };
   for (int round = 0; round < 20000; round++) {
     const uint64_t kind = next_number(state) % 8;
     const size_t most = kind < 3 ? 64 * 1024 : kind < 6 ? 4 * MIB : std::min(64 * MIB, budget / 16);
     const size_t bytes = 512 + next_number(state) % most;
     while (sum + bytes > budget) {
-      drop(next_number(state) % pieces.size());
+      drop(next_number(state) % live.size());
     }
-    pieces.push_back({block(bytes, next_number(state) % 4 == 0 ? other : stream), bytes});
+    live.push_back({block(bytes, next_number(state) % 4 == 0 ? other : stream), bytes});
     sum += bytes;
   }
   std::vector<void *> kept;
-  for (size_t index = 0; index < pieces.size(); index++) {
+  for (size_t index = 0; index < live.size(); index++) {
     if (index % 4 == 0) {
-      kept.push_back(pieces[index].memory);
+      kept.push_back(live[index].memory);
     } else {
-      give_back(pieces[index].memory);
+      free_block(live[index].memory);
     }
   }
   MUST(plinth_synchronize(0));
@@ -273,14 +273,14 @@ void phase(bool fragmented) {
     DRIVER(module_function(&kernel, module, "copy16"));
     blocks = static_cast<unsigned>(properties.multi_processor_count) * 4;
   }
-  // On the host device a copy goes at some gigabytes a second, and a device is small.
-  const size_t most = on_gpu ? std::min(GIB, available / 8) : 64 * MIB;
+  // On the host device copies reach some gigabytes per second only, and the devices are small.
+  const size_t largest = on_gpu ? std::min(GIB, available / 8) : 64 * MIB;
   const char *name = fragmented ? "fragmented" : "fresh";
   std::vector<void *> kept;
   if (fragmented) {
     kept = fragment(on_gpu ? std::min(12 * GIB, available / 4) : 512 * MIB);
   }
-  for (size_t bytes = 8 * MIB; bytes <= most; bytes *= 2) {
+  for (size_t bytes = 8 * MIB; bytes <= largest; bytes *= 2) {
     if (!fragmented) {
       MUST(plinth_empty_cache());
     }
@@ -298,7 +298,7 @@ void phase(bool fragmented) {
         MUST(plinth_memcpy(&last, reinterpret_cast<void *>(pair->to + bytes - 4), 4, stream));
         MUST(plinth_stream_synchronize(stream));
         if (last != 0x5A5A5A5A) {
-          fprintf(stderr, "the kernel did not copy the end of %zu bytes: %x\n", bytes, static_cast<unsigned>(last));
+          fprintf(stderr, "the kernel did not copy the last word of %zu bytes: %x\n", bytes, static_cast<unsigned>(last));
           exit(1);
         }
       }
@@ -309,13 +309,13 @@ void phase(bool fragmented) {
       }
     }
     MUST(plinth_stream_synchronize(stream));
-    give_back(from);
-    give_back(to);
+    free_block(from);
+    free_block(to);
     DRIVER(memory_free(drivers.from));
     DRIVER(memory_free(drivers.to));
   }
   for (void *memory : kept) {
-    give_back(memory);
+    free_block(memory);
   }
 }
 
@@ -326,7 +326,7 @@ int main(int argc, char **argv) {
     phase(std::string(argv[1]) == "fragmented");
     return 0;
   }
-  printf("GB/s, medians; ratio: the median of plinth's over the driver's in each round\n\n");
+  printf("GB/s, medians; ratio: median over the rounds of plinth's bandwidth divided by the driver's\n\n");
   printf("| allocator  | work        | size      |    plinth | cuMemAlloc |  ratio |\n|---|---|---|---|---|---|\n");
   fflush(stdout);
   for (const char *which : {"fresh", "fragmented"}) {

@@ -1,10 +1,10 @@
-// Collectives over the devices of one process: what a call takes from its begin until all devices are done, and what it
-// takes of the CPU. SPDX-License-Identifier: MIT OR Apache-2.0
+// Measures collectives over the devices of one process: the time from a call to the completion on all devices, and the
+// CPU time of the call. SPDX-License-Identifier: MIT OR Apache-2.0
 //
 //     benches/comm [--largest BYTES] [--split]
 //
-// One line for each: operation, bytes, median and least microseconds to completion, median microseconds of the call itself.
-// With --split each operation that has a threshold is measured on either side of it.
+// Prints one line for each case: operation, bytes, median and minimum of the microseconds to completion, median of the
+// microseconds of the call. With --split each operation that has a threshold is measured both below and above it.
 
 #include "measure.h"
 
@@ -42,13 +42,13 @@ struct Floats {
   DLTensor tensor{};
 };
 
-// Tensors that are given back when all that uses them is done.
+// Tensors that are freed after all work on them completed.
 class Tensors {
  public:
   DLTensor &add(std::int32_t device, std::int64_t count) {
-    Floats made(device, count);
-    shapes_.push_back(made.shape);
-    list.push_back(made.tensor);
+    Floats floats(device, count);
+    shapes_.push_back(floats.shape);
+    list.push_back(floats.tensor);
     return list.back();
   }
 
@@ -85,7 +85,7 @@ void measure(const std::string &name, std::size_t bytes, Call call) {
   std::fflush(stdout);
 }
 
-// Measures with the message shared out and not, or as it is.
+// With `split`, measures the message both divided among the devices and whole; otherwise with the default threshold.
 template <class Call>
 void measure_split(const std::string &name, std::size_t bytes, std::int32_t which, bool split, Call call) {
   if (!split) return measure(name, bytes, call);
@@ -113,7 +113,7 @@ void measure_size(std::size_t bytes, bool split) {
                   [&] { MUST(plinth_comm_reduce_add(copies.list.data(), copies.list.size(), &out)); });
   }
   {
-    // The whole has the size, as torch's tables have it for scatter; a gather's inputs have a part each.
+    // `bytes` is the size of the whole tensor; each input of gather, and each output of scatter, is a part of it.
     Tensors whole, parts;
     const std::int64_t part = (count + devices - 1) / devices;
     DLTensor &all = whole.add(0, part * devices);
@@ -125,8 +125,8 @@ void measure_size(std::size_t bytes, bool split) {
   }
 }
 
-// What the driver itself takes: to wait for idle devices, for a kernel on one of them, and for a kernel that comes after what
-// the streams of all devices had and before what they get, in the fewest calls that say so.
+// Measures the driver's own minimum: waiting for idle devices, a kernel on one device, and a kernel that is ordered after
+// the earlier and before the later work of the streams of all devices, with the fewest calls possible.
 void measure_floor() {
   unsigned (*create)(void **, unsigned) = nullptr;
   unsigned (*destroy)(void *) = nullptr;
@@ -165,8 +165,8 @@ void measure_floor() {
   for (void *event : events) DRIVER(destroy(event));
 }
 
-// Parameters of a model: many small ones, some large.
-std::vector<std::int64_t> model(std::size_t tensors, std::size_t bytes) {
+// Returns element counts like those of a model's parameters: many small ones, some large.
+std::vector<std::int64_t> parameter_counts(std::size_t tensors, std::size_t bytes) {
   std::vector<std::int64_t> counts(tensors, 256);
   const std::size_t large = tensors / 4;
   for (std::size_t index = 0; index < large; ++index) {
@@ -182,7 +182,7 @@ void measure_coalesced() {
     const std::size_t bytes = 85000000;
     Tensors all;
     for (std::int32_t device = 0; device < devices; ++device) {
-      for (const std::int64_t count : model(254, bytes)) all.add(device, count);
+      for (const std::int64_t count : parameter_counts(254, bytes)) all.add(device, count);
     }
     measure("broadcast_coalesced", bytes, [&] {
       MUST(plinth_comm_broadcast_coalesced(all.list.data(), 254, numbers.data(), numbers.size(), 10485760,
@@ -192,9 +192,9 @@ void measure_coalesced() {
   const std::size_t bytes = 21000000;
   Tensors all, sums;
   for (std::int32_t device = 0; device < devices; ++device) {
-    for (const std::int64_t count : model(250, bytes)) all.add(device, count);
+    for (const std::int64_t count : parameter_counts(250, bytes)) all.add(device, count);
   }
-  for (const std::int64_t count : model(250, bytes)) sums.add(0, count);
+  for (const std::int64_t count : parameter_counts(250, bytes)) sums.add(0, count);
   measure("reduce_add_coalesced", bytes, [&] {
     MUST(plinth_comm_reduce_add_coalesced(all.list.data(), 250, numbers.size(), 10485760, sums.list.data()));
   });
@@ -220,7 +220,7 @@ int main(int argc, char **argv) {
     std::fprintf(stderr, "needs two devices\n");
     return 77;
   }
-  std::printf("# %d devices: operation, bytes, median us to completion, least, median us of the call\n", devices);
+  std::printf("# %d devices: operation, bytes, median us to completion, minimum, median us of the call\n", devices);
   measure_floor();
   for (std::size_t bytes = 1024; bytes <= largest; bytes *= 4) measure_size(bytes, split);
   if (!split) measure_coalesced();

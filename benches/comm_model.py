@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""What an all-reduce costs on machines that nobody here has: `benches/comm_model.py [--network GB/S] [--markdown]`.
+"""Models the time of an all-reduce on many machines: `benches/comm_model.py [--network GB/S]`.
 
-A model, not a measurement. A machine has 8 GPUs; what happens inside one was measured on H200s (docs/collectives_scale.md
-says where each constant comes from), what happens between machines is NCCL's own estimate of it, with the network's
-bandwidth as an argument. A step costs its latency, and bytes cost their time on the slowest link that they pass.
+This is a model, not a measurement. A machine has 8 GPUs. The constants inside a machine were measured on H200s
+(docs/collectives_scale.md lists their sources); those between machines are NCCL's own estimates, with the network's
+bandwidth as an argument. A step costs its latency, and bytes cost their time on the slowest link on their path.
 """
 
 import argparse
 import math
 
 GPUS_PER_MACHINE = 8
-# GB/s a GPU and direction over NVLink, as NCCL's rings reach it (1 GiB all-reduce on four H200s: 352).
+# GB/s for each GPU and direction over NVLink, as NCCL's rings reach it (1 GiB all-reduce on four H200s: 352).
 NVLINK = 352.0
-# Microseconds from the call to the end of a kernel that does nothing, on one H200; and until others may go on.
+# Microseconds from the call to the end of an empty kernel on one H200, and of the ordering with the other GPUs' streams.
 LAUNCH = 11.6
 ORDER = 5.0
-# What plinth's kernels read from peers, GB/s, and the latency of a round through the switch, microseconds.
+# GB/s that plinth's kernels read from peers, and the microseconds of a round trip through the switch.
 DIRECT = 372.0
 ROUND = 2.0
 
@@ -24,17 +24,17 @@ PROTOCOLS = ("LL", "LL128", "Simple")
 BASE = {"tree": (6.8, 14.0, 8.4), "ring": (6.6, 14.0, 8.4)}
 STEP_INSIDE = {"tree": (0.6, 1.25, 4.0), "ring": (0.6, 1.9, 3.4)}
 STEP_BETWEEN = {"tree": (5.0, 8.5, 14.0), "ring": (2.7, 4.0, 14.0)}
-# The part of the bandwidth that is left for data, and for the tree's going up and down at once.
+# The fraction of the bandwidth that carries data; for the tree, its two directions at once are included.
 EFFICIENCY = {"tree": (1 / 3.8, 120 / 128 * 0.92, 0.92), "ring": (0.5, 0.92, 1.0)}
 # LL passes through the CPU's memory between machines.
 LL_MOST = {False: 141.0, True: 35.0}
 
 
 def nccl(gpus, size, network):
-    """The algorithm and protocol that the model has NCCL take for an all-reduce, and its time in microseconds."""
+    """Returns the algorithm and protocol that NCCL selects for an all-reduce in the model, and its microseconds."""
     machines = max(1, gpus // GPUS_PER_MACHINE)
     inside = gpus if machines == 1 else GPUS_PER_MACHINE
-    # Each of a machine's GPUs has a network card: the rings leave the machine over all of them.
+    # Each GPU of a machine has a network adapter, and the rings leave the machine through all of them.
     bus = NVLINK if machines == 1 else min(NVLINK, network * inside)
     best = None
     for algorithm in ("tree", "ring"):
@@ -57,14 +57,16 @@ def nccl(gpus, size, network):
 
 
 def direct(gpus, size):
-    """plinth's own way inside a machine: one kernel while messages are small, one for each GPU's part when not."""
+    """Returns the microseconds of plinth's all-reduce inside a machine: one kernel for small messages, one on each GPU
+    for its part of large ones."""
     one = (gpus - 1) * size / DIRECT / 1e3 * 2
     each = 2 * (gpus - 1) / gpus * size / DIRECT / 1e3 + gpus * 2.0
     return LAUNCH + ORDER + ROUND + min(one, each)
 
 
 def hierarchical(gpus, size, network):
-    """Parts summed inside each machine, part by part between the machines by NCCL, and given out inside again."""
+    """Returns the microseconds of a hierarchical all-reduce: reduce-scatter inside each machine, all-reduce of the parts
+    between machines by NCCL, all-gather inside each machine."""
     machines = gpus // GPUS_PER_MACHINE
     if machines < 2:
         return direct(gpus, size)
@@ -90,7 +92,7 @@ def bytes_text(size):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--network", type=float, default=50.0, help="GB/s a GPU and direction between machines (50: 400 Gbit/s)")
+    parser.add_argument("--network", type=float, default=50.0, help="GB/s for each GPU and direction between machines (50: 400 Gbit/s)")
     arguments = parser.parse_args()
     print("| GPUs | message | NCCL's choice | NCCL | parts: inside, between, inside |\n|---|---|---|---|---|")
     for gpus in (8, 64, 512, 4096, 32768, 100000):

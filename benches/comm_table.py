@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The table of collectives: plinth, torch.cuda.comm and NCCL on the GPUs of one machine in one run, as Markdown.
+"""Compares collectives of plinth, torch.cuda.comm and NCCL on the GPUs of one machine in one run, as a Markdown table.
 
     benches/comm_table.py --library target/release/libplinth.so --svg collectives.svg
 
-Each does the same in turns; a time is from the begin of the call until all GPUs are done, Python's own time included. What
-a call takes from C says benches/comm. --json keeps the raw numbers.
+The libraries alternate. A time is from the start of the call until all GPUs are done, including Python's own time;
+benches/comm measures the calls from C. --json saves the raw numbers.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-# The binding lies with the tests of random numbers, in the repository and in the bundle alike.
+# The binding is in the folder of the random number tests, both in the repository and in the bundle.
 sys.path.insert(0, str(HERE.parent / "tests/random"))
 
 import plinth
@@ -37,7 +37,7 @@ def finish(devices):
 
 
 def in_turns(works, rounds, devices):
-    """Median and least microseconds to completion of each of some works, done in turns."""
+    """Returns the median and minimum microseconds to completion of each function; the functions alternate."""
     times = {name: [] for name in works}
     for turn in range(-5, rounds):
         for name in works if turn % 2 else reversed(works):
@@ -57,13 +57,13 @@ def described(tensor):
 def row(tensors):
     described_all = [described(tensor) for tensor in tensors]
     array = (plinth.DLTensor * len(tensors))(*described_all)
-    # The shapes belong to the single descriptions.
-    array.kept = described_all
+    # The single descriptors own the shapes.
+    array.owners = described_all
     return array
 
 
 def works_of(library, operation, count, devices):
-    """The same by each: a function without arguments, whose preparations are done."""
+    """Returns a function without arguments for each library; all of them do the same operation."""
     size = ctypes.c_size_t
     each = [torch.zeros(count, device=f"cuda:{device}") for device in range(devices)]
     others, all_of_them = row(each[1:]), row(each)
@@ -84,21 +84,21 @@ def works_of(library, operation, count, devices):
     part = -(-count // devices)
     whole = torch.zeros(part * devices, device="cuda:0")
     parts = [torch.zeros(part, device=f"cuda:{device}") for device in range(devices)]
-    target, pieces = described(whole), row(parts)
+    target, part_row = described(whole), row(parts)
     if operation == "gather":
         return {
-            "plinth": lambda: library.call("comm_gather", pieces, size(devices), ctypes.c_int32(0), ctypes.byref(target)),
+            "plinth": lambda: library.call("comm_gather", part_row, size(devices), ctypes.c_int32(0), ctypes.byref(target)),
             "torch": lambda: comm.gather(parts, 0, out=whole),
         }
     return {
-        "plinth": lambda: library.call("comm_scatter", ctypes.byref(target), pieces, size(devices), None, ctypes.c_int32(0),
-                                       None),
+        "plinth": lambda: library.call("comm_scatter", ctypes.byref(target), part_row, size(devices), None,
+                                       ctypes.c_int32(0), None),
         "torch": lambda: comm.scatter(whole, out=parts),
     }
 
 
 def coalesced(library, operation, devices):
-    """254 tensors of 85 MB to all, or 250 of 21 MB from all: many small ones, some large."""
+    """Broadcasts 254 tensors of 85 MB in total, or reduces 250 of 21 MB: many small ones, some large."""
     tensors, size = (254, 85_000_000) if operation == "broadcast_coalesced" else (250, 21_000_000)
     large = tensors // 4
     counts = [(size - (tensors - large) * 1024) // 4 // large if index % 4 == 0 and index // 4 < large else 256
@@ -124,15 +124,15 @@ def operation_name(operation):
     return "comm_" + operation
 
 
-def text_of(size):
+def size_text(size):
     for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if size >= 1 << shift:
             return f"{size / (1 << shift):.4g} {unit}"
     return f"{size} B"
 
 
-def picture(results, path):
-    """Time over size, both in powers, a panel for each operation."""
+def draw(results, path):
+    """Draws time over size, both on logarithmic axes, with a panel for each operation."""
     operations = [name for name in ("broadcast", "reduce_add", "gather", "scatter") if name in results]
     width, height, margin = 360, 260, 46
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width * 2} {height * 2}" font-family="sans-serif" '
@@ -156,7 +156,7 @@ def picture(results, path):
             lines.append(f'<text x="{x - 6}" y="{y + 4:.1f}" text-anchor="end">{10**power:g} us</text>')
         for size in sizes[::max(1, len(sizes) // 4)]:
             x, _ = place(size, 10**low)
-            lines.append(f'<text x="{x:.1f}" y="{top + height - 18}" text-anchor="middle">{text_of(size)}</text>')
+            lines.append(f'<text x="{x:.1f}" y="{top + height - 18}" text-anchor="middle">{size_text(size)}</text>')
         for number, name in enumerate(name for name in COLOURS if name in rows[sizes[0]]):
             points = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(size, rows[size][name][0]) for size in sizes))
             lines.append(f'<polyline points="{points}" fill="none" stroke="{COLOURS[name]}" stroke-width="2"/>')
@@ -169,9 +169,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", default="target/release/libplinth.so", help="libplinth.so")
     parser.add_argument("--largest", type=int, default=1 << 30, help="bytes of the largest message")
-    parser.add_argument("--rounds", type=int, default=60, help="measurements of each")
-    parser.add_argument("--svg", help="where to draw time over size")
-    parser.add_argument("--json", help="where to keep the numbers")
+    parser.add_argument("--rounds", type=int, default=60, help="measurements of each case")
+    parser.add_argument("--svg", help="file for a chart of time over size")
+    parser.add_argument("--json", help="file for the raw numbers")
     arguments = parser.parse_args()
     if torch is None or not torch.cuda.is_available() or torch.cuda.device_count() < 2:
         print("needs PyTorch and two GPUs")
@@ -180,31 +180,31 @@ def main():
     finish(devices)
     library = plinth.Library(arguments.library, "cuda")
     print(f"{devices} times {torch.cuda.get_device_name()}, PyTorch {torch.__version__}; microseconds from the call until all "
-          "GPUs are done, median (least)\n")
+          "GPUs are done, median (minimum)\n")
     print("| operation | bytes | plinth | torch | NCCL | torch over plinth |\n|---|---|---|---|---|---|")
     results = {}
 
-    def tell(operation, size, outcome):
+    def report(operation, size, outcome):
         results.setdefault(operation, {})[size] = outcome
         cells = [f"{outcome[name][0]:.1f} ({outcome[name][1]:.1f})" if name in outcome else "" for name in COLOURS]
-        print(f"| {operation} | {text_of(size)} | {' | '.join(cells)} | {outcome['torch'][0] / outcome['plinth'][0]:.2f} |",
+        print(f"| {operation} | {size_text(size)} | {' | '.join(cells)} | {outcome['torch'][0] / outcome['plinth'][0]:.2f} |",
               flush=True)
 
     for operation in ("broadcast", "reduce_add", "gather", "scatter"):
         size = 1024
         while size <= arguments.largest:
             works = works_of(library, operation, size // 4, devices)
-            tell(operation, size, in_turns(works, arguments.rounds if size < 1 << 26 else 10, devices))
+            report(operation, size, in_turns(works, arguments.rounds if size < 1 << 26 else 10, devices))
             del works
             torch.cuda.empty_cache()
             size *= 4
     for operation in ("broadcast_coalesced", "reduce_add_coalesced"):
         size, works = coalesced(library, operation, devices)
-        tell(operation, size, in_turns(works, arguments.rounds, devices))
+        report(operation, size, in_turns(works, arguments.rounds, devices))
         del works
         torch.cuda.empty_cache()
     if arguments.svg:
-        picture(results, arguments.svg)
+        draw(results, arguments.svg)
     if arguments.json:
         pathlib.Path(arguments.json).write_text(json.dumps(results, indent=1) + "\n")
     return 0

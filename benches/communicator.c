@@ -1,11 +1,12 @@
-// Collectives over ranks: what a call takes from its begin until its work is done, by each engine that is there.
+// Measures collectives over ranks, with each available engine: the time from a call to the completion of its work.
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 //     benches/communicator [--processes RANKS] [--largest BYTES]
 //
-// The ranks are the devices of this process, or that many processes with a device each. One line for each: operation,
-// engine, bytes of a rank, median and least microseconds to completion as rank 0 sees them, median microseconds of the
-// call itself. PLINTH_GROUP_TUNING and PLINTH_COMM_CONF are the processes' too, so thresholds are found by two runs.
+// The ranks are the devices of this process, or RANKS processes with a device each. Prints one line for each case:
+// operation, engine, bytes of a rank, median and minimum of the microseconds to completion at rank 0, median of the
+// microseconds of the call. PLINTH_GROUP_TUNING and PLINTH_COMM_CONF apply to all processes, so thresholds are found by
+// comparing two runs.
 
 #include "measure.h"
 
@@ -41,14 +42,14 @@ static void call(int operation, size_t bytes) {
     } else if (operation == 1) {
       MUST(plinth_communicator_broadcast(with, from[rank], to[rank], count, floats, 0, stream));
     } else {
-      // A rank gets the bytes in all: its own part is that of one.
+      // `bytes` is the size of the whole output; each rank contributes its part.
       MUST(plinth_communicator_all_gather(with, from[rank], to[rank], count / (size_t)ranks, floats, stream));
     }
   }
   if (ranks_here > 1) MUST(plinth_communicator_group_end());
 }
 
-static void measure(int operation, uint32_t engine, size_t bytes, int told) {
+static void measure(int operation, uint32_t engine, size_t bytes, int print) {
   const int rounds = bytes >= LARGE ? ROUNDS_OF_LARGE : ROUNDS;
   double whole[ROUNDS], issued[ROUNDS];
   for (int round = -WARM; round < rounds; ++round) {
@@ -61,7 +62,7 @@ static void measure(int operation, uint32_t engine, size_t bytes, int told) {
     whole[round] = (now_ns() - begin) / 1e3;
     issued[round] = (returned - begin) / 1e3;
   }
-  if (!told) return;
+  if (!print) return;
   qsort(whole, (size_t)rounds, sizeof *whole, ascending);
   qsort(issued, (size_t)rounds, sizeof *issued, ascending);
   printf("%s %s %zu %.2f %.2f %.2f\n", OPERATIONS[operation], ENGINES[engine], bytes, whole[rounds / 2], whole[0],
@@ -69,7 +70,7 @@ static void measure(int operation, uint32_t engine, size_t bytes, int told) {
   fflush(stdout);
 }
 
-static void measure_all(uint32_t engine, size_t largest, int told) {
+static void measure_all(uint32_t engine, size_t largest, int print) {
   for (int32_t rank = 0; rank < ranks_here; ++rank) {
     MUST(plinth_caching_allocator_alloc(largest, devices[rank], NULL, &from[rank]));
     MUST(plinth_caching_allocator_alloc(largest, devices[rank], NULL, &to[rank]));
@@ -77,7 +78,7 @@ static void measure_all(uint32_t engine, size_t largest, int told) {
     MUST(plinth_memset(from[rank], 0, largest, NULL));
   }
   for (int operation = 0; operation < 3; ++operation) {
-    for (size_t bytes = 1024; bytes <= largest; bytes *= 4) measure(operation, engine, bytes, told);
+    for (size_t bytes = 1024; bytes <= largest; bytes *= 4) measure(operation, engine, bytes, print);
   }
   for (int32_t rank = 0; rank < ranks_here; ++rank) {
     MUST(plinth_caching_allocator_delete(from[rank]));
@@ -86,7 +87,7 @@ static void measure_all(uint32_t engine, size_t largest, int told) {
   }
 }
 
-static plinth_communicator_options_t by(uint32_t engine) {
+static plinth_communicator_options_t options_of(uint32_t engine) {
   plinth_communicator_options_t options = PLINTH_COMMUNICATOR_OPTIONS_INIT;
   options.engine = engine;
   options.timeout_milliseconds = 60000;
@@ -109,7 +110,7 @@ static int in_one_process(size_t largest) {
   printf("# %d devices of one process\n", ranks);
   const uint32_t engines[] = {PLINTH_ENGINE_LOCAL, PLINTH_ENGINE_NCCL};
   for (int index = 0; index < 1 + has_nccl(); ++index) {
-    const plinth_communicator_options_t options = by(engines[index]);
+    const plinth_communicator_options_t options = options_of(engines[index]);
     MUST(plinth_communicator_init_all(devices, (size_t)ranks, &options, communicators));
     measure_all(engines[index], largest, 1);
   }
@@ -128,7 +129,7 @@ static int one_rank(int32_t rank, const char *folder, uint32_t engine, size_t la
   devices[0] = rank % (count > 0 ? count : 1);
   MUST(plinth_set_device(devices[0]));
   MUST(plinth_store_create(address, rank == 0, 0, &store));
-  const plinth_communicator_options_t options = by(engine);
+  const plinth_communicator_options_t options = options_of(engine);
   MUST(plinth_store_unique_id(store, "all ranks", rank, ranks, 60000, id));
   MUST(plinth_communicator_init_rank(ranks, id, rank, devices[0], &options, communicators));
   measure_all(engine, largest, rank == 0);
@@ -136,7 +137,7 @@ static int one_rank(int32_t rank, const char *folder, uint32_t engine, size_t la
   return 0;
 }
 
-// Starts the ranks before anything has been initialized, and waits for them: the first that fails ends the others.
+// Starts the ranks before anything is initialized, and waits for them. If a rank fails, the others are killed.
 static int in_processes(uint32_t engine, size_t largest) {
   char folder[] = "/tmp/plinth-communicator-XXXXXX", command[64];
   pid_t children[MOST_RANKS];
@@ -145,7 +146,7 @@ static int in_processes(uint32_t engine, size_t largest) {
     perror("mkdtemp");
     return 1;
   }
-  // An id is of an engine already, and who makes it goes by this.
+  // A unique id belongs to an engine; plinth_store_unique_id selects the engine by this variable.
   setenv("PLINTH_COMMUNICATOR_ENGINE", engine == PLINTH_ENGINE_NCCL ? "nccl" : "shared", 1);
   for (int32_t rank = 0; rank < ranks; ++rank) {
     children[rank] = fork();
@@ -180,7 +181,7 @@ int main(int argc, char **argv) {
     }
   }
   if (ranks < 0 || ranks > MOST_RANKS || largest < 1024) {
-    fprintf(stderr, "there are 1 to %d ranks, and 1024 bytes at least\n", MOST_RANKS);
+    fprintf(stderr, "invalid arguments: RANKS must be 1 to %d, and BYTES at least 1024\n", MOST_RANKS);
     return 2;
   }
   if (ranks == 0) return in_one_process(largest);

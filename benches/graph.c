@@ -1,10 +1,10 @@
-/* What graphs cost beside the bare driver's, in one run: capturing and instantiating 1,000 nodes, and replaying chains.
+/* Compares plinth's graphs with the bare driver's, in one run: capturing and instantiating 1,000 nodes, and replaying chains.
  *
- * A capture goes from its begin to the executable graph, and as in PyTorch the nodes that it is made of are thrown away.
- * The nodes are fills of 4 bytes by the driver's own call on both sides, so that only begin, end and instantiation differ;
- * the third column makes them by plinth_memset. A chain is 20 nodes in one stream: "launched" is the time of the call with a
- * queue that is never full, "done" from one replay to the end of the next, many in a row. Both sides take turns. Build and
- * run: `make bench`. */
+ * A capture is timed from its begin to the executable graph; as in PyTorch, the template graph is destroyed. The nodes are
+ * fills of 4 bytes by the driver's own call on both sides, so that only begin, end and instantiation differ; in the third
+ * column they are made by plinth_memset. A chain is 20 nodes in one stream. "launched" is the time of the call while the
+ * queue is not full; "done" is the time for each of many consecutive replays. Both sides alternate. Build and run:
+ * `make bench`. */
 #define _GNU_SOURCE
 #include "measure.h"
 
@@ -37,7 +37,7 @@ static double capture_bare(void) {
   DRIVER(begin_capture(stream, 0));
   bare_nodes(NODES);
   DRIVER(end_capture(stream, &graph));
-  /* As plinth instantiates: freeing on launch, with the nodes' priorities. */
+  /* The flags of plinth: auto free on launch, and the nodes' priorities. */
   DRIVER(instantiate(&exec, graph, 1 | 8));
   DRIVER(graph_destroy(graph));
   const double end = now_ns();
@@ -75,7 +75,7 @@ static void compare_captures(void) {
   printf("| microseconds | %.1f | %.1f | %+.1f %% | %.1f |\n\n", base / 1e3, mine / 1e3, (mine / base - 1) * 100, whole / 1e3);
 }
 
-/* A chain, its executable graph, and what a launch and a row of launches take on both sides. */
+/* Captures a chain, and measures a launch and a row of launches of its executable graph on both sides. */
 static void compare_replays(const char *name, plinth_status_t (*node)(void)) {
   static double bare[BATCHES], ours[BATCHES], bare_row[21], our_row[21];
   plinth_graph_t graph = NULL;
@@ -148,7 +148,7 @@ int main(void) {
   printf("|---|---|---|---|---|---|\n");
   compare_replays("kernels that do nothing", node_sleep);
   compare_replays("fills of 4 bytes", node_memset);
-  compare_replays("plinth_uniform of 64 floats (a seed and an offset to set, too)", node_uniform);
+  compare_replays("plinth_uniform of 64 floats (plus setting seed and offset)", node_uniform);
   MUST(plinth_device_free(memory));
   return 0;
 }

@@ -1,8 +1,8 @@
-/* What a history of the allocator costs: a pair of an allocation and its free, with the history off, with entries, and with
- * the callers' stacks, from stacks of several depths.
+/* Measures the cost of the allocator's history: a pair of an allocation and its free, with the history off, with entries,
+ * and with the callers' stacks, at several stack depths.
  *
- * A pair makes three entries, as in torch: alloc, free_requested and free_completed, the last two with one stack. The
- * modes take turns, so that a clock that changes its mind meets all. Medians over the batches.
+ * A pair records three entries, as in torch: alloc, free_requested and free_completed; the last two share a stack. The
+ * modes alternate, so that changes of the clock frequency affect all of them. Medians over the batches.
  * Build and run: `make bench`. */
 #define _GNU_SOURCE
 #include "measure.h"
@@ -22,7 +22,7 @@ static const struct mode {
 };
 static const int depths[DEPTHS] = {1, 5, 10, 20};
 
-/* Nanoseconds of a pair. */
+/* Returns the nanoseconds of a pair. */
 static double pairs(void) {
   const double start = now_ns();
   for (int pair = 0; pair < PAIRS; pair++) {
@@ -33,14 +33,14 @@ static double pairs(void) {
   return (now_ns() - start) / PAIRS;
 }
 
-/* Goes down so many functions first. */
-__attribute__((noinline)) static double from_below(int depth) {
-  const double time = depth <= 1 ? pairs() : from_below(depth - 1);
-  __asm__ volatile("" ::: "memory"); /* so that the call is no jump */
+/* Calls `pairs` below `depth` stack frames. */
+__attribute__((noinline)) static double pairs_at_depth(int depth) {
+  const double time = depth <= 1 ? pairs() : pairs_at_depth(depth - 1);
+  __asm__ volatile("" ::: "memory"); /* prevents a tail call */
   return time;
 }
 
-static void keep(const struct mode *mode) {
+static void set_mode(const struct mode *mode) {
   plinth_memory_history_options_t options = PLINTH_MEMORY_HISTORY_OPTIONS_INIT;
   options.enabled = mode->enabled;
   options.context = mode->context;
@@ -54,15 +54,15 @@ int main(void) {
   MUST(plinth_caching_allocator_alloc(1 << 20, 0, NULL, &memory));
   for (int batch = 0; batch < BATCHES; batch++) {
     for (int mode = 0; mode < MODES; mode++) {
-      keep(&modes[mode]);
+      set_mode(&modes[mode]);
       for (int depth = 0; depth < DEPTHS; depth++) {
-        times[mode][depth][batch] = from_below(depths[depth]);
+        times[mode][depth][batch] = pairs_at_depth(depths[depth]);
       }
     }
   }
-  keep(&modes[0]);
+  set_mode(&modes[0]);
   MUST(plinth_caching_allocator_delete(memory));
-  printf("ns a pair of alloc and free (functions between main and the call)\n%-28s", "history");
+  printf("ns for a pair of alloc and free, by the number of stack frames between main and the call\n%-28s", "history");
   for (int depth = 0; depth < DEPTHS; depth++) {
     printf("%8d", depths[depth]);
   }

@@ -1,10 +1,10 @@
-/* What the jiterator costs: a first call, a later one beside a bare launch, and the bandwidth of x + y for twenty shapes beside
- * that of a copy. SPDX-License-Identifier: MIT OR Apache-2.0
+/* Measures the jiterator: a first call, a later call against a bare launch, and the bandwidth of x + y for about twenty shapes
+ * against that of a copy. SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Calls and bare launches are timed in turns, in batches; shapes by events around several calls. A copy of n bytes reads and
- * writes them, so it moves 2 n; a call moves each element of its inputs, repeated or not, and of its output once.
- * benches/jiterator_table.py has PyTorch's jiterator beside it. Build and run: `make bench`, or with --elements 2^20 or so on the
- * host device. */
+ * Calls and bare launches alternate, in batches; shapes are timed by events around several calls. A copy of n bytes reads and
+ * writes them, so it moves 2 n; a call moves each element of its inputs, broadcast or not, and of its output once.
+ * benches/jiterator_table.py compares with PyTorch's jiterator. Build and run: `make bench`, or with --elements 1048576 or so
+ * on the host device. */
 #define _GNU_SOURCE
 #include "measure.h"
 
@@ -22,7 +22,7 @@ static unsigned (*module_function)(void **, void *, const char *);
 static unsigned (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
 static void *empty_kernel;
 
-/* A kernel that does nothing, which the host device has under this name. */
+/* An empty kernel; the host device has one of this name. */
 static const char EMPTY[] =
     ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry plinth_sleep(.param .u64 cycles)\n{\n  ret;\n}\n";
 
@@ -31,12 +31,12 @@ typedef struct operand {
   int64_t shape[MOST_RANK], strides[MOST_RANK];
 } operand;
 
-/* Code and bits of the types that are here. */
+/* The types of the rows: code, bits, lanes. */
 static const DLDataType F16 = {2, 16, 1}, BF16 = {4, 16, 1}, F32 = {2, 32, 1}, F64 = {2, 64, 1}, U8 = {1, 8, 1},
                         I64 = {0, 64, 1}, C64 = {5, 64, 1};
 
-/* A shape of 2^`log` elements, and how the inputs lie in it. */
-enum { PLAIN, ROW, COLUMN, NUMBER, TURNED, ALL_TURNED, SECOND, SHIFTED, CHANNELS, ODD };
+/* A shape of 2^`log` elements, and the layout of the inputs. */
+enum { PLAIN, ROW, COLUMN, SCALAR, TRANSPOSED, ALL_TRANSPOSED, SECOND, SHIFTED, CHANNELS, ODD };
 static const struct row {
   const char *name;
   const DLDataType *type, *other;
@@ -58,9 +58,9 @@ static const struct row {
     {"float32, a row to each, 2^26", &F32, &F32, 26, ROW},
     {"float16, a row to each, 2^26", &F16, &F16, 26, ROW},
     {"float32, a column to each, 2^26", &F32, &F32, 26, COLUMN},
-    {"float32, a number to all, 2^26", &F32, &F32, 26, NUMBER},
-    {"float32, one transposed, 2^26", &F32, &F32, 26, TURNED},
-    {"float16, all transposed, 2^26", &F16, &F16, 26, ALL_TURNED},
+    {"float32, a number to all, 2^26", &F32, &F32, 26, SCALAR},
+    {"float32, one transposed, 2^26", &F32, &F32, 26, TRANSPOSED},
+    {"float16, all transposed, 2^26", &F16, &F16, 26, ALL_TRANSPOSED},
     {"float32, every second, 2^26", &F32, &F32, 26, SECOND},
     {"float32, not aligned, 2^26", &F32, &F32, 26, SHIFTED},
     {"float32, channels last + first, 2^26", &F32, &F32, 26, CHANNELS},
@@ -69,7 +69,7 @@ static const struct row {
 
 static void *address(void *pointer) { return pointer; }
 
-/* The output, or an input, of a row of the table; returns the elements that it has. */
+/* Describes the output (`which` 0) or an input of a row of the table; returns the number of its elements. */
 static double lay_out(operand *out, const struct row *row, const DLDataType *type, int log, int which, void *memory) {
   const int64_t count = (int64_t)1 << log, width = (int64_t)1 << (log / 2), height = count / width;
   memset(out, 0, sizeof *out);
@@ -92,12 +92,12 @@ static double lay_out(operand *out, const struct row *row, const DLDataType *typ
       out->shape[1] = last ? 1 : width;
       out->strides[0] = last ? 1 : width;
       return last ? (double)height : (double)count;
-    case NUMBER:
+    case SCALAR:
       out->tensor.ndim = last ? 0 : 2;
       return last ? 1 : (double)count;
-    case TURNED:
-    case ALL_TURNED:
-      if (last || row->how == ALL_TURNED) {
+    case TRANSPOSED:
+    case ALL_TRANSPOSED:
+      if (last || row->how == ALL_TRANSPOSED) {
         out->strides[0] = 1;
         out->strides[1] = height;
       }
@@ -159,7 +159,7 @@ static double batch(void (*call)(void)) {
   return (end - start) / CALLS;
 }
 
-/* Nanoseconds of the device for one of something. */
+/* Returns the median of the nanoseconds of `work` on the device. */
 static double timed(void (*work)(void), plinth_event_t start, plinth_event_t end) {
   double times[ROUNDS];
   for (int warm = 0; warm < 2; warm++) work();
@@ -188,7 +188,7 @@ static void calls(void *memory[3]) {
   double start = now_ns();
   call_();
   MUST(plinth_stream_synchronize(stream));
-  printf("first call %.1f ms, compiled or found on disk (PLINTH_USE_KERNEL_CACHE=0 compiles)\n", (now_ns() - start) / 1e6);
+  printf("first call %.1f ms, compiled or loaded from the disk cache (PLINTH_USE_KERNEL_CACHE=0 compiles)\n", (now_ns() - start) / 1e6);
   for (int i = 0; i < BATCHES; i++) {
     if (i % 2 == 0) ours[i] = batch(call_);
     theirs[i] = batch(bare_);

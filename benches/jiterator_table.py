@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""plinth's jiterator beside PyTorch's on one GPU in one run, as Markdown.
+"""Compares plinth's jiterator with PyTorch's on one GPU in one run, as a Markdown table.
 
     benches/jiterator_table.py --library target/release/libplinth.so
 
-First calls, with nothing kept on disk; later calls, made from Python by both; and for many shapes the time of the device for
-x + y, in turns. A copy of n bytes reads and writes them: "of a copy's" is the bandwidth beside that of torch's copy_ of
-as many bytes. --json keeps the raw numbers. Ends with 77 without PyTorch or a GPU.
+Measures first calls, with an empty disk cache; later calls, from Python for both; and for many shapes the device's time for
+x + y, alternating. A copy of n bytes reads and writes them: "of a copy's" is the bandwidth relative to that of torch's
+copy_ that moves as many bytes. --json saves the raw numbers. The exit status is 77 without PyTorch or a GPU.
 """
 
 import argparse
@@ -29,13 +29,13 @@ except ImportError:
     torch = None
 
 LAUNCHES, WARM, CALLS = 20, 3, 1000
-# Cycles of the GPU, long enough that a launch is queued before the GPU comes to it: Python's time is not the GPU's.
+# GPU cycles of a delay, long enough that a launch is queued before the GPU reaches it, so that Python's time is not measured.
 HEAD_START = 400_000
 CODE = "template <typename T> T add{n}(T x, T y) {{ return x + y; }}"
 
 
 def shapes(scale):
-    """The name, the inputs and the output's shape of each row, of 2^`scale` elements at most."""
+    """Yields the name and the inputs of each row, of at most 2^`scale` elements."""
     def new(size, dtype="float32"):
         return torch.ones(size, dtype=getattr(torch, dtype), device="cuda")
 
@@ -76,7 +76,7 @@ def described(tensor):
 
 
 def in_turns(works):
-    """The median microseconds of each of some works on the GPU, done in turns, each first in its turn."""
+    """Returns the median microseconds on the GPU of each function; the functions alternate, in both orders."""
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     times = [[] for _ in works]
     for turn in range(-WARM, LAUNCHES):
@@ -105,7 +105,7 @@ def bandwidth(library, scale):
         out = torch.empty_like(expected)
         call, arguments = function.prepared([described(x), described(y)], [described(out)])
         if call(*arguments) or not torch.equal(out, expected):
-            sys.exit(f"{name}: not what PyTorch computes, or: {library.c.plinth_last_error().decode()}")
+            sys.exit(f"{name}: the result differs from PyTorch's, or the call failed: {library.c.plinth_last_error().decode()}")
         moved = bytes_of(x) + bytes_of(y) + bytes_of(out)
         source = torch.empty(moved // 2, dtype=torch.uint8, device="cuda")
         target = torch.empty_like(source)
@@ -118,10 +118,10 @@ def bandwidth(library, scale):
 
 
 def calls(library):
-    """First and later calls, in seconds."""
+    """Returns the times of first and later calls, in seconds."""
     x, y = torch.ones(1000, device="cuda"), torch.ones(1000, device="cuda")
     out = torch.empty_like(x)
-    figures = {}
+    times = {}
     for side in ("plinth", "torch"):
         first = []
         for number in range(1, 6):
@@ -147,15 +147,15 @@ def calls(library):
                 work()
             rounds.append((time.perf_counter() - begin) / CALLS)
             torch.cuda.synchronize()
-        figures[side] = {"first": statistics.median(first), "later": statistics.median(rounds)}
-    return figures
+        times[side] = {"first": statistics.median(first), "later": statistics.median(rounds)}
+    return times
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", required=True, help="libplinth.so")
     parser.add_argument("--scale", type=int, default=28, help="the largest tensors have 2^SCALE elements")
-    parser.add_argument("--json", help="where to keep the raw numbers")
+    parser.add_argument("--json", help="file for the raw numbers")
     arguments = parser.parse_args()
     if torch is None or not torch.cuda.is_available():
         print("needs PyTorch and a GPU")
@@ -167,16 +167,16 @@ def main():
         torch.zeros(1, device="cuda")
         library = plinth.Library(arguments.library, "cuda")
         print(f"PyTorch {torch.__version__} on {torch.cuda.get_device_name(0)}\n")
-        figures = calls(library)
+        times = calls(library)
         print("| call, from Python | plinth | PyTorch |\n|---|---|---|")
-        print(f"| first, compiled | {figures['plinth']['first'] * 1e3:.0f} ms | {figures['torch']['first'] * 1e3:.0f} ms |")
-        print(f"| later | {figures['plinth']['later'] * 1e6:.1f} us | {figures['torch']['later'] * 1e6:.1f} us |\n")
+        print(f"| first, compiled | {times['plinth']['first'] * 1e3:.0f} ms | {times['torch']['first'] * 1e3:.0f} ms |")
+        print(f"| later | {times['plinth']['later'] * 1e6:.1f} us | {times['torch']['later'] * 1e6:.1f} us |\n")
         print("| x + y | us | GB/s | of a copy's | PyTorch us | times |\n|---|---|---|---|---|---|")
         rows = bandwidth(library, arguments.scale)
     worst = min(rows, key=lambda row: row["torch"] / row["plinth"])
-    print(f"\nslowest beside PyTorch: {worst['name']}, {worst['torch'] / worst['plinth']:.2f} times")
+    print(f"\nslowest relative to PyTorch: {worst['name']}, {worst['torch'] / worst['plinth']:.2f} times PyTorch's speed")
     if arguments.json:
-        pathlib.Path(arguments.json).write_text(json.dumps({"calls": figures, "shapes": rows}, indent=1))
+        pathlib.Path(arguments.json).write_text(json.dumps({"calls": times, "shapes": rows}, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-/* What the C and C++ programs here measure with. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Helpers for measurements in C and C++. SPDX-License-Identifier: MIT OR Apache-2.0 */
 
 #ifndef MEASURE_H
 #define MEASURE_H
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-/* A call of plinth's without which there is nothing to measure. */
+/* Calls plinth; ends the program if the call fails. */
 #define MUST(call)                                                                        \
   do {                                                                                    \
     if ((call) != PLINTH_OK) {                                                            \
@@ -18,7 +18,7 @@
     }                                                                                     \
   } while (0)
 
-/* The same of the driver's. */
+/* Calls the driver; ends the program if the call fails. */
 #define DRIVER(call)                                                                  \
   do {                                                                                \
     const unsigned code_ = (call);                                                    \
@@ -28,7 +28,7 @@
     }                                                                                 \
   } while (0)
 
-/* Finds a function of the driver's: the very one that plinth calls. */
+/* Looks up a driver function, the same one that plinth calls. */
 #define ENTRY(variable, symbol)                        \
   do {                                                 \
     void *pointer_ = NULL;                             \
@@ -42,7 +42,7 @@ static inline double now_ns(void) {
   return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
-/* For qsort. */
+/* Compares two doubles, for qsort. */
 static inline int ascending(const void *left, const void *right) {
   const double a = *(const double *)left, b = *(const double *)right;
   return (a > b) - (a < b);

@@ -1,18 +1,18 @@
-/* What a call of plinth costs beside the bare driver call, in one run.
+/* Compares plinth's calls with the bare driver calls, in one run.
  *
- * Both are timed in turns, in batches, so that a clock that changes its mind meets both. The bare call is the very
- * function that plinth would call, taken from plinth_driver_entry_point. The table shows medians over the batches and
- * the 99th percentile of both sides; two rows time a bare call against itself, to show how much of a difference is
- * noise. The queries stand at both ends: the driver's own take 0.1 or 1.2 microseconds, by what the stream did before.
+ * Both alternate, in batches, so that changes of the clock frequency affect both. The bare call is the same function that
+ * plinth calls, from plinth_driver_entry_point. The table shows medians over the batches and the 99th percentile of both
+ * sides; three rows compare a bare call with itself, to show how much of a difference is noise. The queries are measured
+ * first and last, because the driver's own take 0.1 or 1.2 microseconds, depending on the stream's earlier work.
  * Build and run: `make bench`. */
 #define _GNU_SOURCE
 #include "measure.h"
 
-/* Calls in a batch, after each of which the stream is waited for. Copies and fills get short batches: the device must
- * not become the bottleneck, for then both columns would show the device. */
+/* The number of calls in a batch, after which the stream is synchronized. Batches of copies and fills are short, so that
+ * the device does not become the bottleneck; then both columns would show the device's time. */
 enum { BATCHES = 401, CALLS = 256, DEVICE_CALLS = 32 };
 
-/* What the calls work on. */
+/* The operands of the calls. */
 static plinth_stream_t stream;
 static plinth_event_t event;
 static void *native_event;
@@ -109,8 +109,8 @@ static const struct row {
     {"plinth_graph_replay, 8 kernels", plinth_replay_, bare_replay_, "cuGraphLaunch", DEVICE_CALLS},
     {"(bare cuGraphLaunch against itself)", bare_replay_, bare_replay_, "cuGraphLaunch", DEVICE_CALLS},
     {"plinth_event_create and _destroy", plinth_event_pair_, bare_event_pair_, "cuEventCreate, cuEventDestroy", CALLS},
-    {"plinth_event_query, after all that", plinth_query_, bare_query_, "cuEventQuery", CALLS},
-    {"plinth_stream_query, after all that", plinth_stream_query_, bare_stream_query_, "cuStreamQuery", CALLS},
+    {"plinth_event_query, at the end", plinth_query_, bare_query_, "cuEventQuery", CALLS},
+    {"plinth_stream_query, at the end", plinth_stream_query_, bare_stream_query_, "cuStreamQuery", CALLS},
 };
 
 static double batch(void (*call)(void), int calls) {
@@ -127,7 +127,7 @@ static void measure(const struct row *row) {
   static double ours[BATCHES], theirs[BATCHES], empty[BATCHES];
   void (*bare)(void) = row->bare ? row->bare : nothing;
   for (int i = 0; i < BATCHES; i++) {
-    /* In turns, and each first in every other turn. */
+    /* The order of the two alternates. */
     if (i % 2 == 0) ours[i] = batch(row->plinth, row->calls);
     theirs[i] = batch(bare, row->calls);
     if (i % 2 == 1) ours[i] = batch(row->plinth, row->calls);
@@ -180,7 +180,7 @@ int main(void) {
 
   int32_t kind;
   MUST(plinth_get_device_kind(&kind));
-  printf("plinth %s on %s%s, CUDA %d.%d, ns a call over an empty one, %d batches of %d or %d\n\n", plinth_version_string(), name,
+  printf("plinth %s on %s%s, CUDA %d.%d, ns of a call less an empty one, %d batches of %d or %d\n\n", plinth_version_string(), name,
          kind == PLINTH_DEVICE_HOST ? " (host device)" : "", version / 1000, version % 1000 / 10, BATCHES, CALLS,
          DEVICE_CALLS);
   printf("| call                                  |  plinth | bare                           |    bare |  more  | "

@@ -1,8 +1,8 @@
-/* Pinned memory from plinth's cache, beside the driver's own: what a pair of calls costs, alone and from many threads, what a
- * copy's bookkeeping costs, how fast copies are, and whether they overlap with kernels.
+/* Compares pinned memory from plinth's cache with the driver's own: the cost of a pair of calls, from one thread and from
+ * many, the bookkeeping cost of a copy, the bandwidth of copies, and their overlap with kernels.
  *
- * Both sides are timed in turns in one run; the tables show medians. The bare calls are the very functions that plinth would
- * call. benches/torch_pinned.py measures the same through PyTorch. Build and run: `make bench`. */
+ * Both sides alternate in one run; the tables show medians. The bare calls are the same functions that plinth calls.
+ * benches/torch_pinned.py measures the same through PyTorch. Build and run: `make bench`. */
 #define _GNU_SOURCE
 #include "measure.h"
 
@@ -26,8 +26,8 @@ static double median(double *values, int count) {
   return values[count / 2];
 }
 
-/* Nanoseconds of a pair of calls, in each of so many batches. */
-static double time_pairs(size_t bytes, int calls, int batches, double *late) {
+/* Returns the median over the batches of the nanoseconds of a pair of calls; `p99` receives the 99th percentile. */
+static double time_pairs(size_t bytes, int calls, int batches, double *p99) {
   double batch[BATCHES];
   for (int index = 0; index < batches; index++) {
     const double begin = now_ns();
@@ -38,9 +38,9 @@ static double time_pairs(size_t bytes, int calls, int batches, double *late) {
     }
     batch[index] = (now_ns() - begin) / calls;
   }
-  const double middle = median(batch, batches);
-  *late = batch[batches * 99 / 100];
-  return middle;
+  const double result = median(batch, batches);
+  *p99 = batch[batches * 99 / 100];
+  return result;
 }
 
 static double time_bare_pairs(size_t bytes, int rounds) {
@@ -57,11 +57,11 @@ static double time_bare_pairs(size_t bytes, int rounds) {
 
 static void pairs(void) {
   static const size_t sizes[] = {64, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB};
-  puts("## A pair of calls, ns\n\n| bytes | plinth_host_alloc + free | 99th batch | cuMemHostAlloc + free |\n|---|---|---|---|");
+  puts("## A pair of calls, ns\n\n| bytes | plinth_host_alloc + free | p99 | cuMemHostAlloc + free |\n|---|---|---|---|");
   for (int index = 0; index < 6; index++) {
-    double late;
-    const double hot = time_pairs(sizes[index], CALLS, BATCHES, &late);
-    printf("| %zu | %.1f | %.1f | %.0f |\n", sizes[index], hot, late,
+    double p99;
+    const double cached = time_pairs(sizes[index], CALLS, BATCHES, &p99);
+    printf("| %zu | %.1f | %.1f | %.0f |\n", sizes[index], cached, p99,
            time_bare_pairs(sizes[index], sizes[index] > 16 * MIB ? 3 : ROUNDS));
   }
   MUST(plinth_host_empty_cache());
@@ -108,14 +108,14 @@ static double million_pairs(int threads, bool same) {
 }
 
 static void threads(void) {
-  puts("\n## Many threads, million pairs a second in all\n\n| threads | sizes of their own | 4 KiB each |\n|---|---|---|");
+  puts("\n## Many threads, million pairs per second in total\n\n| threads | a different size each | 4 KiB each |\n|---|---|---|");
   for (int count = 1; count <= MOST_THREADS; count *= 2) {
     const double own = million_pairs(count, false);
     printf("| %d | %.1f | %.1f |\n", count, own, million_pairs(count, true));
   }
 }
 
-/* Host time of a copy of 4 KiB, from three kinds of memory; then a whole round of a program's: allocate, copy, free. */
+/* Measures the host time of a copy of 4 KiB from three kinds of memory, and of the sequence of allocation, copy and free. */
 static void calls(void) {
   enum { COPIES = 32 };
   void *cached, *raw;
@@ -191,7 +191,7 @@ static void bandwidth(size_t bytes) {
   MUST(plinth_host_empty_cache());
 }
 
-/* A kernel that writes random numbers all over so many floats, so often: it has every multiprocessor. */
+/* The kernel that overlaps with copies: it fills a tensor with random numbers, and occupies every multiprocessor. */
 static DLTensor numbers;
 static int64_t shape[1];
 static int launches = 1;
@@ -200,7 +200,7 @@ static void kernels(void) {
   for (int index = 0; index < launches; index++) MUST(plinth_normal(&numbers, 0.0, 1.0, NULL, other));
 }
 
-/* The copy is asked for first: one that waits keeps the kernels from being launched. */
+/* The copy is issued first: a blocking copy delays the launch of the kernels. */
 static double milliseconds_of(bool kernel, void *to, void *from, size_t bytes) {
   MUST(plinth_synchronize(0));
   const double begin = now_ns();
@@ -221,12 +221,12 @@ static void overlap(size_t bytes) {
   shape[0] = (int64_t)(float_bytes / 4);
   numbers = (DLTensor){.data = floats, .device = {2, 0}, .ndim = 1, .dtype = {2, 32, 1}, .shape = shape};
   (void)milliseconds_of(true, NULL, NULL, 0);
-  /* As long as the copy, so that they can hide each other. */
+  /* The kernels take about as long as the copy, so that they can hide each other. */
   const double one = milliseconds_of(true, NULL, NULL, 0);
-  const double wanted = milliseconds_of(false, device_memory, cached, bytes);
-  launches = one < wanted ? (int)(wanted / one) + 1 : 1;
+  const double copy_time = milliseconds_of(false, device_memory, cached, bytes);
+  launches = one < copy_time ? (int)(copy_time / one) + 1 : 1;
   printf("\n## Copies of %zu MiB beside %d kernels, ms\n\n", bytes / MIB, launches);
-  puts("| copy | kernels alone | copy alone | together | of the shorter, hidden |\n|---|---|---|---|---|");
+  puts("| copy | kernels alone | copy alone | together | hidden part of the shorter |\n|---|---|---|---|---|");
   for (int row = 0; row < 4; row++) {
     void *host = row < 2 ? cached : pageable;
     void *to = row % 2 ? host : device_memory, *from = row % 2 ? device_memory : host;

@@ -1,12 +1,12 @@
-// How fast tensors are filled with random numbers, beside a plain fill of the same bytes, cuRAND's generators of the same
-// kind (Philox 4x32-10, by its host API), and what a call costs when there is little to fill.
+// Measures fills of tensors with random numbers against a plain fill of the same bytes and cuRAND's generators of the same
+// kind (Philox 4x32-10, by its host API), and the cost of a call for a small tensor.
 //
 //   random [--json] [--elements N] [--curand LIBRARY] [--mkl LIBRARY] [--peer LIBRARY]
 //
-// On a GPU: GB/s written, the median of 20 launches of each in turns, timed by events. On the host device, which is kept
-// to one core, so that machines can be compared: millions of numbers a second. There --mkl names libmkl_rt, whose Philox
-// is asked for the same, and --peer any library with `void random_uniform(float *, size_t)`, say around Random123.
-// Build and run: `make bench-random`, which puts PyTorch beside it where there is one.
+// On a GPU: GB/s written, the median of 20 alternating launches of each, timed by events. On the host device: millions of
+// numbers per second on one core, so that machines can be compared. There --mkl names libmkl_rt, whose Philox fills the
+// same, and --peer any library with `void random_uniform(float *, size_t)`, for example around Random123.
+// Build and run: `make bench-random`, which also measures PyTorch if it is installed.
 #include "measure.h"
 
 #include <algorithm>
@@ -130,7 +130,7 @@ template <typename Function> bool find(void *library, const char *name, Function
   return symbol != nullptr;
 }
 
-// Whether there is a cuRAND; only CUDA 10 and later have libcurand.so.10.
+// Loads cuRAND; returns whether it was found. CUDA 10 and later have libcurand.so.10.
 bool open_curand(const char *path) {
   constexpr int philox = 161;
   curand.library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -162,7 +162,7 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// The median seconds of each of some works, done in turns; by events on a GPU, whose clock starts when it does.
+// Returns the median seconds of each function; the functions alternate. On a GPU the times are those of events.
 std::vector<double> in_turns(const std::vector<std::function<void()>> &works, int rounds) {
   std::vector<std::vector<double>> times(works.size());
   plinth_event_t begin, end;
@@ -172,7 +172,7 @@ std::vector<double> in_turns(const std::vector<std::function<void()>> &works, in
     for (size_t index = 0; index < works.size(); index++) {
       float milliseconds = 0;
       if (on_gpu) {
-        // Long enough that everything is queued when the clock starts.
+        // Delays the GPU, so that everything is queued when the first event completes.
         MUST(plinth_sleep(200000, stream));
       }
       const double start = now();
@@ -231,7 +231,7 @@ void large_fills(bool with_curand) {
   }
 }
 
-// An empty kernel, launched by the driver itself: what any launch costs.
+// An empty kernel, launched through the driver itself, shows the minimum cost of a launch.
 unsigned (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
 void *empty_kernel;
 const char *const EMPTY = ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry empty() { ret; }\n";
@@ -253,7 +253,7 @@ void load_empty() {
   ZERO(module_function(&empty_kernel, module, "empty"));
 }
 
-// Microseconds of the CPU for a call, and from a call to its completion.
+// Prints the CPU's microseconds for a call, and those from the call to its completion.
 void small_call(const char *name, const std::function<void()> &call) {
   std::vector<double> calls, completions;
   for (int done = 0; done < CALLS; done += BATCH) {
@@ -307,7 +307,7 @@ void permutations() {
   }
 }
 
-// Other libraries on the same core.
+// Measures other libraries on the same core.
 void host_peers(const char *mkl, const char *peer) {
   const size_t count = static_cast<size_t>(most_elements);
   float *const out = static_cast<float *>(aligned_alloc(64, count * sizeof(float)));
@@ -322,7 +322,7 @@ void host_peers(const char *mkl, const char *peer) {
     int (*draw)(int, void *, int, float *, float, float), (*draw_normal)(int, void *, int, float *, float, float);
     if (library == nullptr || !find(library, "vslNewStream", create) || !find(library, "vsRngUniform", draw) ||
         !find(library, "vsRngGaussian", draw_normal)) {
-      fprintf(stderr, "%s is no MKL: %s\n", mkl, library == nullptr ? dlerror() : "a function is missing");
+      fprintf(stderr, "%s is not an MKL: %s\n", mkl, library == nullptr ? dlerror() : "a function is missing");
       exit(1);
     }
     ZERO(create(&vsl, philox, 42));
@@ -368,7 +368,7 @@ int main(int argc, char **argv) {
   MUST(plinth_get_device_kind(&kind));
   on_gpu = kind == PLINTH_DEVICE_CUDA;
   if (!on_gpu) {
-    // Threads that the library makes inherit it.
+    // The library's threads inherit the affinity.
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(sched_getcpu(), &one);
@@ -385,7 +385,7 @@ int main(int argc, char **argv) {
   if (!json) {
     printf("plinth %s on %s%s\n\n", plinth_version_string(), name, on_gpu ? "" : " (host device)");
     if (on_gpu && !with_curand) {
-      printf("There is no %s: the rows of cuRAND stay empty.\n\n", curand_path);
+      printf("%s was not found: the cells of cuRAND are empty.\n\n", curand_path);
     }
   }
   large_fills(with_curand);

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""The table of random fills: plinth, PyTorch and cuRAND on one GPU in one run, as Markdown.
+"""Compares random fills of plinth, PyTorch and cuRAND on one GPU in one run, as a Markdown table.
 
     benches/random_table.py --library target/release/libplinth.so --program target/benches/random
 
-plinth and PyTorch fill the same memory in turns, timed by events; then benches/random says what cuRAND and a plain fill
-do there, and what small calls cost in C. PyTorch's small calls are made from Python, with what that costs. --json keeps
-the raw numbers.
+benches/random measures cuRAND, a plain fill and small calls in C. Then plinth and PyTorch fill the same memory alternately,
+timed by events. PyTorch's small calls are made from Python, and their times include its cost. --json saves the raw numbers.
 """
 
 import argparse
@@ -19,7 +18,7 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-# The binding lies with the tests of random numbers, in the repository and in the bundle alike.
+# The binding is in the folder of the random number tests, both in the repository and in the bundle.
 sys.path.insert(0, str(HERE.parent / "tests/random"))
 
 import plinth
@@ -30,10 +29,10 @@ except ImportError:
     torch = None
 
 LAUNCHES, WARM = 20, 3
-# Cycles of the GPU, long enough that a launch is queued before the GPU comes to it: Python's time is not the GPU's.
+# GPU cycles of a delay, long enough that a launch is queued before the GPU reaches it, so that Python's time is not measured.
 HEAD_START = 400_000
 
-# As benches/random.cpp names them: plinth's fill and its arguments, PyTorch's method and its.
+# By the names in benches/random.cpp: plinth's fill and its arguments, PyTorch's method and its arguments.
 OPERATIONS = {
     "uniform": ("uniform", (0.0, 1.0), "uniform_", ()),
     "normal": ("normal", (0.0, 1.0), "normal_", ()),
@@ -49,7 +48,7 @@ OPERATIONS = {
 
 
 def in_turns(works, rounds=LAUNCHES):
-    """The median milliseconds of each of some works on the GPU, done in turns, each first in its turn."""
+    """Returns the median milliseconds on the GPU of each function; the functions alternate, in both orders."""
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     times = [[] for _ in works]
     for turn in range(-WARM, rounds):
@@ -66,9 +65,9 @@ def in_turns(works, rounds=LAUNCHES):
 
 
 def by_program(program, elements):
-    """What benches/random says, a dictionary for each of its lines."""
+    """Runs benches/random; returns a dictionary for each line of its output."""
     command = [str(program), "--json"] + (["--elements", str(elements)] if elements else [])
-    # PyTorch's packages bring cuRAND, where the loader does not look.
+    # PyTorch's packages include cuRAND, in a folder that the loader does not search.
     found = sorted(pathlib.Path(torch.__file__).parents[1].glob("nvidia/*/lib/libcurand.so.10"))
     command += ["--curand", str(found[0])] if found else []
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
@@ -78,7 +77,7 @@ def by_program(program, elements):
 
 
 def large(library, generator, rows):
-    """GB/s of plinth and PyTorch beside what the program found; changes the rows."""
+    """Measures the GB/s of plinth and PyTorch, and adds them to the program's rows."""
     for row in rows:
         fill, arguments, method, others = OPERATIONS[row["operation"]]
         tensor = torch.empty(row["elements"], dtype=getattr(torch, row["dtype"]), device="cuda")
@@ -101,7 +100,7 @@ def permutations(library, generator, rows):
 
 
 def small(count=1000, calls=10_000, batch=250):
-    """Microseconds of PyTorch's calls from Python: of the CPU, and to completion."""
+    """Returns the microseconds of PyTorch's calls from Python: the CPU's, and those to completion."""
     tensor = torch.empty(count, device="cuda")
     rows = []
     for name, call in [("uniform_", tensor.uniform_), ("normal_", tensor.normal_),
@@ -129,7 +128,7 @@ def cell(number, digits=0):
 
 def write_table(rows, head):
     print(head)
-    print("\nGB/s written, medians of 20 launches in turns; ratio: plinth over PyTorch.\n")
+    print("\nGB/s written, medians of 20 alternating launches; ratio: plinth divided by PyTorch.\n")
     print("| fill | dtype | numbers | plinth | PyTorch | cuRAND | plain fill | ratio |\n|---|---|---|---|---|---|---|---|")
     for row in rows:
         if row["kind"] == "large":
@@ -149,14 +148,14 @@ def write_table(rows, head):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", default="target/release/libplinth.so", help="libplinth.so")
-    parser.add_argument("--program", type=pathlib.Path, default=HERE / "random", help="benches/random, compiled")
-    parser.add_argument("--elements", type=int, default=0, help="numbers of a fill, instead of 2^28")
-    parser.add_argument("--json", type=pathlib.Path, help="a file for the raw numbers")
+    parser.add_argument("--program", type=pathlib.Path, default=HERE / "random", help="the compiled benches/random")
+    parser.add_argument("--elements", type=int, default=0, help="elements of a fill, instead of 2^28")
+    parser.add_argument("--json", type=pathlib.Path, help="file for the raw numbers")
     arguments = parser.parse_args()
     if torch is None or not torch.cuda.is_available():
         print("needs PyTorch and a GPU")
         return 77
-    # First, and on its own: its process has the GPU to itself.
+    # First, so that this process uses the GPU alone.
     rows = by_program(arguments.program, arguments.elements)
     torch.cuda.init()
     torch.cuda.manual_seed(1)

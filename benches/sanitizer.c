@@ -1,21 +1,21 @@
-/* What the stream sanitizer costs: an access to one of 10,000 live blocks, an order between two streams, and a pair of an
- * allocation and its free, with the sanitizer off and on.
+/* Measures the cost of the stream sanitizer: an access to one of 10,000 live blocks, an order between two streams, and a pair
+ * of an allocation and its free, with the sanitizer off and on.
  *
- * The accesses go through all blocks, each in the stream that it is for; from time to time the streams wait for each other,
- * and the CPU for them. Nothing is in conflict. Medians over the batches.
+ * The accesses visit all blocks, each in the stream that it was allocated for. Sometimes the streams wait for each other,
+ * and the CPU for them. There are no conflicts. Medians over the batches.
  * Build and run: `make bench`. */
 #define _GNU_SOURCE
 #include "measure.h"
 
 enum { BATCHES = 41, ACCESSES = 10000, BLOCKS = 10000, STREAMS = 4, BYTES = 4096, DEPTH = 8, KINDS = 5 };
 
-static const char *const kinds[KINDS] = {"told access", "told operation of 3", "plinth_memset", "wait of a stream",
+static const char *const kinds[KINDS] = {"declared access", "operation, 3 accesses", "plinth_memset", "wait of a stream",
                                          "allocation and free"};
 
 static plinth_stream_t streams[STREAMS];
 static void *blocks[BLOCKS];
 
-static void one(int kind, int index) {
+static void perform(int kind, int index) {
   const int at = (int)((uint64_t)index * 7919 % BLOCKS);
   plinth_stream_t stream = streams[at % STREAMS];
   plinth_sanitizer_access_t three[3];
@@ -46,22 +46,22 @@ static void one(int kind, int index) {
   }
 }
 
-/* Nanoseconds of one. */
+/* Returns the nanoseconds of one operation. */
 static double batch(int kind) {
   const int count = kind == 2 ? ACCESSES / 10 : ACCESSES;
   const double start = now_ns();
   for (int index = 0; index < count; index++) {
-    one(kind, index);
+    perform(kind, index);
   }
   const double time = (now_ns() - start) / count;
   MUST(plinth_synchronize(0));
   return time;
 }
 
-/* Goes down so many functions first: programs call from somewhere. */
-__attribute__((noinline)) static double from_below(int kind, int depth) {
-  const double time = depth <= 1 ? batch(kind) : from_below(kind, depth - 1);
-  __asm__ volatile("" ::: "memory"); /* so that the call is no jump */
+/* Calls `batch` below `depth` stack frames, as in real programs. */
+__attribute__((noinline)) static double batch_at_depth(int kind, int depth) {
+  const double time = depth <= 1 ? batch(kind) : batch_at_depth(kind, depth - 1);
+  __asm__ volatile("" ::: "memory"); /* prevents a tail call */
   return time;
 }
 
@@ -78,18 +78,18 @@ int main(void) {
     for (int on = 0; on < 2; on++) {
       MUST(plinth_sanitizer_enable(on ? PLINTH_SANITIZER_COLLECT : PLINTH_SANITIZER_OFF));
       for (int kind = 0; kind < KINDS; kind++) {
-        if (on) from_below(kind, DEPTH); /* Of a sanitizer that was just switched on nothing is measured. */
-        const double time = from_below(kind, DEPTH);
+        if (on) batch_at_depth(kind, DEPTH); /* The first batch after switching on is not measured. */
+        const double time = batch_at_depth(kind, DEPTH);
         if (number >= 0) times[on][kind][number] = time;
       }
     }
   }
   MUST(plinth_sanitizer_count(&reports, NULL));
   if (reports != 0) {
-    fprintf(stderr, "%d reports, and the program is clean\n", (int)reports);
+    fprintf(stderr, "the sanitizer made %d reports, but the program has no conflicts\n", (int)reports);
     return 1;
   }
-  printf("ns each, %d live blocks, %d functions deep\n%-24s%12s%12s%12s\n", BLOCKS, DEPTH, "", "off", "on", "more");
+  printf("ns each, %d live blocks, stack depth %d\n%-24s%12s%12s%12s\n", BLOCKS, DEPTH, "", "off", "on", "more");
   for (int kind = 0; kind < KINDS; kind++) {
     for (int on = 0; on < 2; on++) {
       qsort(times[on][kind], BATCHES, sizeof(double), ascending);

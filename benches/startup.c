@@ -1,7 +1,7 @@
-/* From nothing to a first stream: plinth beside the bare driver, each in fresh processes, in turns.
+/* Measures the start-up time to a first stream: plinth and the bare driver alternate, each in fresh processes.
  *
- * Usage: startup [ROUNDS [LIBPLINTH]]. Not linked with either library: it loads them itself, which is what it times.
- * Exits with 77 where there is no NVIDIA driver to compare with. Run it with `make bench`. */
+ * Usage: startup [ROUNDS [LIBPLINTH]]. The program is not linked with either library, because loading them is timed too.
+ * The exit status is 77 without an NVIDIA driver. Run it with `make bench`. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static void *symbol(void *library, const char *name) {
   return found;
 }
 
-/* cuInit, the primary context, and one stream: what any program must do. */
+/* Calls cuInit, retains the primary context and creates a stream, as any program must. */
 static void bare(void) {
   void *cuda = dlopen("libcuda.so.1", RTLD_NOW);
   if (!cuda) {
@@ -60,7 +60,7 @@ static void plinth(const char *path) {
   if (create(0, 0, &stream)) exit(2);
 }
 
-/* Milliseconds that a child needed, by its own clock; exits where the child could not. */
+/* Returns the milliseconds that a child process took, by its own clock. Exits if the child fails. */
 static double child(const char *path) {
   int channel[2];
   double spent = -1;
@@ -102,7 +102,7 @@ int main(int count, char **arguments) {
   }
   qsort(ours, (size_t)rounds, sizeof *ours, ascending);
   qsort(theirs, (size_t)rounds, sizeof *theirs, ascending);
-  printf("from nothing to a first stream, ms, %d processes each: plinth %.2f (%.2f to %.2f), "
+  printf("start-up to a first stream, ms, %d processes each: plinth %.2f (%.2f to %.2f), "
          "bare driver %.2f (%.2f to %.2f), %+.2f\n",
          rounds, ours[rounds / 2], ours[0], ours[rounds - 1], theirs[rounds / 2], theirs[0], theirs[rounds - 1],
          ours[rounds / 2] - theirs[rounds / 2]);

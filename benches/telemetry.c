@@ -1,5 +1,5 @@
-/* What it takes to read a device's telemetry, and what share of a processor a sampler takes. A thread's processor time is the
- * whole process's here, for nothing else runs. Build and run: `make bench`.
+/* Measures the time to read a device's telemetry, and the share of a processor that a sampler uses. The sampler's processor
+ * time is that of the whole process, because nothing else runs in it. Build and run: `make bench`.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #define _GNU_SOURCE
 #include "measure.h"
@@ -36,16 +36,16 @@ static void measure(const char *name, plinth_status_t (*read)(void)) {
     printf("| %-28s | %-41s | |\n", name, plinth_status_name(status));
     return;
   }
-  /* What was read a moment ago is told again; after a while it is read anew. */
+  /* Repeated reads return a cached value; after a pause the value is read from the device. */
   struct timespec pause = {0, 250000000};
-  double anew[4];
+  double fresh[4];
   for (int round = 0; round < 4; round++) {
     nanosleep(&pause, NULL);
     const double begin = now_ns();
     read();
-    anew[round] = (now_ns() - begin) / 1e3;
+    fresh[round] = (now_ns() - begin) / 1e3;
   }
-  qsort(anew, 4, sizeof *anew, ascending);
+  qsort(fresh, 4, sizeof *fresh, ascending);
   for (int round = 0; round < ROUNDS; round++) {
     const double begin = now_ns();
     read();
@@ -53,11 +53,11 @@ static void measure(const char *name, plinth_status_t (*read)(void)) {
   }
   qsort(times, ROUNDS, sizeof *times, ascending);
   printf("| %-28s | %8.2f median, %8.2f at 99 %% | %8.2f |\n", name, times[ROUNDS / 2], times[ROUNDS * 99 / 100],
-         (anew[1] + anew[2]) / 2);
+         (fresh[1] + fresh[2]) / 2);
 }
 
-/* The share of one processor that the process takes in some seconds. */
-static double share(double seconds) {
+/* Returns the per cent of one processor that the process uses during some seconds. */
+static double processor_share(double seconds) {
   struct timespec length = {(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))};
   const double cpu = cpu_seconds(), begin = now_ns();
   while (nanosleep(&length, &length) != 0) {
@@ -71,13 +71,13 @@ static void sample(uint32_t milliseconds, double seconds) {
   plinth_telemetry_sampler_t sampler = NULL;
   size_t count = 0, power_read = 0, energy_read = 0;
   MUST(plinth_telemetry_sampler_create(0, milliseconds, MOST, &sampler));
-  const double of_one = share(seconds);
+  const double percent = processor_share(seconds);
   MUST(plinth_telemetry_sampler_take(sampler, taken, MOST, &count, NULL));
   for (size_t index = 0; index < count; index++) {
     power_read += (taken[index].valid & PLINTH_TELEMETRY_POWER_DRAW) != 0;
     energy_read += (taken[index].valid & PLINTH_TELEMETRY_ENERGY) != 0;
   }
-  printf("| every %5u ms | %8.4f %% | %zu | %zu | %zu |\n", milliseconds, of_one, count, power_read, energy_read);
+  printf("| every %5u ms | %8.4f %% | %zu | %zu | %zu |\n", milliseconds, percent, count, power_read, energy_read);
   fflush(stdout);
   MUST(plinth_telemetry_sampler_destroy(sampler));
 }
@@ -100,7 +100,7 @@ int main(void) {
   measure("plinth_device_memory_used", used);
   measure("plinth_energy_used", energy);
   measure("plinth_throttle_reasons", throttled);
-  printf("\n| sampler | of one processor | samples | with power | with energy |\n|---|---|---|---|---|\n| none          | %8.4f %% | | | |\n", share(2));
+  printf("\n| sampler | of one processor | samples | with power | with energy |\n|---|---|---|---|---|\n| none          | %8.4f %% | | | |\n", processor_share(2));
   sample(1000, 6);
   sample(100, 6);
   sample(10, 3);

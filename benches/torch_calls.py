@@ -1,4 +1,4 @@
-"""The same calls through PyTorch, in the same run as benches/overhead: what a Python program pays for them.
+"""Measures the calls of benches/overhead through PyTorch: their cost in a Python program.
 
 Prints a table row for each call: nanoseconds of host time, the median of several rounds. Needs PyTorch and a GPU.
 """
@@ -29,7 +29,7 @@ def main():
     event = torch.cuda.Event()
     event.record(stream)
     torch.cuda.set_stream(stream)
-    print(f"PyTorch {torch.__version__} on {torch.cuda.get_device_name(0)}, ns a call from Python\n")
+    print(f"PyTorch {torch.__version__} on {torch.cuda.get_device_name(0)}, ns for each call from Python\n")
     print("| call | ns |\n|---|---|")
     measure("torch.cuda.current_device()", torch.cuda.current_device)
     measure("torch.cuda.current_stream()", torch.cuda.current_stream)
@@ -44,7 +44,7 @@ def main():
     with torch.cuda.graph(graph):
         for _ in range(20):
             numbers = numbers + 1
-    # As benches/graph counts: many in a row, to the end of the last.
+    # As in benches/graph: many consecutive replays, to the end of the last.
     torch.cuda.synchronize()
     begin = time.perf_counter_ns()
     for _ in range(2000):

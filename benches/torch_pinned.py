@@ -1,6 +1,7 @@
-"""PyTorch's pinned memory, to be run beside benches/pinned: pairs of allocation and free, copies, and their overlap with kernels.
+"""Measures PyTorch's pinned memory, for comparison with benches/pinned: pairs of allocation and free, copies, and their
+overlap with kernels.
 
-Prints the same tables. What Python itself costs is in the nanoseconds; the row for pageable memory tells how much that is. Needs
+Prints the same tables. The times include Python's own cost; the column for pageable memory shows how much that is. Needs
 PyTorch and a GPU.
 """
 import statistics
@@ -34,8 +35,8 @@ def pairs():
         print(f"| {size} | {pinned:.0f} | {plain:.0f} |")
 
 
-def waste():
-    print("\n## Bytes that a block takes\n\n| asked for | taken |\n|---|---|")
+def rounding():
+    print("\n## Bytes of a block\n\n| requested | allocated |\n|---|---|")
     for size in (513, 70000, MIB + 1, 9 * MIB, 65 * MIB):
         before = torch.cuda.memory.host_memory_stats()["allocated_bytes.current"]
         block = torch.empty(size, dtype=torch.uint8, pin_memory=True)
@@ -74,9 +75,9 @@ def bandwidth(size):
     print(f"\n## Copies of {size // MIB} MiB, GB/s\n\n| host memory | to the device | from it |\n|---|---|---|")
     for name, pinned in (("pinned", True), ("pageable", False)):
         host = torch.ones(size, dtype=torch.uint8, pin_memory=pinned)
-        there = median_seconds(lambda: device.copy_(host, non_blocking=True))
-        back = median_seconds(lambda: host.copy_(device, non_blocking=True))
-        print(f"| {name} | {size / there * 1e-9:.1f} | {size / back * 1e-9:.1f} |")
+        upload = median_seconds(lambda: device.copy_(host, non_blocking=True))
+        download = median_seconds(lambda: host.copy_(device, non_blocking=True))
+        print(f"| {name} | {size / upload * 1e-9:.1f} | {size / download * 1e-9:.1f} |")
 
 
 def overlap(size):
@@ -84,7 +85,7 @@ def overlap(size):
     numbers = torch.empty(64 * MIB, device="cuda")
     side = torch.cuda.Stream()
     print(f"\n## Copies of {size // MIB} MiB beside kernels, ms\n")
-    print("| copy | kernels alone | copy alone | together | of the shorter, hidden |\n|---|---|---|---|---|")
+    print("| copy | kernels alone | copy alone | together | hidden part of the shorter |\n|---|---|---|---|---|")
     for name, pinned in (("pinned", True), ("pageable", False)):
         host = torch.ones(size, dtype=torch.uint8, pin_memory=pinned)
         for direction, to, origin in (("to the device", device, host), ("from the device", host, device)):
@@ -108,8 +109,8 @@ def overlap(size):
 
 
 def threads():
-    """Threads of Python's take turns, so this is an upper bound of what they wait for each other."""
-    print("\n## Many threads, million pairs a second in all\n\n| threads | 4 KiB each |\n|---|---|")
+    """Measures pairs from many threads. Python runs one thread at a time, so this overestimates their contention."""
+    print("\n## Many threads, million pairs per second in total\n\n| threads | 4 KiB each |\n|---|---|")
     for count in (1, 4, 16):
         def body():
             for _ in range(20000 // count):
@@ -127,7 +128,7 @@ def main():
     print(f"# Pinned memory through PyTorch {torch.__version__} on {torch.cuda.get_device_name(0)}\n")
     pairs()
     threads()
-    waste()
+    rounding()
     calls()
     bandwidth(512 * MIB)
     overlap(512 * MIB)

@@ -39,7 +39,7 @@ MIB = 1 << 20
 
 
 def example():
-    """examples/pytorch_allocator.py, which shows users how it is done."""
+    """Loads examples/pytorch_allocator.py, so that the code that users copy is tested."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "examples", "pytorch_allocator.py")
     spec = importlib.util.spec_from_file_location("pytorch_allocator", path)
     module = importlib.util.module_from_spec(spec)
@@ -47,7 +47,7 @@ def example():
     return module
 
 
-# ---- the models, which need nothing but torch
+# ---- the models, which need only torch
 
 
 def make_models():
@@ -66,8 +66,8 @@ def make_models():
         def forward(self, x, mask):
             batch, length, width = x.shape
             q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-            # Written out and not fused: it is deterministic everywhere, and its many large blocks are what makes a
-            # sequence length felt in the allocator.
+            # The attention is not fused: this is deterministic on every GPU, and its many large blocks make the
+            # allocator's work depend on the sequence length.
             scores = (q @ k.transpose(-2, -1)) * (width // self.heads) ** -0.5
             mixed = torch.softmax(scores + mask[:length, :length], dim=-1) @ v
             x = x + self.project(mixed.transpose(1, 2).reshape(batch, length, width))
@@ -141,7 +141,7 @@ class Text:
         self.model = model(self.vocabulary, 64, 32, 2, 4) if tiny else model()
         self.bfloat16 = True
         self.data = torch.randint(self.vocabulary, (1 << 12 if tiny else 1 << 20,))
-        # Each of the two graphs sees one of these; an evaluation, neither.
+        # Each of the two graphs uses one of these shapes; evaluations use other_shape.
         self.graph_shapes = ((2, 16), (2, 32)) if tiny else ((4, 384), (4, 640))
         self.other_shape = (3, 24) if tiny else (3, 500)
         self.lengths = (8, 64) if tiny else (160, 1024)
@@ -165,7 +165,7 @@ class Text:
 
 
 class Images:
-    """ResNet-50 and its batches: bytes, which become numbers on the device."""
+    """ResNet-50 and its batches of bytes, which the device converts to floating-point numbers."""
 
     def __init__(self, tiny=False):
         import torch
@@ -203,11 +203,11 @@ class Images:
         self.labels = self.labels.pin_memory()
 
 
-# ---- one run, in a process of its own
+# ---- one run, in its own process
 
 
 class Sampler:
-    """Marks the steps, holds the CPU at most two of them ahead, and looks at the device's memory after each."""
+    """Records an event after each step, keeps the CPU at most two steps ahead, and reads the device's used memory."""
 
     def __init__(self, baseline):
         self.baseline, self.peak, self.marks, self.walls = baseline, 0, [], []
@@ -225,7 +225,7 @@ class Sampler:
         self.peak = max(self.peak, total - free - self.baseline)
 
     def times(self):
-        """Milliseconds: the median step by the device's clock, and the mean step by the wall's."""
+        """Returns milliseconds: the median step by the device's clock, and the mean step by the wall clock."""
         import torch
 
         torch.cuda.synchronize()
@@ -235,7 +235,7 @@ class Sampler:
 
 
 class Feed:
-    """The next batch, copied to the device and worked on there by a side stream."""
+    """The next batch, which a side stream copies to the device and prepares there."""
 
     def __init__(self, work, seed, shape):
         import torch
@@ -249,8 +249,8 @@ class Feed:
 
         shape = self.shape(self.chance)
         with torch.cuda.stream(self.side):
-            there = [part.to("cuda", non_blocking=True) for part in self.work.on_host(self.chance, shape)]
-            return shape, self.work.on_device(*there)
+            copied = [part.to("cuda", non_blocking=True) for part in self.work.on_host(self.chance, shape)]
+            return shape, self.work.on_device(*copied)
 
     def take(self):
         import torch
@@ -279,7 +279,7 @@ def compute(work, optimizer, batch, cached=True):
 
 
 def evaluate(work, feed_chance):
-    """A forward pass of another shape, whose result is kept."""
+    """Runs a forward pass of another shape; returns the loss."""
     import torch
 
     batch = work.on_device(*(part.to("cuda") for part in work.on_host(feed_chance, work.other_shape)))
@@ -297,13 +297,13 @@ def train(work, sampler, routed, shape):
             _, batch = feed.take()
             optimizer.zero_grad(set_to_none=True)
             losses.append(compute(work, optimizer, batch))
-            del batch  # the CPU is ahead of the device, so the allocator gets it back while it is still being read
+            del batch  # frees it while the device still reads it, because the CPU is ahead of the device
             sampler.mark()
     return losses, []
 
 
 def train_graphed(work, sampler, routed, pool):
-    """The whole step as a graph for each of two shapes; the replays take their batches from static tensors."""
+    """Captures the whole step for each of two shapes; the replays read their batches from static tensors."""
     import torch
 
     optimizer = work.optimizer(True)
@@ -320,7 +320,7 @@ def train_graphed(work, sampler, routed, pool):
                     compute(work, optimizer, batch, cached=False)
         torch.cuda.current_stream().wait_stream(warm)
 
-    # Outside of `routed`: the graphs name the pool themselves, and a pool is in use by one of them at a time.
+    # Outside of `routed`: the graphs name the pool themselves, and only one context may use a pool at a time.
     pool = pool or torch.cuda.graph_pool_handle()
     graphs = {}
     for shape, batch in statics.items():
@@ -365,7 +365,7 @@ def child(run, allocator, path, report):
     if allocator == "plinth":
         plinth = allocators.use_plinth(path)
     torch.utils.deterministic.fill_uninitialized_memory = False
-    torch.backends.cudnn.benchmark = False  # with True, cuDNN asks for what a pluggable allocator cannot tell
+    torch.backends.cudnn.benchmark = False  # with True, cuDNN queries what a pluggable allocator does not implement
     torch.cuda.init()
     free, total = torch.cuda.mem_get_info()
     baseline = total - free
@@ -406,11 +406,11 @@ def child(run, allocator, path, report):
                        for parameter in work.model.parameters()],
     }
     if not all(math.isfinite(float.fromhex(value)) for value in result["losses"] + result["evaluations"]):
-        raise RuntimeError("a loss is not finite, so that equal ones would prove little")
+        raise RuntimeError("a loss is not finite, so equal losses would prove little")
     if plinth and not result["plinth_held_peak"]:
-        raise RuntimeError("plinth was not asked for any memory")
+        raise RuntimeError("plinth received no allocation request")
 
-    # What does it still hold when all is gone?
+    # The memory that the allocator still holds after everything was freed.
     del losses, evaluations, work
     gc.collect()
     torch.cuda.synchronize()
@@ -424,11 +424,11 @@ def child(run, allocator, path, report):
         json.dump(result, file)
 
 
-# ---- all of them
+# ---- all runs
 
 
 class Process:
-    """A child: it imports PyTorch and makes its model while the one before it is still on the GPU."""
+    """A child process. It imports PyTorch and creates its model while the previous child still uses the GPU."""
 
     def __init__(self, run, allocator, path, folder):
         self.run, self.allocator = run, allocator

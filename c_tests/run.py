@@ -13,6 +13,7 @@ A program says what it needs in comment lines near its top:
   // device: host       its tests make sense on this kind of device only
   // timeout: 120       seconds that its tests may take, where the usual limit is too short
   // also: NAME=VALUE   its tests run once more with this in the environment; every such line is a run of its own
+  // long: NAME...      these tests take longest; they start first, each in a process of its own
   // library: NAME      helpers/NAME.c becomes the shared library NAME.so beside the programs, for its tests to load
 """
 
@@ -33,7 +34,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 SKIPPED = 77
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-DECLARATION = re.compile(r"^\s*(?://|/\*)\s*(env|device|timeout|also|alone|library):\s*(.*?)\s*(?:\*/)?\s*$", re.MULTILINE)
+DECLARATION = re.compile(r"^\s*(?://|/\*)\s*(env|device|timeout|also|alone|long|library):\s*(.*?)\s*(?:\*/)?\s*$", re.MULTILINE)
 VALGRIND = ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite",
             "--fair-sched=yes"]
 VALGRIND_SLOWNESS = 8
@@ -51,6 +52,7 @@ class Program:
         self.variants = [{}]
         self.libraries = []
         self.alone = set()
+        self.long = set()
         for key, value in DECLARATION.findall(source.read_text()):
             if key in ("env", "also"):
                 name, _, content = value.partition("=")
@@ -62,6 +64,8 @@ class Program:
                 self.device = value
             elif key == "alone":
                 self.alone.update(value.partition(";")[0].split())
+            elif key == "long":
+                self.long.update(value.split())
             elif key == "library":
                 self.libraries.append(Library(HERE / "helpers" / f"{value}.c"))
             else:

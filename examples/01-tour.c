@@ -1,9 +1,9 @@
-/* A tour of what plinth does so far, on whichever device there is.
+/* A tour of plinth, on the available device.
  *
- *   make demo                        a GPU where there is one, else the built-in host device
+ *   make demo                        a GPU if there is one, otherwise the built-in host device
  *   PLINTH_DEVICE=host make demo     the host device
  *
- * Every call returns a status; MUST shows the usual way to look at it. */
+ * Every call returns a status; MUST shows the usual way to check it. */
 #include <plinth.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,24 +41,24 @@ static void show_devices(void) {
 static void *device_memory;
 static float *host_memory;
 
-/* A stream takes work in order, and does it while the CPU goes on. */
+/* A stream executes its work in order, while the CPU continues. */
 static void fill_and_read_back(void) {
   const float pi = 3.14159274f;
   plinth_stream_t stream;
   bool done;
   MUST(plinth_stream_create(-1, 0, &stream));
-  MUST(plinth_sleep(20000000, stream)); /* some 10 ms, so that there is something to see */
+  MUST(plinth_sleep(20000000, stream)); /* some 10 ms, so that the work is still pending below */
   MUST(plinth_memset_pattern(device_memory, &pi, sizeof pi, BYTES, stream));
   MUST(plinth_memcpy(host_memory, device_memory, BYTES, stream));
   MUST(plinth_stream_query(stream, &done));
-  printf("streams: a sleep, a fill and a copy of 4 MiB are queued; done already: %s\n", done ? "yes" : "no");
+  printf("streams: a sleep, a fill and a copy of 4 MiB are queued; completed: %s\n", done ? "yes" : "no");
   MUST(plinth_stream_synchronize(stream));
   MUST(plinth_stream_query(stream, &done));
-  printf("         after plinth_stream_synchronize: %s; the last number came back as %.8f\n", done ? "yes" : "no",
+  printf("         after plinth_stream_synchronize: %s; the last number is %.8f\n", done ? "yes" : "no",
          (double)host_memory[N - 1]);
 }
 
-/* Events mark places in streams: other streams wait for them, and the time between two can be asked. */
+/* Events mark positions in streams: other streams can wait for them, and the time between two can be measured. */
 static void order_and_time(void) {
   plinth_stream_t producer, consumer;
   plinth_event_t start, ready, end;
@@ -72,7 +72,7 @@ static void order_and_time(void) {
   MUST(plinth_sleep(20000000, producer));
   MUST(plinth_memset(device_memory, 0, BYTES, producer));
   MUST(plinth_event_record(ready, producer));
-  MUST(plinth_stream_wait_event(consumer, ready)); /* the CPU does not wait here, the consumer does */
+  MUST(plinth_stream_wait_event(consumer, ready)); /* the consumer waits, the CPU does not */
   MUST(plinth_memcpy(host_memory, device_memory, BYTES, consumer));
   MUST(plinth_event_record(end, consumer));
   MUST(plinth_event_synchronize(end));
@@ -84,18 +84,18 @@ static void order_and_time(void) {
   MUST(plinth_event_destroy(end));
 }
 
-static void tell(void *context) { *(const char **)context = "a host function of the stream"; }
+static void host_function(void *context) { *(const char **)context = "a host function of the stream"; }
 
-static void call_back(void) {
-  const char *teller = "nobody";
+static void call_host_function(void) {
+  const char *caller = "nobody";
   plinth_stream_t stream;
   MUST(plinth_stream_create(-1, 0, &stream));
-  MUST(plinth_launch_host_function(stream, tell, &teller));
+  MUST(plinth_launch_host_function(stream, host_function, &caller));
   MUST(plinth_stream_synchronize(stream));
-  printf("host:    this line was brought by %s\n", teller);
+  printf("host:    the message was set by %s\n", caller);
 }
 
-/* Each thread has a current device, and on each device a current stream; contexts change both and put both back. */
+/* Each thread has a current device, and on each device a current stream; contexts change both and restore them. */
 static void switch_devices(void) {
   int32_t count, before, inside, after;
   plinth_stream_t stream;
@@ -114,14 +114,14 @@ static void switch_devices(void) {
     MUST(plinth_device_malloc(BYTES, 1, &other));
     MUST(plinth_memset(device_memory, 0x3f, BYTES, NULL));
     MUST(plinth_copy(other, device_memory, BYTES, true)); /* in both devices' current streams */
-    MUST(plinth_copy(host_memory, other, BYTES, false));  /* false: wait for it */
-    printf("peers:   4 MiB went from device 0 to device 1 and to the host: %.6f\n", (double)host_memory[N / 2]);
+    MUST(plinth_copy(host_memory, other, BYTES, false));  /* false: wait for the copy */
+    printf("peers:   4 MiB were copied from device 0 to device 1 and to the host: %.6f\n", (double)host_memory[N / 2]);
     MUST(plinth_device_free(other));
   }
 }
 
-/* What goes wrong is a status, a sentence, and no more than that. */
-static void go_wrong(void) {
+/* A failed call returns a status and sets a message, and has no other effect. */
+static void show_errors(void) {
   void *pointer = NULL;
   bool done;
   plinth_status_t status = plinth_device_malloc((size_t)1 << 60, 0, &pointer);
@@ -140,11 +140,11 @@ int main(void) {
   host_memory = pinned;
   fill_and_read_back();
   order_and_time();
-  call_back();
+  call_host_function();
   switch_devices();
-  go_wrong();
+  show_errors();
   MUST(plinth_pinned_free(pinned));
   MUST(plinth_device_free(device_memory));
-  puts("The tour is over; nothing is held any more.");
+  puts("End of the tour; all memory was freed.");
   return 0;
 }

@@ -1,8 +1,8 @@
-// A pipeline over two streams, in C++: while one block of data is copied to the device, the one before is worked on.
+// A pipeline over two streams, in C++: one block of data is copied to the device while the previous one is processed.
 //
 //   g++ -std=c++17 -Iinclude examples/02-pipeline.cpp -Ltarget/release -lplinth -o pipeline
 //
-// The "work" is a fill; a kernel<<<..., compute.get()>>> would stand in its place.
+// A fill stands in for the computation; replace it by kernel<<<..., compute.get()>>>.
 #include <plinth.hpp>
 
 #include <array>
@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kBlock = 8u << 20;
 constexpr int kBlocks = 8;
 
-// A place for a block: memory on both sides, and two marks that say who may use it next.
+// A slot for a block: memory on both sides, and two events that order its uses.
 struct Slot {
   plinth::PinnedMemory host = plinth::pinned_malloc(kBlock);
   plinth::DeviceMemory device = plinth::device_malloc(kBlock);
@@ -28,8 +28,8 @@ float run() {
   start.record(transfer);
   for (int block = 0; block < kBlocks; block++) {
     Slot &slot = slots[static_cast<std::size_t>(block) % slots.size()];
-    // The slot is free once its last block has been used; waiting for an event that never was recorded is waiting
-    // for nothing, so the first round needs no special case.
+    // The slot is free after its previous block was used. Waiting for an event that was never recorded returns at once,
+    // so the first round needs no special case.
     transfer.wait(slot.used);
     plinth::memcpy(slot.device.get(), slot.host.get(), kBlock, transfer);
     transfer.record(slot.copied);
@@ -47,7 +47,7 @@ float run() {
 
 int main() try {
   std::printf("%s: ", plinth::device_name().c_str());
-  run();  // the first time pays for what is made at first use
+  run();  // warms up: the first run includes initialization
   const float milliseconds = run();
   std::printf("%d blocks of %zu MiB in %.2f ms, %.1f GB/s\n", kBlocks, kBlock >> 20, static_cast<double>(milliseconds),
               static_cast<double>(kBlocks) * static_cast<double>(kBlock) / static_cast<double>(milliseconds) / 1e6);

@@ -1,5 +1,5 @@
 /*
- * Graphs by hand: a part of the program's work is built node by node, and the device decides how often a part of that runs.
+ * Explicit graph construction: a graph is built node by node, and the device decides how often a part of it runs.
  *
  *   gcc 03-graph.c -lplinth && PLINTH_DEVICE=host ./a.out
  *
@@ -40,7 +40,7 @@ int main(void) {
   CHECK(plinth_device_malloc(COUNT * sizeof *other, -1, (void **)&other));
   CHECK(plinth_device_malloc(sizeof countdown, -1, (void **)&flags));
 
-  /* 1. Two nodes, of which the second waits for the first. */
+  /* 1. Two nodes; the second depends on the first. */
   CHECK(plinth_graph_create_empty(-1, &graph));
   CHECK(plinth_graph_add_fill(graph, NULL, 0, data, 42, sizeof *data, COUNT, &fill));
   CHECK(plinth_graph_add_copy(graph, &fill, 1, other, data, COUNT * sizeof *data, &copy));
@@ -50,17 +50,17 @@ int main(void) {
   CHECK(plinth_synchronize(-1));
   printf("the last word is %u\n", (unsigned)result);
 
-  /* 2. How long each of them takes. This runs them. */
+  /* 2. A table of the nodes' times. Measuring runs them. */
   CHECK(plinth_graph_time_table(graph, 5, &table));
   fputs(table, stdout);
   plinth_string_free(table);
   CHECK(plinth_graph_destroy(graph));
 
-  /* 3. A loop that the device ends: each round moves the flags down by one, until the first one is 0. */
+  /* 3. A loop that the device ends: each round shifts the flags down by one, until the first one is 0. */
   CHECK(plinth_graph_create_empty(-1, &graph));
   status = plinth_graph_condition_create(graph, 1, &condition);
   if (status == PLINTH_ERROR_NOT_SUPPORTED) {
-    printf("no loops here: %s\n", plinth_last_error());
+    printf("loops are not supported: %s\n", plinth_last_error());
   } else {
     CHECK(status);
     CHECK(plinth_graph_add_while(graph, NULL, 0, condition, &body, &loop));

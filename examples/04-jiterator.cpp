@@ -1,8 +1,8 @@
-// A function of elements, written as text, becomes a function of tensors while the program runs.
+// Compiles an elementwise function from source text at run time, and applies it to tensors.
 //
 //   g++ -std=c++17 04-jiterator.cpp -lplinth && PLINTH_DEVICE=host ./a.out
 //
-// On a GPU the text is compiled by NVRTC, on the host device by the machine's C++ compiler: g++, or clang++.
+// On a GPU NVRTC compiles the text; on the host device it is the machine's C++ compiler, g++ or clang++.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #include <plinth.hpp>
@@ -40,7 +40,7 @@ void print(const char *what, const std::vector<float> &numbers) {
 }
 
 void run() {
-  // 1. Any template of one type will do. What has a default here is a scalar, and has a name in calls.
+  // 1. The function is any template of one type. Parameters with a default here are scalars, which calls pass by name.
   const plinth::JitFunction leaky(
       "template <typename T> T leaky(T x, T slope) { return x > T(0) ? x : slope * x; }",
       {plinth::scalar("slope", 0.01)});
@@ -50,8 +50,8 @@ void run() {
   leaky({&x.view}, {&out.view}, {plinth::scalar("slope", 0.5)});
   print("leaky(x), slope 0.5:", out.read());
 
-  // 2. Inputs may differ in shape and type: a column of whole numbers and a row of floats make a table of floats. Several
-  // outputs are written in one pass over the inputs.
+  // 2. Inputs may differ in shape and type: a column of integers and a row of floats broadcast to a matrix of floats.
+  // Several outputs are written in one pass over the inputs.
   const plinth::JitFunction both = plinth::JitFunction::multi_output(
       "template <typename T> void both(T a, T b, T &product, T &wave) { product = a * b; wave = sin(a * b); }", 2);
   Tensor<std::int32_t, 2> column({2, 1}, {1, 10});
@@ -64,19 +64,19 @@ void run() {
   print("column * row:", product.read());
   print("sin(column * row):", wave.read());
 
-  // 3. The first call compiled, unless a cache on disk had it; later ones only launch, here in a stream of their own.
+  // 3. The first call compiles, unless the disk cache has the kernel; later ones only launch, here in another stream.
   const plinth::Stream stream;
   const auto start = std::chrono::steady_clock::now();
   for (int call = 0; call < 1000; call++) leaky({&x.view}, {&out.view}, {}, stream);
   const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
   stream.synchronize();
-  std::printf("a call takes the CPU %.1f us\n", took.count() / 1000);
+  std::printf("a call takes %.1f us of CPU time\n", took.count() / 1000);
 
-  // 4. The compiler's complaint comes with the error.
+  // 4. The error contains the compiler's message.
   try {
     plinth::JitFunction("template <typename T> T wrong(T x) { return y; }")({&x.view}, {&out.view});
   } catch (const plinth::Error &error) {
-    std::printf("%s, as it should be\n", error.name());
+    std::printf("%s, as expected\n", error.name());
   }
 }
 
@@ -87,6 +87,6 @@ int main() try {
   return 0;
 } catch (const plinth::Error &error) {
   std::fprintf(stderr, "%s: %s\n", error.name(), error.what());
-  // A machine without a compiler is not the fault of this program.
+  // On a machine without a compiler the example is skipped.
   return error.status() == PLINTH_ERROR_COMPILER_UNAVAILABLE ? 0 : 1;
 }

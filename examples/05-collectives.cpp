@@ -1,5 +1,5 @@
-// Collectives: over tensors of several devices, by one thread; and between ranks that meet by an id, each a thread here
-// and a process or a machine of its own elsewhere.
+// Collectives: over tensors of several devices, by one thread; and between ranks with a common unique id, which are
+// threads here, and processes or machines in other programs.
 //
 //   g++ -std=c++17 05-collectives.cpp -lplinth -lpthread && PLINTH_DEVICE=host ./a.out
 //
@@ -35,8 +35,8 @@ struct Numbers {
   DLTensor view;
 };
 
-// 1. One thread has tensors on all devices: a call names all of them.
-void over_devices(std::int32_t devices) {
+// 1. One thread has tensors on all devices; a call takes all of them.
+void run_over_devices(std::int32_t devices) {
   std::vector<std::unique_ptr<Numbers>> parts;
   std::vector<DLTensor> views;
   for (std::int32_t device = 0; device < devices; device++) {
@@ -46,50 +46,50 @@ void over_devices(std::int32_t devices) {
   }
   Numbers sum(0, {0, 0, 0});
   plinth::comm::reduce_add(views, sum.view);
-  sum.print("the sum of all devices' numbers:       ");
+  sum.print("sum over all devices:                  ");
   plinth::nccl::all_reduce(views, plinth::ReduceOp::max);
-  parts[0]->print("on device 0, the largest of all:       ");
+  parts[0]->print("maximum over all devices, on device 0: ");
   plinth::nccl::broadcast(views, devices - 1);
 }
 
-// 2. Each rank calls for itself, and what all call is one operation. Nothing waits but what says so.
-void as_rank(std::int32_t rank, std::int32_t ranks, const plinth::UniqueId &id) {
+// 2. Each rank calls for itself, and the calls of all ranks form one operation. Only `wait` and `synchronize` block.
+void run_rank(std::int32_t rank, std::int32_t ranks, const plinth::UniqueId &id) {
   plinth::CommunicatorOptions options;
-  options.timeout = std::chrono::seconds(20);  // for ranks that do not come
+  options.timeout = std::chrono::seconds(20);  // for ranks that do not join
   const plinth::Communicator all = plinth::Communicator::init_rank(ranks, id, rank, rank, options);
   const plinth::Stream stream(rank);
   const float number = static_cast<float>(rank + 1);
   Numbers mine(rank, {number, 1, number * number});
   all.all_reduce(mine.view, mine.view, plinth::ReduceOp::sum, stream);
   all.wait(stream);
-  if (rank == 0) mine.print("the sum of all ranks' numbers:         ");
+  if (rank == 0) mine.print("sum over all ranks:                    ");
 
-  // Ranks of the same color are among themselves: here the even ones and the odd ones.
+  // Ranks of the same color form a communicator: here the even ones and the odd ones.
   const plinth::Communicator half = all.split(rank % 2, rank);
   Numbers other(rank, {number, number, number});
   half.all_reduce(other.view, other.view, plinth::ReduceOp::average, stream);
   half.wait(stream);
-  if (rank == 0) other.print("the mean of the even ranks:            ");
+  if (rank == 0) other.print("mean over the even ranks:              ");
 
-  // Around a ring: in a group a rank sends and receives at once, so that none waits for another.
+  // A ring exchange: the group makes the send and the receive concurrent, so that the ranks do not deadlock.
   Numbers from(rank, {0, 0, 0});
   plinth::CommunicatorGroup group;
   all.send(mine.view, (rank + 1) % ranks, stream);
   all.recv(from.view, (rank + ranks - 1) % ranks, stream);
   group.end();
   all.wait(stream);
-  if (rank == 0) from.print("what the last rank sent to the first:  ");
+  if (rank == 0) from.print("received by rank 0 from the last rank: ");
 }
 
-void between_ranks(std::int32_t ranks) {
-  // One makes the id, and the others get it by any channel: plinth::Store is one between processes.
+void run_between_ranks(std::int32_t ranks) {
+  // One rank creates the id, and the others receive it through any channel, for example a plinth::Store.
   const plinth::UniqueId id = plinth::nccl::unique_id();
   std::vector<std::thread> threads;
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(ranks));
   for (std::int32_t rank = 0; rank < ranks; rank++) {
     threads.emplace_back([&, rank] {
       try {
-        as_rank(rank, ranks, id);
+        run_rank(rank, ranks, id);
       } catch (...) {
         failures[static_cast<std::size_t>(rank)] = std::current_exception();
       }
@@ -106,8 +106,8 @@ void between_ranks(std::int32_t ranks) {
 int main() try {
   const std::int32_t devices = plinth::device_count();
   std::printf("%d devices\n", static_cast<int>(devices));
-  over_devices(devices);
-  between_ranks(devices);
+  run_over_devices(devices);
+  run_between_ranks(devices);
   return 0;
 } catch (const plinth::Error &error) {
   std::fprintf(stderr, "%s: %s\n", error.name(), error.what());

@@ -1,8 +1,8 @@
-// The stream sanitizer finds a race of two streams, also in a run in which nothing happened to go wrong.
+// The stream sanitizer detects a race between two streams, even in a run in which the result happens to be correct.
 //
 //   g++ -std=c++17 -g 07-sanitizer.cpp -lplinth && PLINTH_DEVICE=host ./a.out
 //
-// A program that is not to be changed is run with PLINTH_SANITIZER=warn PLINTH_SANITIZER_LOG=stderr instead.
+// To check a program without changing it, run it with PLINTH_SANITIZER=warn PLINTH_SANITIZER_LOG=stderr.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #include <plinth.hpp>
@@ -16,14 +16,14 @@ namespace {
 
 constexpr std::size_t kCount = 1024;
 
-// Stands for a kernel of the program's own: the sanitizer is told what it does before it is launched.
+// Stands in for a kernel of the program. The program declares the kernel's accesses to the sanitizer before the launch.
 void launch_sum(const DLTensor &of, float *result, plinth::StreamView stream) {
   sanitizer::operation(
       "sum", {sanitizer::reads(of.data, kCount * sizeof(float)), sanitizer::writes(result, sizeof(float))}, stream);
   // sum<<<blocks, threads, 0, stream.get()>>>(...)
 }
 
-// The example of PyTorch's documentation: a side stream reads what the current one may still be writing.
+// The example of PyTorch's documentation: a side stream reads memory that the current stream may still write.
 void work(bool with_wait) {
   plinth::Shape<1> shape{kCount};
   const plinth::DeviceBuffer numbers(kCount * sizeof(float)), result(sizeof(float));
@@ -37,7 +37,7 @@ void work(bool with_wait) {
 }
 
 void run() {
-  // 1. What is found is kept, and told: by what, where, and what would have helped.
+  // 1. In mode warn, each report is stored and passed to the callback: both accesses, their stacks, and the missing order.
   {
     const sanitizer::Guard guard(sanitizer::Mode::warn);
     sanitizer::set_callback([](const sanitizer::Report *report) {
@@ -50,7 +50,7 @@ void run() {
   }
   sanitizer::set_callback(nullptr);
 
-  // 2. Or the call fails that would do harm, and the program can stop there.
+  // 2. In mode error, the call that would cause the race fails.
   sanitizer::clear();
   try {
     const sanitizer::Guard guard(sanitizer::Mode::error);
@@ -59,7 +59,7 @@ void run() {
     std::printf("%s instead of a wrong sum\n", error.name());
   }
 
-  // 3. With the wait there is nothing to be found.
+  // 3. With the wait there is no race.
   sanitizer::clear();
   const sanitizer::Guard guard(sanitizer::Mode::error);
   work(true);

@@ -1,10 +1,10 @@
-"""PyTorch on plinth's memory, in the two ways that PyTorch 2.11 has; docs/pytorch.md says when to take which.
+"""PyTorch with plinth's memory, in the two ways that PyTorch 2.11 offers; docs/pytorch.md compares them.
 
     python3 examples/pytorch_allocator.py swap [LIBPLINTH]    plinth instead of PyTorch's allocator
-    python3 examples/pytorch_allocator.py pool [LIBPLINTH]    plinth under PyTorch's allocator, where a pool is in use
+    python3 examples/pytorch_allocator.py pool [LIBPLINTH]    plinth under PyTorch's allocator, while a pool is in use
 
-LIBPLINTH is the path of libplinth.so; without it $PLINTH_LIBRARY, or what lies beside this file. Programs copy or import
-use_plinth, plinth_pool and Plinth. Needs a GPU.
+LIBPLINTH is the path of libplinth.so; the default is $PLINTH_LIBRARY, or a library next to this file. Programs can copy or
+import use_plinth, plinth_pool and Plinth. Needs a GPU.
 """
 import ctypes
 import os
@@ -12,7 +12,7 @@ import sys
 
 import torch
 
-# What PyTorch calls besides allocating and freeing: its setters, and plinth's functions. The names are as irregular as this.
+# PyTorch's setters of the hooks besides allocation and free, and plinth's functions. PyTorch's names are irregular.
 HOOKS = {
     "set_init_fn": "plinth_pluggable_init",
     "set_reset_fn": "plinth_pluggable_reset",
@@ -26,31 +26,31 @@ HOOKS = {
 
 
 def plinth_allocator(path):
-    """A CUDAPluggableAllocator with plinth's functions and every hook set. Needs no GPU yet."""
+    """Returns a CUDAPluggableAllocator with plinth's functions and every hook set. Does not initialize CUDA."""
     allocator = torch.cuda.memory.CUDAPluggableAllocator(path, "plinth_alloc", "plinth_free")
     library = ctypes.CDLL(path)
     for setter, symbol in HOOKS.items():
-        # PyTorch wants addresses and knows the prototypes itself, so none is declared here.
+        # PyTorch takes addresses and knows the prototypes itself, so none is declared here.
         address = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
         getattr(allocator.allocator(), setter)(address)
-    # For ever: older versions of PyTorch keep a bare pointer in the MemPool, and use it while Python takes itself apart.
+    # Never freed: older versions of PyTorch keep a raw pointer in the MemPool, and use it during Python's shutdown.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(allocator.allocator()))
     return allocator
 
 
 def use_plinth(path):
-    """From here on, plinth allocates all of this process's CUDA memory. Before anything has used CUDA."""
+    """Makes plinth the allocator of all of this process's CUDA memory. Call it before anything uses CUDA."""
     torch.cuda.memory.change_current_allocator(plinth_allocator(path))
     return Plinth(path)
 
 
 def plinth_pool(path):
-    """A torch.cuda.MemPool whose memory is plinth's, for torch.cuda.use_mem_pool. At any time."""
+    """Returns a torch.cuda.MemPool whose memory is plinth's, for torch.cuda.use_mem_pool. Can be called at any time."""
     return torch.cuda.MemPool(plinth_allocator(path).allocator())
 
 
 class Plinth:
-    """What torch.cuda's functions of the same names tell, asked from plinth; they raise where plinth was swapped in."""
+    """plinth's statistics, by the names of torch.cuda's functions, which raise after use_plinth."""
 
     def __init__(self, path):
         self.library = ctypes.CDLL(path)
@@ -96,11 +96,11 @@ class Plinth:
 
 def find_library(path=None):
     here = os.path.dirname(os.path.abspath(__file__))
-    beside = [os.path.join(here, "..", *place, "libplinth.so") for place in (("lib",), ("target", "release"))]
-    for candidate in [path] if path else [os.environ.get("PLINTH_LIBRARY"), *beside]:
+    nearby = [os.path.join(here, "..", *folder, "libplinth.so") for folder in (("lib",), ("target", "release"))]
+    for candidate in [path] if path else [os.environ.get("PLINTH_LIBRARY"), *nearby]:
         if candidate and os.path.exists(candidate):
             return os.path.abspath(candidate)
-    sys.exit(f"there is no {path or 'libplinth.so; name it, or set PLINTH_LIBRARY'}")
+    sys.exit(f"cannot find {path or 'libplinth.so; pass its path, or set PLINTH_LIBRARY'}")
 
 
 def some_work():

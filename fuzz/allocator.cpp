@@ -1,13 +1,13 @@
-// Sequences of the caching allocator's calls, decoded from bytes, against a simple model. On the host device.
+// Checks sequences of the caching allocator's calls, decoded from bytes, against a simple model, on the host device.
 //
-// With clang's -fsanitize=fuzzer and FUZZER defined it is a target of libFuzzer (`make fuzz`). Otherwise it is a program
-// that does the same each time: `allocator [--seeds FIRST COUNT] [--seconds MOST] [--save FILE] [--verbose] [FILE...]`
-// replays files and then inputs made from numbers. `--save` keeps the input that fails. A failure prints its calls.
+// With clang's -fsanitize=fuzzer and FUZZER defined it is a target of libFuzzer (`make fuzz`). Otherwise it is a
+// deterministic program: `allocator [--seeds FIRST COUNT] [--seconds MOST] [--save FILE] [--verbose] [FILE...]` replays
+// files, and then inputs generated from seeds. `--save` saves a failing input. A failure prints its calls.
 //
-// What must hold: blocks that are live do not overlap, neither by their addresses nor by what is written to them in the
-// order of their streams, held or not; the counters are the model's; what is held stays within limit and device; wrong
-// pointers are refused; a failed call leaves everything as it was; the allocator agrees with itself; and in the end
-// everything can be had again, and goes back.
+// The invariants: live blocks do not overlap, neither in their addresses nor in the data written to them in stream order,
+// whether their streams are blocked or not; the counters equal the model's; held memory stays within the limit and the
+// device's memory; invalid pointers are rejected; a failed call changes nothing; the allocator's own consistency check
+// passes; and at the end all memory can be allocated again, and is released.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
@@ -15,7 +15,7 @@
 
 namespace {
 
-void end_everything() {
+void clean_up() {
   note("the end");
   next_fault = Fault();
   callback_frees = 0;
@@ -35,7 +35,7 @@ void end_everything() {
     limit(device, 5);
   }
   for (int pool = 0; pool < POOLS; pool++) {
-    if (pools[pool].made) {
+    if (pools[pool].created) {
       destroy_pool(pool);
     }
   }
@@ -49,12 +49,12 @@ void end_everything() {
   for (int device = 0; device < DEVICES; device++) {
     CHECK_EQ(allocated(device), 0);
   }
-  // Whatever is cached where, it is at the disposal of one request.
-  void *most = nullptr;
+  // One large request can reuse all cached memory, wherever it is.
+  void *large = nullptr;
   const size_t bytes = totals[0] / 8 * 7;
   note("alloc(%zu, device 0, stream 1) at the end", bytes);
-  CHECK_OK(plinth_caching_allocator_alloc(bytes, 0, streams[0][1], &most));
-  CHECK_OK(plinth_caching_allocator_delete(most));
+  CHECK_OK(plinth_caching_allocator_alloc(bytes, 0, streams[0][1], &large));
+  CHECK_OK(plinth_caching_allocator_delete(large));
   for (int device = 0; device < DEVICES; device++) {
     CHECK_OK(plinth_reset_peak_memory_stats(device));
   }
@@ -64,7 +64,7 @@ void end_everything() {
   for (int device = 0; device < DEVICES; device++) {
     CHECK_EQ(reserved(device), 0);
     sums[device] = peaks[device] = 0;
-    loose[device] = false;
+    may_exceed[device] = false;
   }
   plinth_host_usage_t usage = PLINTH_HOST_USAGE_INIT;
   CHECK_OK(plinth_host_usage(&usage));
@@ -74,7 +74,7 @@ void end_everything() {
   for (Pool &pool : pools) {
     pool = Pool();
   }
-  ever_willing = false;
+  used_on_oom = false;
   stale.clear();
   current = 0;
   use_device(current);
@@ -86,7 +86,7 @@ void prepare() {
     return;
   }
   prepared = true;
-  // Little memory is soon too little. What is set already counts.
+  // With little memory, requests soon run out of it. Variables that are set already take precedence.
   setenv("PLINTH_DEVICE", "host", 0);
   setenv("PLINTH_HOST_DEVICES", "2", 1);
   setenv("PLINTH_HOST_MEMORY", "512MiB", 0);
@@ -100,7 +100,7 @@ void prepare() {
     for (int stream = 1; stream <= 3; stream++) {
       CHECK_OK(plinth_stream_create(device, 0, &streams[device][stream]));
     }
-    // The default stream by its other name.
+    // CU_STREAM_LEGACY, the other handle of the default stream.
     streams[device][4] = reinterpret_cast<plinth_stream_t>(uintptr_t{1});
   }
   void *memory = nullptr;
@@ -115,7 +115,7 @@ void run(const uint8_t *data, size_t size) {
   input_bytes = size;
   prepare();
 #ifndef FUZZER
-  alarm(60);  // a call that waits for a gate waits for ever; libFuzzer has -timeout
+  alarm(60);  // a call that waits for a closed gate never returns; libFuzzer has -timeout
 #endif
   calls.clear();
   next_word = 0;
@@ -129,14 +129,14 @@ void run(const uint8_t *data, size_t size) {
     if (count % (sparse ? 32 : 8) == 7) {
       check_counters();
       check_pools();
-      const plinth_status_t sound = plinth_testing_check_allocator();
-      if (sound != PLINTH_OK) {
-        fail(__LINE__, "the allocator does not agree with itself");
+      const plinth_status_t status = plinth_testing_check_allocator();
+      if (status != PLINTH_OK) {
+        fail(__LINE__, "the allocator's data structures are inconsistent");
       }
     }
   }
   check_pools();
-  end_everything();
+  clean_up();
 #ifndef FUZZER
   alarm(0);
 #endif
@@ -156,8 +156,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
 namespace {
 
-// Some three hundred calls from a number.
-std::vector<uint8_t> made_from(uint64_t seed) {
+// Generates an input of some three hundred calls from a seed.
+std::vector<uint8_t> generate(uint64_t seed) {
   std::vector<uint8_t> bytes(200 + seed % 8 * 200);
   for (uint8_t &byte : bytes) {
     uint64_t mixed = seed += UINT64_C(0x9E3779B97F4A7C15);
@@ -169,7 +169,7 @@ std::vector<uint8_t> made_from(uint64_t seed) {
 }
 
 void hung(int) {
-  // Not for a signal handler, but the process is lost anyway.
+  // This is not async-signal-safe, but the process cannot continue anyway.
   fail(__LINE__, "a call does not return");
 }
 
@@ -179,7 +179,7 @@ void hung(int) {
 
 int main(int argc, char **argv) {
   uint64_t first = 0, count = 0, done = 0;
-  double most = 1e9;
+  double max_seconds = 1e9;
   std::vector<std::string> files;
   for (int index = 1; index < argc; index++) {
     const std::string argument = argv[index];
@@ -189,7 +189,7 @@ int main(int argc, char **argv) {
       first = strtoull(argv[++index], nullptr, 10);
       count = strtoull(argv[++index], nullptr, 10);
     } else if (argument == "--seconds" && index + 1 < argc) {
-      most = atof(argv[++index]);
+      max_seconds = atof(argv[++index]);
     } else if (argument == "--save" && index + 1 < argc) {
       save_to = argv[++index];
     } else if (argument[0] == '-') {
@@ -212,17 +212,17 @@ int main(int argc, char **argv) {
   }
   const auto begin = std::chrono::steady_clock::now();
   for (uint64_t seed = first; seed < first + count; seed++, done++) {
-    if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() > most) {
+    if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() > max_seconds) {
       break;
     }
-    const std::vector<uint8_t> bytes = made_from(seed);
+    const std::vector<uint8_t> bytes = generate(seed);
     input_name = "seed " + std::to_string(seed);
     if (verbose) {
       fprintf(stderr, "%s\n", input_name.c_str());
     }
     run(bytes.data(), bytes.size());
   }
-  printf("%zu files and %llu made inputs: all held\n", files.size(), static_cast<unsigned long long>(done));
+  printf("%zu files and %llu generated inputs: all passed\n", files.size(), static_cast<unsigned long long>(done));
   return 0;
 }
 

@@ -1,4 +1,4 @@
-// The calls that bytes are decoded into, each with what must come of it.
+// The calls that bytes are decoded into, each with checks of its results.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #pragma once
@@ -24,7 +24,7 @@ void free_block(size_t index) {
   read_stamps(block, block.stream);
   live.erase(live.begin() + static_cast<long>(index));
   for (const auto &use : block.uses) {
-    for (const auto &entry : shut) {
+    for (const auto &entry : closed) {
       if (entry.second == use) {
         const auto begin = reinterpret_cast<uintptr_t>(block.memory);
         quarantines.push_back({begin, begin + block.bytes, entry.first});
@@ -32,18 +32,18 @@ void free_block(size_t index) {
     }
   }
   note("delete(#%u)", block.word);
-  // A fault in it is not seen by the caller: the mark is made later.
+  // The caller does not see a fault in it: the event is recorded later.
   expect_ok_or_fault(__LINE__, with_fault([&] { return plinth_caching_allocator_delete(block.memory); }));
   sums[block.device] -= block.charged;
   stale.push_back(block.memory);
 }
 
 bool free_memory(int32_t device, size_t, void *) {
-  // From here on the allocator may wait for the device, and nothing else would let it go on.
+  // From here on the allocator may wait for the device, and only this can unblock the streams.
   open_gates();
   bool any = false;
-  // The fault is meant for the allocator's calls, not for those of this program.
-  const char *tripped_by_now = plinth_tripped_fault();
+  // Injected faults must hit the allocator's calls only, not this program's.
+  const char *tripped_so_far = plinth_tripped_fault();
   CHECK_OK(plinth_inject_fault(0, 0));
   while (callback_frees > 0) {
     callback_frees--;
@@ -56,7 +56,7 @@ bool free_memory(int32_t device, size_t, void *) {
       }
     }
   }
-  tripped_before_callback = tripped_by_now;
+  tripped_before_callback = tripped_so_far;
   return any;
 }
 
@@ -64,14 +64,14 @@ bool is_live(const void *pointer) {
   return std::any_of(live.begin(), live.end(), [&](const Block &block) { return block.memory == pointer; });
 }
 
-// There is no memory for a request only if what lives, and what may be stuck around it, leaves too little. That is two
-// handles for each block, which is a lot of this little device: it says something where few blocks live.
+// A request may run out of memory only if the live blocks and the unreleasable memory around them leave too little. That
+// is up to two handles for each block, a large part of this small device, so the check is effective with few live blocks.
 void expect_truly_out(size_t bytes, int device, size_t limit) {
-  const size_t stuck = 2 * std::clamp(totals[device] / 128, 2 * MIB, 32 * MIB);
+  const size_t unreleasable = 2 * std::clamp(totals[device] / 128, 2 * MIB, 32 * MIB);
   if (segments) {
     return;  // a small block may lie in a segment of any size
   }
-  size_t room = totals[device], used = 2 * stuck;
+  size_t room = totals[device], used = 2 * unreleasable;
   for (const Pool &pool : pools) {
     if (pool.known) {
       return;
@@ -82,10 +82,11 @@ void expect_truly_out(size_t bytes, int device, size_t limit) {
   }
   room = std::min(room, limit);
   for (const Block &block : live) {
-    used += block.device == device ? block.charged + stuck : 0;
+    used += block.device == device ? block.charged + unreleasable : 0;
   }
   if (bytes <= totals[device] && used + bytes <= room) {
-    fail(__LINE__, "there is memory: at most " + std::to_string(used) + " of " + std::to_string(room) + " bytes are in use");
+    fail(__LINE__, "a request failed although at most " + std::to_string(used) + " of " + std::to_string(room) +
+                       " bytes are in use");
   }
 }
 
@@ -106,8 +107,8 @@ void allocate(size_t bytes, int device, int stream, bool by_current) {
   }
   const size_t now = reserved(device);
   if (now > std::max(held, limits[device])) {
-    fail(__LINE__, "with a limit of " + std::to_string(limits[device]) + " bytes, " + std::to_string(held) + " became " +
-                       std::to_string(now));
+    fail(__LINE__, "with a limit of " + std::to_string(limits[device]) + " bytes, held memory grew from " +
+                       std::to_string(held) + " to " + std::to_string(now));
   }
   if (status != PLINTH_OK || bytes == 0) {
     CHECK(pointer == (status == PLINTH_OK ? nullptr : untouched));
@@ -118,26 +119,26 @@ void allocate(size_t bytes, int device, int stream, bool by_current) {
   }
   CHECK(reinterpret_cast<uintptr_t>(pointer) % UNIT == 0);
   const size_t charged = sparse ? rounded(bytes) : allocated(device) - sums[device];
-  if (charged != rounded(bytes) && !(loose[device] && charged > rounded(bytes) && charged <= now)) {
+  if (charged != rounded(bytes) && !(may_exceed[device] && charged > rounded(bytes) && charged <= now)) {
     fail(__LINE__, "a block of " + std::to_string(bytes) + " bytes is counted as " + std::to_string(charged));
   }
   sums[device] += charged;
   peaks[device] = std::max(peaks[device], sums[device]);
   const auto begin = reinterpret_cast<uintptr_t>(pointer);
   for (const Block &other : live) {
-    const auto there = reinterpret_cast<uintptr_t>(other.memory);
-    CHECK(begin + charged <= there || there + other.charged <= begin);
+    const auto other_begin = reinterpret_cast<uintptr_t>(other.memory);
+    CHECK(begin + charged <= other_begin || other_begin + other.charged <= begin);
   }
   for (const Quarantine &other : quarantines) {
     if (!other.gate->opened.load() && begin < other.end && other.begin < begin + bytes) {
-      fail(__LINE__, "the memory was freed while a stream that uses it is held");
+      fail(__LINE__, "the memory was reused while a stream that uses it is blocked");
     }
   }
   live.push_back({static_cast<unsigned char *>(pointer), bytes, charged, word, device, stream, pool, {}});
   stamp(live.back());
 }
 
-// Reads the input; it is 0 behind its end.
+// Reads the input; beyond its end all bytes are 0.
 struct Reader {
   const uint8_t *at, *end;
   bool empty() const { return at == end; }
@@ -170,7 +171,7 @@ struct Reader {
   }
 };
 
-void wrong_pointer(Reader &in) {
+void call_with_invalid_pointer(Reader &in) {
   unsigned char *pointer = nullptr;
   const unsigned kind = in.byte() % 6;
   switch (kind) {
@@ -193,14 +194,14 @@ void wrong_pointer(Reader &in) {
   if (pointer == nullptr || is_live(pointer)) {
     return;
   }
-  note("delete and record_stream of a wrong pointer, kind %u", kind);
+  note("delete and record_stream of an invalid pointer, kind %u", kind);
   CHECK_STATUS(plinth_caching_allocator_delete(pointer), PLINTH_ERROR_INVALID_POINTER);
   CHECK_STATUS(plinth_record_stream(pointer, streams[current][0]), PLINTH_ERROR_INVALID_POINTER);
 }
 
-void wrong_arguments(Reader &in) {
+void call_with_invalid_arguments(Reader &in) {
   void *pointer = nullptr;
-  note("alloc with wrong arguments");
+  note("alloc with invalid arguments");
   CHECK_STATUS(plinth_caching_allocator_alloc(100, 99, nullptr, &pointer), PLINTH_ERROR_INVALID_DEVICE);
   CHECK_STATUS(plinth_caching_allocator_alloc(100, 0, streams[1][1 + in.byte() % 3], &pointer),
                PLINTH_ERROR_DEVICE_MISMATCH);
@@ -215,7 +216,7 @@ void record_stream(Reader &in) {
   const unsigned which = in.byte();
   int device = block.device, stream = static_cast<int>(which % STREAMS);
   if (which >= 200) {
-    // Another device may not touch it, but whoever says so is believed.
+    // A use by a stream of another device is recorded too, without a check whether that device can access the memory.
     device = 1 - device;
     stream = 1 + stream % 3;
   }
@@ -253,12 +254,12 @@ void make_pool(int index, unsigned how) {
     note("pool %d is {7, %d}", index, index + 1);
     return;
   }
-  pool.made = true;
-  pool.willing = how & 1;
+  pool.created = true;
+  pool.use_on_oom = how & 1;
   pool.no_split = (how & 2) && !sparse;
-  note("pool %d = mem_pool_create(%s, %s)", index, pool.willing ? "use_on_oom" : "-", pool.no_split ? "no_split" : "-");
-  CHECK_OK(plinth_mem_pool_create(pool.willing, pool.no_split, &pool.id));
-  ever_willing |= pool.willing;
+  note("pool %d = mem_pool_create(%s, %s)", index, pool.use_on_oom ? "use_on_oom" : "-", pool.no_split ? "no_split" : "-");
+  CHECK_OK(plinth_mem_pool_create(pool.use_on_oom, pool.no_split, &pool.id));
+  used_on_oom |= pool.use_on_oom;
 }
 
 bool is_routed(int device, int pool) {
@@ -286,8 +287,8 @@ void begin_pool(int device, int index, unsigned how, int stream) {
   if (status == PLINTH_OK) {
     routes[device].push_back(route);
     pool.users[device]++;
-    // A block of it may later be asked for by requests that go elsewhere, if it is willing.
-    for (bool &any : loose) {
+    // With use_on_oom, requests of other pools may get its blocks later.
+    for (bool &any : may_exceed) {
       any |= pool.no_split;
     }
   }
@@ -313,7 +314,7 @@ void release_pool(int device, int index) {
   if (!pool.known) {
     return;
   }
-  const bool exists = pool.made || pool.users[0] + pool.users[1] > 0;
+  const bool exists = pool.created || pool.users[0] + pool.users[1] > 0;
   note("release_pool(device %d, pool %d)", device, index);
   const plinth_status_t status = with_fault([&] { return plinth_release_pool(device, pool.id); });
   if (!exists) {
@@ -333,17 +334,17 @@ void destroy_pool(int index) {
   }
   note("mem_pool_destroy(pool %d)", index);
   const plinth_status_t status = with_fault([&] { return plinth_mem_pool_destroy(pool.id); });
-  if (!pool.made) {
+  if (!pool.created) {
     CHECK(status == PLINTH_ERROR_INVALID_HANDLE);
     return;
   }
   expect_ok_or_fault(__LINE__, status);
-  pool.made = pool.made && status != PLINTH_OK;
+  pool.created = pool.created && status != PLINTH_OK;
 }
 
 void empty_cache() {
   size_t held[DEVICES], in_pools[POOLS][DEVICES] = {}, bytes;
-  const auto used = [](const Pool &pool, int device) { return pool.known && (pool.made || pool.users[device] > 0); };
+  const auto used = [](const Pool &pool, int device) { return pool.known && (pool.created || pool.users[device] > 0); };
   for (int device = 0; device < DEVICES; device++) {
     held[device] = reserved(device);
     for (int pool = 0; pool < POOLS; pool++) {
@@ -375,16 +376,16 @@ void limit(int device, unsigned how) {
   CHECK_OK(plinth_set_per_process_memory_fraction(fraction, device));
 }
 
-void shut_gate(int device, int stream) {
-  if (shut.size() >= 3) {
+void block_stream(int device, int stream) {
+  if (closed.size() >= 3) {
     return;
   }
-  note("hold(device %d, stream %d)", device, stream);
+  note("block(device %d, stream %d)", device, stream);
   auto gate = std::make_shared<Gate>();
   use_device(device);
-  CHECK_OK(plinth_launch_host_function(streams[device][stream], hold_function, gate.get()));
+  CHECK_OK(plinth_launch_host_function(streams[device][stream], wait_for_gate, gate.get()));
   use_device(current);
-  shut.push_back({gate, {device, stream}});
+  closed.push_back({gate, {device, stream}});
 }
 
 void report(int device) {
@@ -397,7 +398,7 @@ void report(int device) {
   peaks[device] = sums[device];
 }
 
-void hold_directly(Reader &in, int device) {
+void allocate_directly(Reader &in, int device) {
   if (direct.size() < 2 || in.byte() % 2 == 0) {
     if (direct.size() == 2) {
       return;
@@ -411,7 +412,7 @@ void hold_directly(Reader &in, int device) {
     }
   } else {
     note("device_free()");
-    settle();  // as cuMemFree does
+    settle();  // cuMemFree waits for the device
     CHECK_OK(plinth_device_free(direct.back().first));
     direct.pop_back();
   }
@@ -435,7 +436,7 @@ void one_call(Reader &in) {
   } else if (code < 168) {
     record_stream(in);
   } else if (code < 176) {
-    shut_gate(device, stream);
+    block_stream(device, stream);
   } else if (code < 182) {
     note("open gates");
     open_gates();
@@ -459,13 +460,13 @@ void one_call(Reader &in) {
     next_fault.code = where & 2 ? 2 : 999;
     note("fault %d in driver call %u of:", next_fault.code, next_fault.nth);
   } else if (code < 244) {
-    wrong_pointer(in);
+    call_with_invalid_pointer(in);
   } else if (code < 245) {
-    wrong_arguments(in);
+    call_with_invalid_arguments(in);
   } else if (code < 247) {
     report(device);
   } else if (code < 250) {
-    hold_directly(in, device);
+    allocate_directly(in, device);
   } else if (code < 253) {
     callback_frees = 1 + static_cast<int>(where % 4);
     note("the callback will free %d", callback_frees);

@@ -1,4 +1,4 @@
-// What the fuzzer works on, the simple model that the allocator is held against, and what must hold at all times.
+// The fuzzer's state, the simple model that the allocator is compared with, and the invariants.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #pragma once
@@ -42,7 +42,7 @@ __attribute__((format(printf, 1, 2))) void note(const char *format, ...) {
   calls.emplace_back(line);
 }
 
-// What the program keeps of an input that fails; libFuzzer has its own way.
+// For saving a failing input. libFuzzer saves it itself.
 const uint8_t *input;
 size_t input_bytes;
 const char *save_to;
@@ -53,10 +53,10 @@ std::string input_name;
   for (const std::string &call : calls) {
     fprintf(stderr, "  %s\n", call.c_str());
   }
-  fprintf(stderr, "fuzz/allocator.cpp:%d: %s\nthe last message is \"%s\"\n", line, what.c_str(), plinth_last_error());
+  fprintf(stderr, "fuzz/allocator.cpp:%d: %s\nthe last error message is \"%s\"\n", line, what.c_str(), plinth_last_error());
   if (save_to != nullptr) {
     std::ofstream(save_to, std::ios::binary).write(reinterpret_cast<const char *>(input), static_cast<long>(input_bytes));
-    fprintf(stderr, "the input is in %s\n", save_to);
+    fprintf(stderr, "the input was saved as %s\n", save_to);
   }
   fflush(stderr);
   abort();
@@ -79,7 +79,7 @@ std::string input_name;
     }                                                                                                               \
   } while (0)
 
-// ---- what the calls work on
+// ---- state
 
 struct Gate {
   std::atomic<bool> opened{false}, passed{false};
@@ -87,14 +87,14 @@ struct Gate {
 
 struct Block {
   unsigned char *memory;
-  size_t bytes;    // as asked for
-  size_t charged;  // as counted
-  uint32_t word;   // stands at its stamps
+  size_t bytes;    // as requested
+  size_t charged;  // as counted by the allocator
+  uint32_t word;   // written at its stamps
   int device, stream, pool;
   std::vector<std::pair<int, int>> uses;  // device and stream
 };
 
-// What was freed and may not be given out again while a gate is shut.
+// Freed memory that must not be reused while a gate is closed.
 struct Quarantine {
   uintptr_t begin, end;
   std::shared_ptr<Gate> gate;
@@ -102,12 +102,12 @@ struct Quarantine {
 
 struct Pool {
   plinth_pool_id_t id;
-  bool known = false, made = false, no_split = false, willing = false;
+  bool known = false, created = false, no_split = false, use_on_oom = false;
   int users[DEVICES] = {};
 };
 
 struct Route {
-  int pool, stream;  // stream -1: the thread's requests; -2: those of captures
+  int pool, stream;  // stream -1: the requests of the thread; -2: those of captures
 };
 
 plinth_stream_t streams[DEVICES][STREAMS];
@@ -116,7 +116,7 @@ uint32_t *slots;
 
 std::vector<Block> live;
 std::deque<Quarantine> quarantines;
-std::vector<std::pair<std::shared_ptr<Gate>, std::pair<int, int>>> shut;
+std::vector<std::pair<std::shared_ptr<Gate>, std::pair<int, int>>> closed;
 std::vector<std::shared_ptr<Gate>> opened;
 std::vector<uint32_t> expected;  // of the slots
 Pool pools[POOLS];
@@ -124,11 +124,11 @@ std::vector<Route> routes[DEVICES];
 std::vector<std::pair<void *, int>> direct;
 std::map<void *, size_t> direct_bytes;
 size_t sums[DEVICES], peaks[DEVICES], limits[DEVICES];
-bool loose[DEVICES];       // a pool without splits was used, so blocks may be larger than asked for
-bool ever_willing;         // requests of the default pool may have gone elsewhere
+bool may_exceed[DEVICES];  // a pool without splits was used, so blocks may be larger than requested
+bool used_on_oom;          // requests of the default pool may have been served by a pool with use_on_oom
 int callback_frees;        // how many blocks the callback frees, once
 int current;
-// Whether counters are seldom looked at: a look at them notes a peak, and hides that nobody did.
+// Whether counters are read seldom: reading them updates the peaks, and hides a missing update elsewhere.
 bool sparse;
 uint32_t next_word;
 std::vector<void *> stale;
@@ -150,10 +150,11 @@ size_t reserved(int device) {
   return bytes;
 }
 
-// Segments go back by cuMemFree, which waits for the device: there a gate does not stay shut for ever.
+// Whether segments are not expandable. They are released with cuMemFree, which waits for the device, so then a gate opens
+// after a time limit.
 bool segments;
 
-void hold_function(void *context) {
+void wait_for_gate(void *context) {
   auto *gate = static_cast<Gate *>(context);
   const auto begin = std::chrono::steady_clock::now();
   while (!gate->opened.load()) {
@@ -166,14 +167,14 @@ void hold_function(void *context) {
 }
 
 void open_gates() {
-  for (auto &entry : shut) {
+  for (auto &entry : closed) {
     entry.first->opened.store(true);
     opened.push_back(entry.first);
   }
-  shut.clear();
+  closed.clear();
 }
 
-// Waits for all work, and looks at what it read.
+// Waits for all work, and checks the values that it read.
 void settle() {
   open_gates();
   for (int device = 0; device < DEVICES; device++) {
@@ -189,7 +190,7 @@ void settle() {
   for (size_t slot = 0; slot < expected.size(); slot++) {
     if (slots[slot] != expected[slot]) {
       char text[128];
-      snprintf(text, sizeof text, "a stamp of block #%u is %u when it is read: somebody else wrote there",
+      snprintf(text, sizeof text, "a stamp of block #%u reads as %u: its memory was overwritten",
                expected[slot], slots[slot]);
       fail(__LINE__, text);
     }
@@ -197,7 +198,7 @@ void settle() {
   expected.clear();
 }
 
-// Where a block is written to and read: its ends, and some places between in a large one.
+// Calls `body` with the offsets at which a block is written and read: its ends, and some offsets between in a large one.
 template <typename Body> void at_stamps(const Block &block, Body body) {
   if (block.bytes < 4) {
     return;
@@ -245,7 +246,7 @@ struct Fault {
 Fault next_fault;
 const char *tripped, *tripped_before_callback;
 
-// Makes a call with the fault that was asked for; whether it succeeded. A failure must be the fault's.
+// Makes a call with the requested fault, and returns its status. Records whether the fault was hit.
 template <typename Call> plinth_status_t with_fault(Call call) {
   const Fault fault = next_fault;
   next_fault = Fault();
@@ -272,11 +273,11 @@ template <typename Call> plinth_status_t with_fault(Call call) {
 void expect_ok_or_fault(int line, plinth_status_t status) {
   const bool excused = tripped != nullptr && (status == PLINTH_ERROR_DRIVER || status == PLINTH_ERROR_OUT_OF_MEMORY);
   if (status != PLINTH_OK && !excused) {
-    fail(line, std::string("failed with ") + plinth_status_name(status) + " without a reason");
+    fail(line, std::string("failed with ") + plinth_status_name(status) + " without an injected fault");
   }
 }
 
-// ---- what must hold at all times
+// ---- invariants
 
 void check_counters() {
   for (int device = 0; device < DEVICES; device++) {
@@ -309,16 +310,16 @@ void check_pools() {
       size_t bytes = 0, held = 0;
       CHECK_OK(plinth_mem_pool_memory(id, device, &bytes, &held));
       CHECK(held >= bytes);
-      if (!ever_willing) {
+      if (!used_on_oom) {
         CHECK_EQ(bytes, in_pools[pool + 1]);
       }
       sum += bytes;
       if (pool >= 0) {
         int32_t users = -1;
-        const bool exists = pools[pool].made || pools[pool].users[0] + pools[pool].users[1] > 0;
+        const bool exists = pools[pool].created || pools[pool].users[0] + pools[pool].users[1] > 0;
         if (exists) {
           CHECK_OK(plinth_mem_pool_use_count(id, device, &users));
-          CHECK_EQ(static_cast<size_t>(users), static_cast<size_t>(pools[pool].users[device] + (pools[pool].made ? 1 : 0)));
+          CHECK_EQ(static_cast<size_t>(users), static_cast<size_t>(pools[pool].users[device] + (pools[pool].created ? 1 : 0)));
         } else {
           CHECK_STATUS(plinth_mem_pool_use_count(id, device, &users), PLINTH_ERROR_INVALID_HANDLE);
         }

@@ -1,7 +1,7 @@
-//! The headers follow the conventions of docs/api.md: order of arguments, names of callbacks, sizes of structs, names of
-//! functions that create, destroy, get and set.
+//! Checks the headers against the conventions of docs/api.md: order of arguments, names of callbacks, sizes of structs,
+//! names of functions that create, destroy, get and set.
 //!
-//! The exceptions are named here, each with its reason. A name that is no exception any more fails the test.
+//! The exceptions are listed here, each with its reason. An exception that no longer applies fails the test.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use std::{
     path::Path,
 };
 
-/// Structs without `struct_size`: they never change.
+/// Structs without `struct_size`, because they never change.
 const FIXED: &[(&str, &str)] = &[
     ("DLDataType", "DLPack"),
     ("DLDevice", "DLPack"),
@@ -20,11 +20,11 @@ const FIXED: &[(&str, &str)] = &[
     ("plinth_memory_stat_by_pool_t", "a part of plinth_memory_stats_t"),
     ("plinth_memory_stat_t", "a part of plinth_memory_stats_t"),
     ("plinth_philox_state_t", "passed to kernels by value"),
-    ("plinth_pool_id_t", "a name, which is compared and passed by value"),
+    ("plinth_pool_id_t", "an identifier, which is compared and passed by value"),
     ("plinth_stream_context_t", "saved state, which only the library reads"),
 ];
 
-/// Getters without a setter: torch's names.
+/// Getters without a setter, which have torch's names.
 const TORCH_GETTERS: &[&str] = &[
     "plinth_get_allocator_backend",
     "plinth_get_arch_list",
@@ -35,8 +35,7 @@ const TORCH_GETTERS: &[&str] = &[
     "plinth_mem_get_info",
 ];
 
-/// Functions that release something by another verb: torch's names, and those of the libraries whose signatures they
-/// have.
+/// Functions that release something by another verb, because they have the names of torch or of another library.
 const OTHER_RELEASES: &[&str] = &[
     "plinth_caching_allocator_delete",
     "plinth_rmm_deallocate",
@@ -57,9 +56,9 @@ struct Function {
 #[derive(Default)]
 struct Headers {
     functions: Vec<Function>,
-    /// Names and fields.
+    /// The fields by name.
     structs: BTreeMap<String, Vec<String>>,
-    /// Names and parameters.
+    /// The parameters by name.
     callbacks: BTreeMap<String, Vec<String>>,
     /// The types of opaque handles, such as plinth_event_t.
     handles: BTreeSet<String>,
@@ -173,8 +172,8 @@ impl Headers {
         self.functions.iter().any(|function| function.name == name)
     }
 
-    /// Returns whether a parameter is written: a pointer to something that is not const and not memory that the device
-    /// or the call works on, which is an operand.
+    /// Returns whether a parameter is an output: a pointer to something that is neither const nor an operand, such as
+    /// memory.
     fn is_output(&self, parameter: &str) -> bool {
         let is_read = parameter.starts_with("const ") && !parameter.starts_with("const char **");
         let is_memory = parameter.starts_with("void *") && !parameter.starts_with("void **");
@@ -187,8 +186,8 @@ fn is_foreign(name: &str) -> bool {
         && FOREIGN.iter().any(|prefix| name == *prefix || prefix.ends_with('_') && name.starts_with(prefix))
 }
 
-/// Fails with a list, unless it is empty.
-fn none(wrong: Vec<String>, rule: &str) {
+/// Checks that the list of violations of a rule is empty.
+fn assert_none(wrong: Vec<String>, rule: &str) {
     assert!(wrong.is_empty(), "{rule} (docs/api.md):\n{}", wrong.join("\n"));
 }
 
@@ -200,27 +199,27 @@ fn outputs_are_last() {
         let mut outputs = false;
         for parameter in &function.parameters {
             let name = declared_name(parameter);
-            // The capacity of an array belongs to it.
+            // The capacity of an output array may follow it.
             let capacity = parameter.starts_with("size_t ") || function.name == "plinth_get_rng_state_all";
             if outputs
                 && !headers.is_output(parameter)
                 && !(capacity && ["capacity", "count", "body_count"].contains(&name))
             {
-                wrong.push(format!("{}: {parameter} stands behind an output", function.name));
+                wrong.push(format!("{}: {parameter} follows an output", function.name));
             }
             outputs |= headers.is_output(parameter) && function.name != "plinth_ipc_export_free";
         }
     }
-    none(wrong, "outputs stand behind all inputs");
+    assert_none(wrong, "outputs must follow all inputs");
 }
 
-/// The stream in which a call works is its last input. In other calls the stream is what the call is about.
+/// The stream in which a call works is its last input. In the calls below the stream is the subject of the call instead.
 #[test]
 fn the_stream_is_the_last_input() {
-    const ABOUT: &[&str] = &[
+    const STREAM_IS_SUBJECT: &[&str] = &[
         "plinth_begin_allocate_current_stream_to_pool", // routes the requests for the stream
         "plinth_graph_begin", // torch.cuda.graph(cuda_graph, pool, stream, capture_error_mode)
-        "plinth_launch_host_function", // the callback and its context stand together at the end
+        "plinth_launch_host_function", // the callback and its context are the last inputs
         "plinth_sanitizer_wait_stream",
         "plinth_stream_record_event",
         "plinth_stream_wait_event",
@@ -234,7 +233,11 @@ fn the_stream_is_the_last_input() {
             exceptions.insert(function.name.as_str());
         }
     }
-    assert_eq!(exceptions, ABOUT.iter().copied().collect(), "the stream is the last input (docs/api.md)");
+    assert_eq!(
+        exceptions,
+        STREAM_IS_SUBJECT.iter().copied().collect(),
+        "the stream must be the last input (docs/api.md)"
+    );
 }
 
 #[test]
@@ -259,7 +262,7 @@ fn callbacks_have_one_suffix_and_end_with_their_context() {
             }
         }
     }
-    none(wrong, "callbacks");
+    assert_none(wrong, "callbacks");
 }
 
 #[test]
@@ -271,12 +274,12 @@ fn structs_state_their_size_and_have_an_initializer() {
         let initializer = name.trim_end_matches("_t").to_uppercase() + "_INIT";
         let sized = fields[0] == "size_t struct_size";
         if sized == fixed.contains(name.as_str()) {
-            wrong.push(format!("{name}: struct_size, or a reason in this test why it never changes"));
+            wrong.push(format!("{name}: needs either struct_size, or an entry in FIXED with a reason"));
         }
         if sized && !headers.macros.contains(&initializer) {
             wrong.push(format!("{name} has no {initializer}"));
         }
-        // A struct inside of another one cannot grow.
+        // A nested struct cannot grow.
         for field in fields {
             let field = field.trim_start_matches("struct ");
             let inner = field.split([' ', '[']).next().unwrap();
@@ -290,12 +293,12 @@ fn structs_state_their_size_and_have_an_initializer() {
             wrong.push(format!("{name} is not a struct of the headers"));
         }
     }
-    none(wrong, "structs");
+    assert_none(wrong, "structs");
 }
 
 #[test]
 fn handles_are_destroyed_by_destroy() {
-    // Not objects of the library: the driver's.
+    // These objects belong to the driver.
     const BORROWED: &[&str] = &["plinth_graph_node_t", "plinth_stream_t"];
     let headers = Headers::read();
     let mut wrong = Vec::new();
@@ -306,10 +309,10 @@ fn handles_are_destroyed_by_destroy() {
         }
     }
     assert!(headers.handles.len() > 10, "{:?}", headers.handles);
-    none(wrong, "objects are released by destroy");
+    assert_none(wrong, "objects must be released by destroy");
 }
 
-/// Pairs of verbs: a name with the second has a partner with one of the first.
+/// A function whose name contains a release verb has a counterpart with one of the creation verbs.
 #[test]
 fn every_release_has_its_counterpart() {
     const PAIRS: &[(&str, &[&str])] = &[
@@ -326,14 +329,14 @@ fn every_release_has_its_counterpart() {
         ("pop", &["push", "set"]),
         ("end", &["begin", "start"]),
     ];
-    // Made by functions whose names are torch's, NCCL's or CUDA's.
-    const MADE_BY_MANY: &[&str] = &[
+    // Created by functions whose names are torch's, NCCL's or CUDA's.
+    const CREATED_BY_OTHERS: &[&str] = &[
         "plinth_communicator_destroy",
         "plinth_graphed_callable_destroy",
         "plinth_kernel_destroy",
         "plinth_string_free",
     ];
-    // "free" is an adjective there.
+    // "free" is an adjective in these names.
     const FREE_MEMORY: &[&str] = &["plinth_add_free_memory_callback", "plinth_remove_free_memory_callback"];
     let headers = Headers::read();
     let mut wrong = Vec::new();
@@ -341,14 +344,14 @@ fn every_release_has_its_counterpart() {
     for name in headers.functions.iter().map(|function| function.name.as_str()) {
         let words: Vec<&str> = name.split('_').collect();
         for (release, makers) in PAIRS {
-            let Some(place) = words.iter().position(|word| word == release) else { continue };
+            let Some(index) = words.iter().position(|word| word == release) else { continue };
             let partner = |maker: &str| {
                 let mut words = words.clone();
-                words[place] = maker;
+                words[index] = maker;
                 words.dedup(); // plinth_ipc_export, for plinth_ipc_export_free
                 headers.has(&words.join("_"))
             };
-            let excepted = [OTHER_RELEASES, MADE_BY_MANY].iter().any(|list| list.contains(&name))
+            let excepted = [OTHER_RELEASES, CREATED_BY_OTHERS].iter().any(|list| list.contains(&name))
                 || *release == "free" && FREE_MEMORY.contains(&name);
             if !excepted && !makers.iter().any(|maker| partner(maker)) {
                 wrong.push(format!("{name} has no counterpart with {makers:?}"));
@@ -357,12 +360,12 @@ fn every_release_has_its_counterpart() {
         if words.iter().any(|word| ["delete", "dispose", "drop", "finalize", "deallocate", "dealloc"].contains(word))
             && !OTHER_RELEASES.contains(&name)
         {
-            wrong.push(format!("{name}: another verb for a release"));
+            wrong.push(format!("{name}: this verb is not used for releases"));
         }
         unused.remove(name);
     }
     wrong.extend(unused.into_iter().map(|name| format!("{name} does not exist")));
-    none(wrong, "one verb releases one kind of thing");
+    assert_none(wrong, "each kind of object must be released by one verb");
 }
 
 #[test]
@@ -371,7 +374,7 @@ fn values_with_a_setter_are_read_by_get() {
     let mut wrong = Vec::new();
     for function in &headers.functions {
         let name = function.name.as_str();
-        // As cuModuleGetFunction: it makes a handle.
+        // Like cuModuleGetFunction, these functions return a handle.
         if name.contains("_get_") && !name.contains("_context_") {
             let setter = name.replacen("_get_", "_set_", 1);
             if !headers.has(&setter) && !TORCH_GETTERS.contains(&name) && name != "plinth_kernel_module_get_kernel" {
@@ -385,10 +388,10 @@ fn values_with_a_setter_are_read_by_get() {
             }
         }
     }
-    none(wrong, "getters");
+    assert_none(wrong, "getters");
 }
 
-/// plinth.h states once which threads may call; a comment states exceptions only.
+/// plinth.h states the rule about threads once; comments of functions state exceptions only.
 #[test]
 fn comments_do_not_repeat_the_rule_about_threads() {
     let headers = Headers::read();
@@ -397,7 +400,7 @@ fn comments_do_not_repeat_the_rule_about_threads() {
         for repeated in
             ["called from any thread at any time", "while another thread is in a call with it", "hread-safe"]
         {
-            assert!(!comment.contains(repeated), "plinth.h says it already: {comment}");
+            assert!(!comment.contains(repeated), "this comment repeats the rule in plinth.h: {comment}");
         }
     }
 }

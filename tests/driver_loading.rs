@@ -1,6 +1,6 @@
-//! How libcuda is found, and what is said of machines where it is missing, a stub, or too old.
+//! Loading of libcuda, and the errors on machines on which it is missing, a stub, or too old.
 //!
-//! Each case is a process of its own, with a libcuda made for it by the C compiler.
+//! Each case runs in its own process, with a libcuda that the C compiler builds for it.
 
 use plinth::internal::runtime;
 use plinth_driver::table::CALLS;
@@ -13,7 +13,7 @@ use std::{
 
 const CHILD: &str = "PLINTH_TEST_CHILD";
 
-/// Not a test of its own: what the others run in a fresh process. Prints the outcome of initialisation.
+/// Not a test itself: the entry point of the processes that the tests start. Prints the result of initialisation.
 #[test]
 fn child() {
     if std::env::var_os(CHILD).is_none() {
@@ -37,7 +37,7 @@ fn outcome(environment: &[(&str, &Path)]) -> String {
     text[start..].lines().next().unwrap().to_owned()
 }
 
-/// A libcuda whose calls do nothing, successfully, unless `special` gives another body.
+/// Builds a libcuda whose calls do nothing and succeed. `special` replaces some of their definitions.
 fn build(name: &str, omit: &[&str], special: &[(&str, &str)]) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&folder).unwrap();
@@ -64,7 +64,7 @@ const COUNT: (&str, &str) = ("cuDeviceGetCount", "unsigned cuDeviceGetCount(int 
 const VERSION: (&str, &str) = ("cuDriverGetVersion", "unsigned cuDriverGetVersion(int *v) { *v = 12345; return 0; }");
 
 #[test]
-fn a_machine_without_a_driver_is_told_of_the_host_device() {
+fn the_error_without_a_driver_mentions_the_host_device() {
     let nothing = Path::new("/nonexistent/libcuda.so.1");
     let text = outcome(&[("PLINTH_CUDA_LIBRARY", nothing)]);
     assert!(text.starts_with("outcome 7 "), "{text}");
@@ -72,7 +72,7 @@ fn a_machine_without_a_driver_is_told_of_the_host_device() {
 }
 
 #[test]
-fn a_whole_driver_is_found_on_the_library_path() {
+fn a_complete_driver_is_found_on_the_library_path() {
     let library = build("whole", &[], &[COUNT, VERSION]);
     let text = outcome(&[("LD_LIBRARY_PATH", library.parent().unwrap())]);
     assert_eq!(text, "outcome 0 3 devices, version Ok(12345)");
@@ -86,7 +86,7 @@ fn a_missing_required_call_is_named() {
 }
 
 #[test]
-fn missing_optional_calls_do_no_harm() {
+fn missing_optional_calls_are_accepted() {
     let optional: Vec<&str> = CALLS.iter().filter(|call| !call.required).map(|call| call.symbol).collect();
     assert!(optional.len() > 10);
     let library = build("optional", &optional, &[COUNT, VERSION]);
@@ -117,7 +117,7 @@ fn a_failure_with_an_unknown_code_is_a_driver_error() {
     assert_eq!(text, "outcome 25 the CUDA driver did not start: cuInit failed with CUDA error 77777");
 }
 
-/// `cuGetProcAddress` is asked by base name and version, and its answer goes before the symbol of the same name.
+/// `cuGetProcAddress` is called with base name and version, and its result takes precedence over the exported symbol.
 #[test]
 fn calls_are_resolved_through_the_driver() {
     let resolver = "
@@ -133,7 +133,7 @@ fn calls_are_resolved_through_the_driver() {
 }
 
 #[test]
-fn a_nonsensical_kind_of_device_is_named() {
+fn an_invalid_kind_of_device_is_named() {
     let text = outcome(&[("PLINTH_DEVICE", Path::new("gpu"))]);
     assert_eq!(text, "outcome 10 PLINTH_DEVICE is \"gpu\"; it can be cuda, host or auto");
 }

@@ -4,12 +4,12 @@
 
 #[path = "group/faults.rs"]
 mod faults;
-#[path = "group/meeting.rs"]
-mod meeting;
 #[path = "group/numbers.rs"]
 mod numbers;
 #[path = "group/rank.rs"]
 mod rank;
+#[path = "group/rendezvous.rs"]
+mod rendezvous;
 #[path = "group/values.rs"]
 mod values;
 
@@ -23,7 +23,7 @@ use std::{
 /// A scenario: its name, and what each rank does.
 type Scenario = (&'static str, fn());
 
-const SCENARIOS: &[&[Scenario]] = &[numbers::SCENARIOS, faults::SCENARIOS, meeting::SCENARIOS];
+const SCENARIOS: &[&[Scenario]] = &[numbers::SCENARIOS, faults::SCENARIOS, rendezvous::SCENARIOS];
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Not a test itself: the entry point of the processes that the tests start.

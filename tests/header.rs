@@ -1,5 +1,5 @@
-//! Makes the C headers from src/ffi, and checks that those in include/ are current. Checks that every list that stands
-//! in two places says the same in both.
+//! Generates the C headers from src/ffi, and checks that those in include/ are current. Checks lists that exist twice for
+//! equality.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,9 +11,10 @@ use std::{
 
 /// A header of include/plinth: its name, and the parts of src/ffi that it is made of.
 ///
-/// A part `x` is `x.rs`, the exported functions and their types, from which cbindgen makes C; or `x.h`, C that cbindgen
-/// cannot make; or both. The `//!` comment of a part becomes the text in front of it: its first line is a title. The
-/// first part's text opens the header. A header may use types only of headers that stand before it here.
+/// A part `x` is `x.rs`, the exported functions and their types, from which cbindgen generates C; or `x.h`, C that
+/// cbindgen cannot generate; or both. The `//!` comment of a part becomes its introduction in the header; the comment's
+/// first line is a title. The first part's introduction opens the header. A header may use only types of headers before
+/// it in the list.
 struct Header {
     name: &'static str,
     parts: &'static [&'static str],
@@ -65,7 +66,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A part of the C surface, as it goes into a header.
+/// A part of the C API, in the form in which it is written to a header.
 struct Part {
     title: String,
     /// The paragraphs below the title.
@@ -87,7 +88,7 @@ fn part(name: &str) -> Part {
     let text = comment.skip_while(String::is_empty).collect();
     let mut generated = if rust.exists() { declarations(&rust) } else { String::new() };
 
-    // Each paragraph of the hand-written C goes to the part's start, but an initializer goes to its struct.
+    // Each paragraph of the hand-written C is put at the part's start, except that an initializer follows its struct.
     let mut first = String::new();
     let by_hand = by_hand.lines().skip_while(|line| line.starts_with("//!")).collect::<Vec<_>>().join("\n");
     for paragraph in by_hand.trim().split("\n\n").filter(|paragraph| !paragraph.is_empty()) {
@@ -104,13 +105,13 @@ fn part(name: &str) -> Part {
     Part { title: title.trim_end_matches('.').to_owned(), text, code }
 }
 
-/// The struct whose initializer a paragraph of C defines: plinth_event_t, for PLINTH_EVENT_INIT.
+/// Returns the struct whose initializer a paragraph of C defines: plinth_event_t, for PLINTH_EVENT_INIT.
 fn initialized(paragraph: &str) -> Option<String> {
     let name = paragraph.lines().find_map(|line| line.strip_prefix("#define "))?.split_whitespace().next()?;
     Some(name.strip_suffix("_INIT")?.to_lowercase() + "_t")
 }
 
-/// What cbindgen makes of a file.
+/// Returns cbindgen's output for a file.
 fn declarations(source: &Path) -> String {
     let config = cbindgen::Config::from_file(root().join("cbindgen.toml")).unwrap();
     let mut bindings = Vec::new();
@@ -118,7 +119,7 @@ fn declarations(source: &Path) -> String {
     String::from_utf8(bindings).unwrap()
 }
 
-/// The words of C code, without those of its comments.
+/// Returns the words of C code without those of its comments.
 fn words(code: &str) -> BTreeSet<&str> {
     let mut words = BTreeSet::new();
     let mut rest = code;
@@ -130,7 +131,7 @@ fn words(code: &str) -> BTreeSet<&str> {
     words
 }
 
-/// The types and constants that C code declares for other headers.
+/// Returns the types and constants that C code declares.
 fn declared(code: &str) -> BTreeSet<&str> {
     let mut names = BTreeSet::new();
     for line in code.lines() {
@@ -139,7 +140,7 @@ fn declared(code: &str) -> BTreeSet<&str> {
         } else if let Some(name) = line.strip_prefix("} ") {
             name.strip_suffix(';')
         } else if line.starts_with("typedef ") && line.ends_with(';') {
-            // Of a function's type, the name stands in `(*name)`.
+            // In a function pointer type, the name is in `(*name)`.
             match line.split_once("(*") {
                 Some((_, name)) => name.split(')').next(),
                 None => line.trim_end_matches(';').rsplit([' ', '*']).next(),
@@ -152,20 +153,20 @@ fn declared(code: &str) -> BTreeSet<&str> {
     names
 }
 
-/// A comment for doxygen.
+/// Formats a comment for doxygen.
 fn comment(lines: &[String]) -> String {
     let lines: String = lines.iter().map(|line| format!(" * {line}").trim_end().to_owned() + "\n").collect();
     format!("/*!\n{lines} */\n")
 }
 
-/// The command that begins the group of a header or part, and its text.
+/// Returns the lines that begin the doxygen group of a header or part.
 fn group(name: &str, part: &Part) -> Vec<String> {
     let mut lines = vec![format!("@defgroup plinth_{name} {}", part.title), String::new()];
     lines.extend(part.text.iter().cloned());
     lines
 }
 
-/// All headers: file names below include, and texts.
+/// Generates all headers: file names below include, and texts.
 fn generate() -> Vec<(String, String)> {
     let mut files = Vec::new();
     let mut contents = String::new();
@@ -229,7 +230,7 @@ fn generate() -> Vec<(String, String)> {
     files
 }
 
-/// The Rust files of the C surface: names without their ending, and texts.
+/// Returns the Rust files of the C API: names without extension, and texts.
 fn sources() -> Vec<(String, String)> {
     let mut files = Vec::new();
     for entry in fs::read_dir(root().join("src/ffi")).unwrap() {
@@ -270,18 +271,18 @@ fn the_headers_are_current() {
             fs::write(include.join(name), text).unwrap();
         }
         let checked_in = fs::read_to_string(include.join(name)).unwrap_or_default();
-        assert!(checked_in == *text, "include/{name} is not what the sources make it: run `make header`");
+        assert!(checked_in == *text, "include/{name} is not current: run `make header`");
     }
     for entry in fs::read_dir(include.join("plinth")).unwrap() {
         let name = format!("plinth/{}", entry.unwrap().file_name().to_str().unwrap());
-        assert!(files.iter().any(|(file, _)| *file == name), "include/{name} is of no module: run `make header`");
+        assert!(files.iter().any(|(file, _)| *file == name), "include/{name} belongs to no module: run `make header`");
     }
 }
 
-/// A header includes those whose types it uses; tools/check_header.sh does the same in every version of C and C++.
+/// Each header includes the headers whose types it uses. tools/check_header.sh checks it in every version of C and C++.
 #[test]
 fn every_header_compiles_alone() {
-    // In a folder of its own, since `make header` writes include at the same time.
+    // In a separate folder, because `make header` writes include at the same time.
     let include = Path::new(env!("CARGO_TARGET_TMPDIR")).join("header");
     fs::create_dir_all(include.join("plinth")).unwrap();
     let files = generate();
@@ -311,7 +312,7 @@ fn every_exported_function_is_in_the_header_and_guarded() {
     for body in sources.split(marker).skip(1) {
         let name: String = body.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
         let end = body.find("\n}\n").unwrap();
-        // plinth_version adds three constants: there is nothing to guard.
+        // plinth_version adds three constants and cannot fail.
         let guarded = [
             "guard(|| ",
             "guard(testing::",
@@ -331,7 +332,7 @@ fn every_exported_function_is_in_the_header_and_guarded() {
         assert!(name.starts_with("plinth_"), "{name}");
         exported.insert(name);
     }
-    assert_eq!(sources.matches("no_mangle").count(), exported.len(), "an exported function is written in another way");
+    assert_eq!(sources.matches("no_mangle").count(), exported.len(), "an export is declared in another form");
     let listed = fs::read_to_string(root().join("tests/symbols.txt")).unwrap();
     let listed: BTreeSet<String> = listed.lines().map(str::to_owned).collect();
     if std::env::var_os("PLINTH_WRITE_HEADER").is_some() {
@@ -342,7 +343,7 @@ fn every_exported_function_is_in_the_header_and_guarded() {
     }
 }
 
-/// Parameters are named in the comments, so that nothing in the header is left to guessing.
+/// Every parameter has documentation in the comment of its function.
 #[test]
 fn every_parameter_is_documented() {
     for function in source().split("#[unsafe(no_mangle)]\n").collect::<Vec<_>>().windows(2) {
@@ -357,9 +358,9 @@ fn every_parameter_is_documented() {
     }
 }
 
-/// The status constants are written out in src/ffi/status.rs, because the header generator reads literal items only.
+/// src/ffi/status.rs repeats the status constants, because cbindgen reads literal items only.
 #[test]
-fn the_status_constants_are_the_list_of_statuses() {
+fn the_status_constants_match_the_list_of_statuses() {
     let source = fs::read_to_string(root().join("src/ffi/status.rs")).unwrap();
     let expected: Vec<(String, String)> = plinth_driver::status::STATUSES
         .iter()

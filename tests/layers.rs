@@ -1,7 +1,6 @@
-//! The order of the library's folders: each imports only folders before it. Inside a folder, files that import each other in a
-//! circle are few.
+//! Checks the layers of the library's folders: each imports only lower ones. Inside a folder, import cycles of files are small.
 //!
-//! The test reads `use` declarations and paths in the code. It does not look into `#[cfg(test)]` modules, which may use anything.
+//! The test reads `use` declarations and paths in the code. It ignores `#[cfg(test)]` modules, which may use anything.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The folders and files of src/, from the lowest layer to the highest. Those of one entry do not import each other.
+/// The folders and files of src/, from the lowest layer to the highest. Those of one layer do not import each other.
 const LAYERS: &[&[&str]] = &[
     &["base"],
     &["runtime"],
@@ -24,8 +23,8 @@ const LAYERS: &[&[&str]] = &[
     &["internal"],
 ];
 
-/// The most files of a folder that may import each other in a circle.
-const LARGEST_CIRCLE: usize = 6;
+/// The largest permitted number of files in an import cycle.
+const LARGEST_CYCLE: usize = 6;
 
 /// Modules by path, such as ["memory", "arena"], with the text of their files.
 type Modules = BTreeMap<Vec<String>, String>;
@@ -45,7 +44,7 @@ fn read_modules(folder: &Path, module: &[String], modules: &mut Modules) {
     }
 }
 
-/// The text of a file without comments and without the modules of its tests, which stand at the end.
+/// Returns the text of a file without comments and without its test modules, which are at its end.
 fn code_of(path: &PathBuf) -> String {
     let text = fs::read_to_string(path).unwrap();
     let end = ["\n#[cfg(test)]\nmod ", "\n#[cfg(all(test"].iter().filter_map(|mark| text.find(mark)).min();
@@ -53,7 +52,7 @@ fn code_of(path: &PathBuf) -> String {
     code.lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
 }
 
-/// The paths that a use tree names: "a::{b, c::d}" has a::b and a::c::d.
+/// Returns the paths of a use tree: "a::{b, c::d}" has a::b and a::c::d.
 fn expand(tree: &str) -> Vec<String> {
     let Some((prefix, rest)) = tree.split_once('{') else { return vec![tree.trim().to_string()] };
     let inner = &rest[..rest.rfind('}').unwrap_or(rest.len())];
@@ -75,7 +74,7 @@ fn expand(tree: &str) -> Vec<String> {
     paths
 }
 
-/// The paths that code names: those of its use declarations, and those that begin with crate, super or self.
+/// Returns the paths in code: those of its use declarations, and those that begin with crate, super or self.
 fn paths_of(code: &str) -> BTreeSet<String> {
     let mut paths = BTreeSet::new();
     let mut rest = String::new();
@@ -103,7 +102,7 @@ fn paths_of(code: &str) -> BTreeSet<String> {
     paths
 }
 
-/// The module that a path in a module names, or is in.
+/// Resolves a path in a module to the module that it names, or that contains its item.
 fn resolve(modules: &Modules, module: &[String], path: &str) -> Option<Vec<String>> {
     let path = path.split(" as ").next().unwrap_or("").trim();
     let mut parts = path.split("::").map(str::trim).filter(|part| !part.is_empty()).peekable();
@@ -157,7 +156,7 @@ fn each_folder_is_in_a_layer() {
 }
 
 #[test]
-fn no_import_goes_up() {
+fn imports_go_to_lower_layers() {
     let mut wrong = Vec::new();
     for (module, targets) in imports() {
         for target in targets {
@@ -167,17 +166,17 @@ fn no_import_goes_up() {
             }
         }
     }
-    assert!(wrong.is_empty(), "these imports go up, or sideways:\n{}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "these imports do not go to a lower layer:\n{}", wrong.join("\n"));
 }
 
 #[test]
-fn circles_of_files_are_small() {
+fn import_cycles_are_small() {
     let imports = imports();
     let reached_from = |start: &Vec<String>| {
         let (mut reached, mut next) = (BTreeSet::new(), vec![start.clone()]);
         while let Some(module) = next.pop() {
             for target in imports.get(&module).into_iter().flatten() {
-                // The crate's root is not a file that anything depends on.
+                // The crate's root is not a dependency.
                 if !target.is_empty() && reached.insert(target.clone()) {
                     next.push(target.clone());
                 }
@@ -187,13 +186,13 @@ fn circles_of_files_are_small() {
     };
     let reached: BTreeMap<_, _> = imports.keys().map(|module| (module.clone(), reached_from(module))).collect();
     for (module, targets) in &reached {
-        let circle: Vec<String> =
+        let cycle: Vec<String> =
             targets.iter().filter(|target| reached[*target].contains(module)).map(|path| path.join("/")).collect();
         assert!(
-            circle.len() <= LARGEST_CIRCLE,
-            "{} files import each other in a circle, more than {LARGEST_CIRCLE}:\n{}",
-            circle.len(),
-            circle.join("\n")
+            cycle.len() <= LARGEST_CYCLE,
+            "{} files form an import cycle, more than {LARGEST_CYCLE}:\n{}",
+            cycle.len(),
+            cycle.join("\n")
         );
     }
 }

@@ -1,5 +1,5 @@
-//! The structs of the C surface lie in memory as C sees them: tests/abi/layout.txt is what a C compiler made of the
-//! header (`make layout`), and here it is what rustc makes of the sources.
+//! Compares the memory layout of the C API's structs in Rust with that in C, which a C compiler wrote to
+//! tests/abi/layout.txt (`make layout`).
 
 use plinth::internal::ffi::{
     backend::*, communicator::*, compile_kernel::*, cufft::*, generator::*, graph::*, graph_build::*,
@@ -14,12 +14,12 @@ use std::{
     path::Path,
 };
 
-/// The bytes of a field, found by its type.
+/// Returns the size of a field in bytes, from its type.
 fn size_of_field<S, F>(_: fn(&S) -> &F) -> usize {
     size_of::<F>()
 }
 
-/// Writes the lines of a struct as tests/abi/layout.py does.
+/// Writes the lines of a struct in the format of tests/abi/layout.py.
 macro_rules! layout {
     ($list:ident, $name:ident { $( $field:ident )* }) => {
         writeln!($list, "struct {} size {} align {}", stringify!($name), size_of::<$name>(), align_of::<$name>())
@@ -37,7 +37,7 @@ macro_rules! layout {
 }
 
 #[test]
-fn structs_lie_as_c_sees_them() {
+fn struct_layouts_match_c() {
     let mut list = String::new();
     layout!(list, DLDevice { device_type device_id });
     layout!(list, DLDataType { code bits lanes });

@@ -46,7 +46,7 @@ struct Buffer {
     count: usize,
 }
 
-const MARK: f32 = -77.0;
+const GUARD: f32 = -77.0;
 
 impl Buffer {
     fn new(rank: usize, values: &[f32]) -> Buffer {
@@ -54,7 +54,7 @@ impl Buffer {
         let bytes = (values.len() as u64 + 1) * 4;
         let address = memory::caching_alloc(bytes, rank as i32, stream.raw).unwrap();
         let buffer = Buffer { address, count: values.len() };
-        let all: Vec<f32> = values.iter().copied().chain([MARK]).collect();
+        let all: Vec<f32> = values.iter().copied().chain([GUARD]).collect();
         // SAFETY: the vector and the block have the same length, and outlive the copy, for which this waits.
         let (to, from) =
             unsafe { (Span::new(address, bytes as usize), Span::new(all.as_ptr() as u64, bytes as usize)) };
@@ -73,7 +73,7 @@ impl Buffer {
         let (from, to) =
             unsafe { (Span::new(self.address, all.len() * 4), Span::new(all.as_mut_ptr() as u64, all.len() * 4)) };
         copy::between_current_streams(to, from, false).unwrap();
-        assert_eq!(all.pop(), Some(MARK), "what lies behind was written");
+        assert_eq!(all.pop(), Some(GUARD), "memory behind the buffer was overwritten");
         all
     }
 }
@@ -211,12 +211,12 @@ fn all_gather() {
         let expected: Vec<f32> = (0..ranks).flat_map(|rank| source_values(rank, count)).collect();
         to.iter().for_each(|buffer| assert_eq!(buffer.read(), expected));
         // In place: each rank's source is its own chunk of its destination.
-        let place = |rank: usize| {
+        let initial = |rank: usize| {
             let mut own = vec![0.0; count * ranks];
             own[rank * count..(rank + 1) * count].copy_from_slice(&source_values(rank, count));
             own
         };
-        let whole = buffers(ranks, place);
+        let whole = buffers(ranks, initial);
         let mut inside = parts(&whole, &whole);
         for (rank, part) in inside.iter_mut().enumerate() {
             part.from = part.to.part(rank * count * 4, count * 4);

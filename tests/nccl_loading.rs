@@ -1,6 +1,6 @@
-//! How NCCL is found, and what is said where it is missing or too old.
+//! Loading of NCCL, and the errors if it is missing or too old.
 //!
-//! Each case is a process of its own, with a libnccl made for it by the C compiler.
+//! Each case runs in its own process, with a libnccl that the C compiler builds for it.
 
 use plinth_driver::{
     nccl::{load, table::CALLS},
@@ -15,7 +15,7 @@ use std::{
 
 const CHILD: &str = "PLINTH_TEST_CHILD";
 
-/// Not a test of its own: what the others run in a fresh process. Prints what came of loading.
+/// Not a test itself: the entry point of the processes that the tests start. Prints the result of loading.
 #[test]
 fn child() {
     if std::env::var_os(CHILD).is_none() {
@@ -43,7 +43,7 @@ fn outcome(environment: &[(&str, &Path)]) -> String {
     text[start..].lines().next().unwrap().to_owned()
 }
 
-/// A libnccl in a folder, whose calls do nothing, successfully.
+/// Builds a libnccl in a folder, whose calls do nothing and succeed.
 fn build(folder: &str, omit: &[&str], more: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
     fs::create_dir_all(&folder).unwrap();
@@ -61,14 +61,14 @@ fn build(folder: &str, omit: &[&str], more: &str) -> PathBuf {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn a_missing_file_is_named() {
     let text = outcome(&[("PLINTH_NCCL_LIBRARY", Path::new("/nonexistent/libnccl.so.2"))]);
     assert!(text.starts_with("outcome none ") && text.contains("PLINTH_NCCL_LIBRARY cannot be loaded"), "{text}");
     assert!(text.contains("/nonexistent/libnccl.so.2"), "{text}");
 }
 
 #[test]
-fn the_named_file_is_taken() {
+fn the_specified_file_is_loaded() {
     let library = build("nccl_named", &[], "");
     assert_eq!(outcome(&[("PLINTH_NCCL_LIBRARY", &library)]), "outcome found NCCL 2.28.3, on the host device: false");
     let stand_in = build("nccl_stand_in", &[], "int plinth_nccl_on_host_device = 1;");
@@ -76,7 +76,7 @@ fn the_named_file_is_taken() {
 }
 
 #[test]
-fn it_is_found_where_the_system_finds_libraries() {
+fn it_is_found_on_the_library_path() {
     let library = build("nccl_system", &[], "");
     assert!(outcome(&[("LD_LIBRARY_PATH", library.parent().unwrap())]).starts_with("outcome found NCCL 2.28.3"));
 }
@@ -101,7 +101,7 @@ fn a_missing_required_call_is_named() {
 }
 
 #[test]
-fn missing_optional_calls_do_no_harm() {
+fn missing_optional_calls_are_accepted() {
     let optional: Vec<&str> = CALLS.iter().filter(|call| !call.required).map(|call| call.symbol).collect();
     assert!(!optional.is_empty());
     let library = build("nccl_optional", &optional, "");
@@ -109,7 +109,7 @@ fn missing_optional_calls_do_no_harm() {
 }
 
 #[test]
-fn a_library_that_is_another_is_no_nccl() {
+fn another_library_is_rejected() {
     let none: Vec<&str> = CALLS.iter().map(|call| call.symbol).collect();
     let library = build("nccl_other", &none, "");
     let text = outcome(&[("PLINTH_NCCL_LIBRARY", &library)]);

@@ -1,7 +1,7 @@
-//! What the jiterator writes compiles with NVRTC, for old architectures and new ones, and becomes wide accesses of memory.
+//! Checks that the jiterator's sources compile with NVRTC, for old and new architectures, to wide memory accesses.
 //!
-//! NVRTC needs no GPU. It is that of tools/requirements.txt, which is brought in if need be; it is loaded in a process of its
-//! own, which the environment tells where it is.
+//! NVRTC needs no GPU. The version of tools/requirements.txt is used, and installed if it is missing. Each test runs in its
+//! own process, with NVRTC's path in the environment.
 
 use plinth::internal::{
     ops::jit::{layout::KernelClass, parse, scalar::Kind, source::KernelSpec},
@@ -25,14 +25,14 @@ fn library() -> PathBuf {
     let library = target.join("tools/python/nvidia/cu13/lib/libnvrtc.so.13");
     if !library.is_file() {
         let root = env!("CARGO_MANIFEST_DIR");
-        let brought =
+        let status =
             Command::new("tools/bootstrap.sh").arg("python").current_dir(root).env("CARGO_TARGET_DIR", target).status();
-        assert!(brought.unwrap().success());
+        assert!(status.unwrap().success());
     }
     library
 }
 
-/// Runs a test of this file in a process that finds NVRTC.
+/// Runs the body of a test in a child process that finds NVRTC.
 fn in_child(name: &str, body: impl FnOnce()) {
     if std::env::var_os(CHILD).is_some_and(|child| child == name) {
         return body();
@@ -104,7 +104,7 @@ fn every_type_compiles_without_a_warning() {
         {
             compile(&source(ADD, None, &inputs, common, &[], KernelClass { vector: 2, rank: 4 }), "sm_90").unwrap();
         }
-        // Before sm_80 no instruction makes a bfloat16.
+        // Architectures before sm_80 have no instruction that converts to bfloat16.
         compile(&source(ADD, None, &[Bf16; 2], Bf16, &[], DENSE), "sm_75").unwrap();
     });
 }
@@ -112,8 +112,8 @@ fn every_type_compiles_without_a_warning() {
 const C: ElementType = Complex64;
 
 #[test]
-fn everything_that_a_function_may_have_compiles() {
-    in_child("everything_that_a_function_may_have_compiles", || {
+fn all_features_of_functions_compile() {
+    in_child("all_features_of_functions_compile", || {
         let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
         let inputs: Vec<String> = names.iter().map(|name| format!("T {name}")).collect();
         let outputs: Vec<String> = names.iter().map(|name| format!("T &o{name}")).collect();
@@ -136,7 +136,7 @@ fn everything_that_a_function_may_have_compiles() {
                 compile(&source(&code, None, &[element], element, &[], FEW), "sm_90").unwrap();
             }
         }
-        // What c_tests/jiterator_complex.c calls without a header.
+        // The functions that c_tests/jiterator_complex.c calls without a header.
         for expression in [
             "std::exp(x) + exp2(x) + std::expm1(x) + log1p(x) + std::log2(x) + cbrt(x) + rsqrt(x + T(1)) + std::abs(x)",
             "std::fmax(x, T(2)) + fminf(x, 2) + max(x, T(3)) + std::min(x, T(3)) + std::fma(x, x, x) + fmod(x, T(2))",
@@ -157,19 +157,19 @@ fn everything_that_a_function_may_have_compiles() {
                         + std::abs(int(x)) + std::numeric_limits<T>::max(); }";
             compile(&source(code, None, &[element; 2], element, &[], FEW), "sm_90").unwrap();
         }
-        // A user's macros are the user's.
+        // A user may define macros with short names.
         let code = "#define N 3\n#define R 4\n#define K 5\ntemplate <typename T> T f(T x) { return x * T(N + R + K); }";
         compile(&source(code, None, &[F32], F32, &[], FEW), "sm_90").unwrap();
     });
 }
 
 #[test]
-fn vectors_are_one_access() {
-    in_child("vectors_are_one_access", || {
+fn vectors_become_one_access() {
+    in_child("vectors_become_one_access", || {
         let count = |text: &str, part: &str| text.matches(part).count();
         for (element, vector) in [(F32, 4), (F16, 8), (Bf16, 8), (F64, 2), (U8, 16), (I32, 4), (C, 2)] {
             let text = ptx(&source(ADD, None, &[element; 2], element, &[], KernelClass { vector, rank: 0 }));
-            // Two rounds of two inputs and one output, by 16 bytes each.
+            // Two rounds with two inputs and one output, 16 bytes each.
             let wide = |access: &str| {
                 count(&text, &format!("{access}.global.v4."))
                     + count(&text, &format!("{access}.global.v2.u64"))
@@ -181,7 +181,7 @@ fn vectors_are_one_access() {
             let rows = ptx(&source(ADD, None, &[element; 2], element, &[], KernelClass { vector, rank: 4 }));
             assert!(!rows.contains(".local "), "{element}");
         }
-        // Elements anywhere: four of each input before the first is used, and no division.
+        // Strided elements: four of each input are loaded before the first is used, without divisions.
         let text = ptx(&source(ADD, None, &[F32; 2], F32, &[], FEW));
         assert_eq!(
             (count(&text, "ld.global.f32") + count(&text, "ld.global.b32"), count(&text, "div.")),
@@ -193,8 +193,8 @@ fn vectors_are_one_access() {
 }
 
 #[test]
-fn a_log_has_the_users_own_lines() {
-    in_child("a_log_has_the_users_own_lines", || {
+fn a_log_has_the_users_line_numbers() {
+    in_child("a_log_has_the_users_line_numbers", || {
         let code = "template <typename T> T h(T x) {\n  return x;\n}\ntemplate <typename T> T f(T x) {\n  return h(x) + nothing;\n}";
         let error = compile(&source(code, None, &[F32], F32, &[], DENSE), "sm_90").unwrap_err();
         assert_eq!(error.status(), Status::COMPILATION_FAILED);

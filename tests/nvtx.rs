@@ -1,4 +1,4 @@
-//! What a profiler hears: each case is a process of its own, with a tool made for it by the C compiler.
+//! The NVTX calls that a profiler receives. Each case runs in its own process, with a tool that the C compiler builds.
 
 use plinth::internal::ffi::nvtx::*;
 use std::{
@@ -11,7 +11,7 @@ use std::{
 
 const CHILD: &str = "PLINTH_TEST_CHILD";
 
-/// A tool that prints what it is told. It is written from NVTX's documentation alone, with nothing of the library's.
+/// A tool that prints the calls that it receives. It follows NVTX's documentation and shares no code with the library.
 const TOOL: &str = r#"
 #include <stddef.h>
 #include <stdint.h>
@@ -22,23 +22,23 @@ struct callbacks { size_t size; int (*table)(int module, void ****table, unsigne
 struct version { size_t size; uint32_t version, reserved; void (*set)(uint32_t); };
 static int depth;
 static uint64_t ranges;
-static void tell(const char *what, void *domain, const struct attributes *a) {
-  printf("heard %s in %s: %s", what, domain ? (const char *)domain : "default", a->message);
+static void print(const char *what, void *domain, const struct attributes *a) {
+  printf("call: %s in %s: %s", what, domain ? (const char *)domain : "default", a->message);
   if (a->version != 3 || a->size != sizeof *a || a->message_type != 1) printf(" WRONG");
   if (a->category) printf(" category %u", a->category);
   if (a->color_type) printf(" color %08x", a->color);
   if (a->payload_type) printf(" payload %d %lld", a->payload_type, (long long)a->payload);
   printf("\n");
 }
-static void mark(void *d, const struct attributes *a) { tell("mark", d, a); }
-static uint64_t start(void *d, const struct attributes *a) { tell("start", d, a); return 100 + ranges++; }
-static void end(void *d, uint64_t id) { printf("heard end in %s: %d\n", d ? (char *)d : "default", (int)id); }
-static int push(void *d, const struct attributes *a) { tell("push", d, a); return depth++; }
-static int pop(void *d) { printf("heard pop in %s\n", d ? (char *)d : "default"); return --depth; }
-static void category(void *d, uint32_t number, const char *name) { printf("heard category %u: %s\n", number, name); }
-static void *create(const char *name) { printf("heard domain %s\n", name); return "mine"; }
-static void destroy(void *d) { printf("heard destroy of %s\n", (char *)d); }
-static void thread(uint32_t id, const char *name) { printf("heard thread %s\n", name); }
+static void mark(void *d, const struct attributes *a) { print("mark", d, a); }
+static uint64_t start(void *d, const struct attributes *a) { print("start", d, a); return 100 + ranges++; }
+static void end(void *d, uint64_t id) { printf("call: end in %s: %d\n", d ? (char *)d : "default", (int)id); }
+static int push(void *d, const struct attributes *a) { print("push", d, a); return depth++; }
+static int pop(void *d) { printf("call: pop in %s\n", d ? (char *)d : "default"); return --depth; }
+static void category(void *d, uint32_t number, const char *name) { printf("call: category %u: %s\n", number, name); }
+static void *create(const char *name) { printf("call: domain %s\n", name); return "mine"; }
+static void destroy(void *d) { printf("call: destroy of %s\n", (char *)d); }
+static void thread(uint32_t id, const char *name) { printf("call: thread %s\n", name); }
 int InitializeInjectionNvtx2(const void *(*export_table)(uint32_t)) {
   const struct callbacks *callbacks = export_table(1);
   const struct version *version = export_table(3);
@@ -66,7 +66,7 @@ fn build(name: &str, source: &str) -> PathBuf {
     library
 }
 
-/// Not a test of its own: what the others run in a fresh process.
+/// Not a test itself: the entry point of the processes that the tests start.
 #[test]
 fn child() {
     if std::env::var_os(CHILD).is_none() {
@@ -86,7 +86,7 @@ fn child() {
     // SAFETY: every pointer is NULL where that is allowed, or a live local.
     unsafe {
         assert_eq!(plinth_nvtx_is_active(&mut active), 0);
-        println!("heard active {active}");
+        println!("call: active {active}");
         assert_eq!(plinth_nvtx_mark(text(c"here")), 0);
         assert_eq!(plinth_nvtx_range_push(text(c"outer"), &mut depth), 0);
         assert_eq!(depth, 0);
@@ -113,13 +113,13 @@ fn child() {
         assert_eq!(plinth_nvtx_domain_destroy(domain), 0);
         assert_eq!(plinth_nvtx_mark(ptr::null()), 2);
         assert_eq!(plinth_nvtx_domain_mark(domain, &plinth_nvtx_event_t { struct_size: 8, ..event(c"old") }), 1);
-        // A stream's ranges, and the library's own calls.
+        // Ranges of a stream, and annotation of the library's own calls.
         let stream = ptr::null_mut();
         assert_eq!(plinth_nvtx_device_range_start(text(c"kernel"), stream, &mut range), 0);
         assert_eq!(plinth_nvtx_device_range_end(range, stream), 0);
         assert_eq!(plinth::internal::ffi::device::plinth_synchronize(0), 0);
         if active {
-            assert_eq!(plinth_nvtx_device_range_end(range, stream), 4, "it is gone");
+            assert_eq!(plinth_nvtx_device_range_end(range, stream), 4, "the range has ended");
         }
         assert_eq!(plinth_nvtx_device_range_end(0, stream), 0);
         assert_eq!((plinth_profiler_start(), plinth_profiler_stop()), (0, 0));
@@ -128,13 +128,13 @@ fn child() {
         assert_eq!(plinth::internal::ffi::device::plinth_set_device(99), 3);
         assert_eq!(plinth_nvtx_annotate_calls(false), 0);
         assert_eq!(plinth::internal::ffi::device::plinth_set_device(0), 0);
-        assert_eq!(plinth_nvtx_range_pop(ptr::null_mut()), 1, "nothing is left open");
+        assert_eq!(plinth_nvtx_range_pop(ptr::null_mut()), 1, "no range is open");
         libc::fflush(ptr::null_mut());
     }
 }
 
-/// The lines of what was heard.
-fn heard(tool: Option<&Path>) -> Vec<String> {
+/// Runs the child with a tool, and returns the calls that the tool received.
+fn received(tool: Option<&Path>) -> Vec<String> {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "child", "--nocapture"]).env(CHILD, "1").env("PLINTH_DEVICE", "host");
     match tool {
@@ -144,13 +144,13 @@ fn heard(tool: Option<&Path>) -> Vec<String> {
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
-    text.lines().filter_map(|line| line.find("heard ").map(|at| line[at + 6..].to_owned())).collect()
+    text.lines().filter_map(|line| line.find("call: ").map(|at| line[at + 6..].to_owned())).collect()
 }
 
 #[test]
-fn a_tool_hears_everything_in_order() {
+fn a_tool_receives_all_calls_in_order() {
     let tool = build("nvtx_tool", &TOOL.replace("ACCEPT", "1"));
-    let told = heard(Some(&tool));
+    let calls = received(Some(&tool));
     let with = "category 7 color ff0080ff payload 2 -3";
     let expected = [
         "active true",
@@ -178,22 +178,22 @@ fn a_tool_hears_everything_in_order() {
         "pop in default",
         "pop in default",
     ];
-    // The program's own line and the tool's go through different buffers.
-    let mut sorted = told.clone();
+    // The program's own line and the tool's are buffered separately.
+    let mut sorted = calls.clone();
     sorted.sort_by_key(|line| line.as_str() != "active true");
     assert_eq!(sorted, expected);
 }
 
 #[test]
-fn without_a_tool_nothing_is_heard_and_everything_works() {
+fn without_a_tool_all_calls_work() {
     let refusing = build("nvtx_refusing", &TOOL.replace("ACCEPT", "0"));
     let other = build("nvtx_other", "int unrelated;");
     for tool in [None, Some(Path::new("/nonexistent/libtool.so")), Some(other.as_path()), Some(refusing.as_path())] {
-        assert_eq!(heard(tool), ["active false"], "{tool:?}");
+        assert_eq!(received(tool), ["active false"], "{tool:?}");
     }
 }
 
 #[test]
 fn the_variable_may_be_empty() {
-    assert_eq!(heard(Some(Path::new(""))), ["active false"]);
+    assert_eq!(received(Some(Path::new(""))), ["active false"]);
 }

@@ -1,10 +1,10 @@
-//! Random programs over streams and events, held against a model of what must come before what.
+//! Compares random programs over streams and events with a model of the required order.
 //!
-//! The model is a set for each stream: the pieces of work that come before whatever the stream is given next. Recording
-//! copies it, waiting adds to it, and the legacy default stream and the blocking streams of its device add to each
-//! other. Afterwards every piece of work must have begun after all that come before it had ended.
+//! The model has a set for each stream: the work items that come before the stream's next item. Recording an event copies
+//! the set, waiting for an event adds to it, and the legacy default stream and the blocking streams of its device add to
+//! each other. Afterwards, every item must have begun after all items before it ended.
 //!
-//! It runs on the kind of device that PLINTH_DEVICE names; without it, on the host device.
+//! The test uses the kind of device that PLINTH_DEVICE names, by default the host device.
 
 use plinth::internal::ffi::{
     device,
@@ -25,7 +25,7 @@ use std::{
     time::Duration,
 };
 
-/// A step of a program. Streams and events are named by numbers, taken modulo how many there are.
+/// A step of a program. Streams and events are numbers, taken modulo the number of streams or events.
 #[derive(Debug, Clone)]
 enum Step {
     Work { stream: usize, microseconds: u64 },
@@ -64,7 +64,7 @@ enum LaneKind {
 
 type CreateStream = unsafe extern "C" fn(*mut *mut c_void, c_uint, c_int) -> c_uint;
 
-/// A stream that the default stream waits for, and it for the default stream: only CUDA itself makes such.
+/// Creates a stream that synchronizes with the legacy default stream. Only CUDA's own function creates such streams.
 fn blocking_stream(device: i32) -> plinth_stream_t {
     let (mut function, mut native, mut known) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
     // SAFETY: every output is a live local, and the function has the type that cuda.h gives it.
@@ -78,7 +78,8 @@ fn blocking_stream(device: i32) -> plinth_stream_t {
     known
 }
 
-/// The streams of the test: made once, since those of the pools are the library's for ever. Held by one test at a time.
+/// The streams of the test. They are created once, because the library never destroys streams of its pools. One test uses
+/// them at a time.
 struct Lanes(Vec<Lane>);
 
 // SAFETY: streams may be used from every thread.
@@ -128,7 +129,7 @@ unsafe extern "C" fn perform(context: *mut c_void) {
     work.ended.store(CLOCK.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
 }
 
-/// What the legacy stream and the blocking streams of a device are to each other, before anything is put into `lane`.
+/// Adds the implicit order between the legacy stream and the blocking streams of a device, before work is put into `lane`.
 fn impose_legacy_order(lanes: &[Lane], before: &mut [BTreeSet<usize>], lane: usize) {
     let related = |other: &Lane| match lanes[lane].kind {
         LaneKind::Legacy => other.kind == LaneKind::Blocking,
@@ -156,7 +157,7 @@ fn run(steps: &[Step]) {
         .map(|microseconds| Work { microseconds, begun: AtomicU64::new(0), ended: AtomicU64::new(0) })
         .collect();
     let mut before = vec![BTreeSet::new(); lanes.len()];
-    // An event belongs to the device of its first record: here each belongs to one from the start.
+    // An event belongs to the device of its first record, so each event is assigned to a device here.
     let events: Vec<(plinth_event_t, i32)> = (0..4)
         .map(|index| {
             let mut made = ptr::null_mut();
@@ -197,7 +198,7 @@ fn run(steps: &[Step]) {
                 }
                 Step::WaitStream { stream, other } => {
                     let (lane, other) = (stream % lanes.len(), other % lanes.len());
-                    // NULL means one stream at a time: the current device's.
+                    // The legacy stream's handle NULL means that of the current device, so both cannot be legacy streams.
                     if lane != other && lanes[lane].kind != LaneKind::Legacy && lanes[other].kind != LaneKind::Legacy {
                         impose_legacy_order(lanes, &mut before, other);
                         must(stream::plinth_stream_wait_stream(lanes[lane].stream, lanes[other].stream));
@@ -209,7 +210,7 @@ fn run(steps: &[Step]) {
         }
     }
     for (made, _) in events {
-        // SAFETY: the event is live, and forgotten after this.
+        // SAFETY: the event is live, and is not used after this.
         must(unsafe { event::plinth_event_destroy(made) });
     }
     for number in 0..=lanes.last().map_or(0, |lane| lane.device) {
@@ -234,13 +235,13 @@ proptest! {
     }
 }
 
-/// The model is not so weak that nothing could fail it: without an order, work does overlap.
+/// Shows that the model can fail: work without an order overlaps.
 #[test]
 fn unordered_work_overlaps() {
     let steps: Vec<Step> = (0..4).map(|stream| Step::Work { stream, microseconds: 20_000 }).collect();
     let start = std::time::Instant::now();
     run(&steps);
-    // Lanes 0 to 2 are of the pool, lane 3 is blocking: four streams, none of which waits for another.
+    // Lanes 0 to 2 are pool streams, and lane 3 is a blocking stream: none of the four waits for another.
     if std::env::var("PLINTH_DEVICE").map_or(true, |kind| kind == "host") {
         assert!(start.elapsed() < Duration::from_millis(75), "{:?}", start.elapsed());
     }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Brings in what a make target needs and the machine lacks: `tools/bootstrap.sh NEED...`.
-# Does nothing, and says nothing, when all is there. Needs:
+# Installs the tools that a make target needs and the machine lacks: `tools/bootstrap.sh NEED...`.
+# Does nothing and prints nothing if all are installed. Needs:
 #   rust cc c++ clang cmake pkg-config doxygen valgrind shellcheck chromium
 #   python   the packages of tools/requirements.txt, under target/tools/python
 set -euo pipefail
@@ -12,7 +12,7 @@ mkdir -p "$target"
 exec {lock}>"$target/bootstrap.lock"
 flock "$lock"
 
-# Runs a Debian package manager's command as root, or tells what to install by hand.
+# Runs a command of Debian's package manager as root; fails if there is no way to become root.
 as_root() {
     if [ "$(id -u)" = 0 ]; then
         "$@"
@@ -31,7 +31,7 @@ apt_install() {
     if ! { as_root apt-get update -q && as_root env DEBIAN_FRONTEND=noninteractive \
         apt-get install -y -q --no-install-recommends "$@"; } >"$log" 2>&1; then
         cat "$log"
-        echo "bootstrap: cannot install packages here. Please install by hand (names as in Debian): $*" >&2
+        echo "bootstrap: cannot install packages on this machine; install them by hand (names as in Debian): $*" >&2
         exit 1
     fi
     rm "$log"
@@ -39,8 +39,8 @@ apt_install() {
 
 has() { command -v "$1" >/dev/null; }
 
-# Whether a compiler makes a program of a source with these flags: `compiles SUFFIX COMPILER FLAG...`. A compiler may be
-# there without the headers or the run-time libraries that it needs, which are packages of their own.
+# Checks that a compiler can build a program with these flags: `compiles SUFFIX COMPILER FLAG...`. A compiler may be
+# installed without the headers or the run-time libraries that it needs, which are separate packages.
 compiles() {
     local suffix=$1 folder status=0
     shift
@@ -55,7 +55,7 @@ compiles() {
     return "$status"
 }
 
-# The pip that is there, or one from a throw-away virtual environment; it only fills a folder.
+# Sets `pip` to the installed pip, or to that of a temporary virtual environment. It only installs into a folder.
 find_pip() {
     if python3 -m pip --version >/dev/null 2>&1; then
         pip=(python3 -m pip)
@@ -70,7 +70,7 @@ find_pip() {
 
 python_packages() {
     local folder=$target/tools/python
-    # The list is copied when all of it is in, so a changed list and a broken download are both done again.
+    # The list is copied after all packages were installed, so a changed list or a broken download leads to a new attempt.
     if cmp -s tools/requirements.txt "$folder/requirements.txt"; then
         return
     fi
@@ -88,32 +88,32 @@ for need in "$@"; do
     case $need in
     rust)
         if ! has cargo; then
-            echo "bootstrap: there is no cargo. Install Rust with rustup, and open a new shell." >&2
+            echo "bootstrap: cargo was not found; install Rust with rustup, and open a new shell" >&2
             exit 1
         fi
-        # The first call brings in the toolchain that rust-toolchain.toml names.
+        # The first call installs the toolchain that rust-toolchain.toml names.
         cargo --version >/dev/null
         ;;
     cc) compiles c gcc || packages+=(gcc libc6-dev) ;;
     c++) compiles cpp g++ || packages+=(g++ libc6-dev) ;;
     clang)
-        # The sanitizers' run-time libraries, and what gives their reports names, are only recommended by the compiler.
+        # The compiler's package only recommends the sanitizers' run-time libraries and the symbolizer of their reports.
         compiles cpp clang++ -fsanitize=address || packages+=(clang libclang-rt-dev)
         has llvm-symbolizer || packages+=(llvm)
         ;;
     valgrind)
         has valgrind || packages+=(valgrind)
-        # Valgrind replaces functions of the loader, and finds them by its debugging symbols.
+        # Valgrind replaces functions of the loader, and finds them through the loader's debugging symbols.
         [ -d /usr/lib/debug/.build-id ] || packages+=(libc6-dbg)
         ;;
     chromium)
-        # Any of its names will do; tests/snapshot/browser.py has the same.
+        # tests/snapshot/browser.py has the same list of names.
         has chromium || has chromium-browser || has google-chrome || has google-chrome-stable || packages+=(chromium)
         ;;
     cmake | pkg-config | doxygen | shellcheck) has "$need" || packages+=("$need") ;;
     python) python=yes ;;
     *)
-        echo "bootstrap: nobody knows the need '$need'" >&2
+        echo "bootstrap: unknown need '$need'; see the list in tools/bootstrap.sh" >&2
         exit 2
         ;;
     esac

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Compiles the public headers in every language that they promise, by gcc and clang, with all warnings as errors: alone,
-# and after the headers of CUDA and of DLPack, which their users include too. `make header-check` calls it.
-# `tools/check_header.sh oldest-and-newest` leaves out the standards between, and CUDA's and DLPack's headers without
-# each other.
+# Compiles the public headers in every language standard that they support, by gcc and clang, with all warnings as errors:
+# alone, and after the headers of CUDA and of DLPack, which users include too. `make header-check` calls it.
+# `tools/check_header.sh oldest-and-newest` skips the standards in between, and the cases with only one of CUDA's and
+# DLPack's headers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
@@ -12,10 +12,10 @@ rm -rf "$work"
 mkdir -p "$work"
 
 warnings=(-pedantic-errors -Wall -Wextra -Werror -Wsign-conversion -Wconversion -Wshadow -Wundef)
-# Other people's headers are system headers: their warnings are not ours.
+# Third-party headers are system headers, so that their warnings are suppressed.
 includes=(-Iinclude -isystem "$python/nvidia/cu13/include" -isystem "$python/tvm_ffi/include")
 
-# What stands before our header: nothing, or a header of somebody else.
+# The lines before plinth's header: none, or includes of third-party headers.
 declare -A before=(
     [alone]=""
     [cuda]="#include <cuda_runtime.h>"
@@ -24,32 +24,32 @@ declare -A before=(
 )
 c_standards=(c99 c11 c17)
 cpp_standards=(c++11 c++17 c++20)
-every_company=(alone cuda dlpack both)
+all_contexts=(alone cuda dlpack both)
 if [ "${1:-}" = oldest-and-newest ]; then
     c_standards=(c99 c17)
     cpp_standards=(c++11 c++20)
-    every_company=(alone both)
+    all_contexts=(alone both)
 fi
 count=0
 
-# Whether a header declares plinth_stream_t.
+# Checks whether a header declares plinth_stream_t.
 has_streams() { [[ $1 == plinth.h || $1 == plinth/* || $1 == *.hpp ]]; }
 
-# Arguments: header, extension, compiler, standard, and what stands before it; all of those one after the other without.
+# Compiles a header. Arguments: header, extension, compiler, standard, and keys of `before`, by default all of them.
 check() {
-    local header=$1 extension=$2 compiler=$3 standard=$4 company
+    local header=$1 extension=$2 compiler=$3 standard=$4 context
     shift 4
-    [ $# -gt 0 ] || set -- "${every_company[@]}"
-    for company in "$@"; do
-        local source=$work/$company-${header//\//-}.$extension
-        # Twice, for the include guard; the declaration keeps the unit from being empty. With CUDA's header there, a
-        # cudaStream_t is a plinth_stream_t.
+    [ $# -gt 0 ] || set -- "${all_contexts[@]}"
+    for context in "$@"; do
+        local source=$work/$context-${header//\//-}.$extension
+        # The header is included twice, for the include guard. The declaration keeps the unit from being empty. After
+        # CUDA's header, a cudaStream_t is a plinth_stream_t.
         {
-            echo "${before[$company]}"
+            echo "${before[$context]}"
             echo "#include <$header>"
             echo "#include <$header>"
             echo "extern int unit;"
-            if has_streams "$header" && [[ $company == cuda || $company == both ]]; then
+            if has_streams "$header" && [[ $context == cuda || $context == both ]]; then
                 echo "plinth_stream_t convert(cudaStream_t stream);"
                 echo "plinth_stream_t convert(cudaStream_t stream) { return stream; }"
             fi
@@ -59,7 +59,7 @@ check() {
     done
 }
 
-# Two translation units with the header in each make one program: nothing in it may be defined twice.
+# Links two translation units that both include the header, so that a symbol that it defines twice is found.
 # Arguments: header, extension, compiler, standard.
 link_twice() {
     local header=$1 extension=$2 compiler=$3 standard=$4
@@ -71,8 +71,8 @@ link_twice() {
     count=$((count + 1))
 }
 
-# plinth.h and plinth_philox.h in either order. Arguments: extension, compiler, standard.
-together() {
+# Compiles plinth.h and plinth_philox.h in either order. Arguments: extension, compiler, standard.
+check_both_headers() {
     local extension=$1 compiler=$2 standard=$3 order
     for order in "plinth.h plinth_philox.h" "plinth_philox.h plinth.h"; do
         # shellcheck disable=SC2086 # two headers
@@ -83,8 +83,9 @@ together() {
     done
 }
 
-# Each header of a noun by itself, and tensor.h also beside DLPack. Arguments: extension, compiler, standard.
-each_noun() {
+# Compiles each header of include/plinth by itself, and tensor.h also with DLPack's. Arguments: extension, compiler,
+# standard.
+check_parts() {
     local path
     for path in include/plinth/*.h; do
         check "${path#include/}" "$1" "$2" "$3" alone
@@ -92,8 +93,8 @@ each_noun() {
     check plinth/tensor.h "$1" "$2" "$3"
 }
 
-# All that a compiler is asked to take. Arguments: the compiler for C, the one for C++.
-by() {
+# Runs all checks with one compiler. Arguments: its command for C, its command for C++.
+check_with() {
     local c=$1 cpp=$2 standard header path
     work=$work/$c
     mkdir "$work"
@@ -102,18 +103,18 @@ by() {
             check $header c "$c" "$standard"
             link_twice $header c "$c" "$standard"
         done
-        together c "$c" "$standard"
-        each_noun c "$c" "$standard"
+        check_both_headers c "$c" "$standard"
+        check_parts c "$c" "$standard"
     done
     for standard in "${cpp_standards[@]}"; do
         for header in plinth.h plinth_philox.h; do
             check $header cpp "$cpp" "$standard"
             link_twice $header cpp "$cpp" "$standard"
         done
-        together cpp "$cpp" "$standard"
-        each_noun cpp "$cpp" "$standard"
+        check_both_headers cpp "$cpp" "$standard"
+        check_parts cpp "$cpp" "$standard"
     done
-    # The whole of C++ in every way; then each of its headers by itself, which has all that it needs.
+    # plinth.hpp in every context; then each C++ header by itself, because each must include all that it needs.
     for standard in c++17 c++20; do
         check plinth.hpp cpp "$cpp" "$standard"
         link_twice plinth.hpp cpp "$cpp" "$standard"
@@ -124,8 +125,8 @@ by() {
     echo "header-check: $count compilations by $c and $cpp, no warning"
 }
 
-# For kernels, by nvcc: each function in a kernel, and for the program itself.
-in_kernels() {
+# Compiles a kernel that calls each function of plinth_philox.cuh, by nvcc.
+check_kernels() {
     local standard
     for standard in c++17 c++20; do
         printf '%s\n' "#include <plinth_philox.cuh>" "#include <plinth_philox.cuh>" \
@@ -144,11 +145,11 @@ in_kernels() {
     echo "header-check: plinth_philox.cuh in kernels, no warning"
 }
 
-# Side by side, for each is one process at a time.
-by gcc g++ &
+# In parallel, because each of them runs one process at a time.
+check_with gcc g++ &
 gcc=$!
-by clang clang++ &
+check_with clang clang++ &
 clang=$!
-in_kernels
+check_kernels
 wait $gcc
 wait $clang

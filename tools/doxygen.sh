@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes the reference of the headers, in target/doxygen. `make docs` calls it.
+# Builds the reference of the headers, in target/doxygen. `make docs` calls it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
 mkdir -p "$target"
 
-# Arguments: further lines of the configuration.
+# Runs doxygen. Arguments: additional lines of the configuration.
 run() {
     {
         cat docs/Doxyfile
@@ -15,10 +15,10 @@ run() {
     } | doxygen -
 }
 
-# The C headers are the specification: whatever they do not describe in full is an error.
+# The C headers are the specification, so incomplete documentation in them is an error.
 c_headers=(include/plinth.h include/plinth/*.h include/plinth_philox.h include/plinth_philox.cuh)
 run "INPUT = ${c_headers[*]}" "HTML_OUTPUT = c-only"
-# The C++ headers' members are those of C by other means, so they may leave out what C's comments say.
+# The C++ members wrap C functions, so they need not repeat the documentation of those.
 headers=("${c_headers[@]}" include/*.hpp)
 run "INPUT = ${headers[*]}" "EXTRACT_ALL = YES" "WARN_NO_PARAMDOC = NO"
 echo "the reference is $target/doxygen/html/index.html"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fuzzes the allocator with libFuzzer, on the host device: `tools/fuzz.sh`, FUZZ_SECONDS=60 for each way in which memory
-# gets its addresses. The library is built anew, so that the fuzzer sees which of its code an input reaches, and with the
-# checks of a debug build. An input that fails is kept in target/fuzz.
+# Fuzzes the allocator with libFuzzer, on the host device: `tools/fuzz.sh`, FUZZ_SECONDS=60 with and without expandable
+# segments each. The library is built separately, with coverage counters for the fuzzer and with the checks of a debug
+# build. A failing input is saved in target/fuzz.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${FUZZ_SECONDS:-60}
@@ -20,15 +20,15 @@ clang++ -std=c++17 -O1 -g -Wall -Wextra -Werror -DFUZZER -fsanitize=fuzzer -Iinc
 
 for segments in True False; do
     echo "== expandable_segments:$segments, $seconds s"
-    # What is found is kept from run to run in a folder of each way's own; the checked-in inputs are where it begins.
+    # Each variant keeps its own folder of interesting inputs from run to run. The checked-in corpus is the seed.
     mkdir -p "$target/found-$segments"
     log=$target/log-$segments
-    # Leaks: threads of the host device, and what the process keeps for ever.
+    # Leak detection is off: it would report the host device's threads, and memory that the process never frees.
     if ! PLINTH_ALLOC_CONF=expandable_segments:$segments "$target/allocator-libfuzzer" -max_total_time="$seconds" \
         -max_len=2000 -len_control=0 -timeout=60 -rss_limit_mb=4096 -detect_leaks=0 -print_final_stats=1 -verbosity=1 \
         -artifact_prefix="$target/failed-$segments-" "$target/found-$segments" fuzz/corpus >"$log" 2>&1; then
         tail -n 60 "$log"
-        echo "the input is $target/failed-$segments-*; target/fuzz/allocator replays it (make test-fuzz builds that)"
+        echo "the failing input is $target/failed-$segments-*; target/fuzz/allocator, which make test-fuzz builds, replays it"
         exit 1
     fi
     grep -E '^(Done|stat::number_of_executed_units|stat::average_exec_per_sec)|DONE' "$log"

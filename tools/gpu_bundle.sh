@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Packs what a GPU machine without Rust needs to run the suite and the benches: `tools/gpu_bundle.sh [FOLDER]`, after
-# `make build`. The folder may be taken anywhere; in it, or beside it, tools/gpu_run.sh does the rest.
+# Packs the files that a GPU machine without Rust needs to run tests and benches: `tools/gpu_bundle.sh [FOLDER]`, after
+# `make build`. The folder can be copied to any machine; tools/gpu_run.sh, in it or next to it, runs everything.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
@@ -10,11 +10,11 @@ stage=$target/gpu-stage
 rm -rf "$bundle" "$stage"
 mkdir -p "$bundle/sources" "$bundle/benches"
 tools/install.sh --from "$target/release" --prefix / --destdir "$stage" >/dev/null
-# Links become files: not every way to another machine keeps them.
+# Symbolic links become files, because not every way of copying keeps links.
 cp -rL "$stage/." "$bundle/"
 rm -rf "$stage"
 
-# The suite: the programs, and the sources, by which run.py knows what each of them needs.
+# The tests: the programs, and their sources, from which run.py reads the requirements of each program.
 cp -r c_tests "$bundle/sources/c_tests"
 python3 "$bundle/sources/c_tests/run.py" --build-only --lib "$bundle/lib" --include "$bundle/include" --build "$bundle/c_tests"
 rm -rf "$bundle/sources/c_tests/__pycache__"
@@ -26,14 +26,14 @@ tools/programs.sh benches "$bundle/benches" "$bundle/lib" '$ORIGIN/../lib'
 tools/programs.sh benches/replay "$bundle/benches/replay" "$bundle/lib" '$ORIGIN/../../lib'
 
 cp benches/*.py "$bundle/benches/"
-# The peers are compiled there, where they are. Beside our traces go those of the folder TRACES.
+# The peers are compiled on the GPU machine, which has their libraries. The traces of the folder TRACES are added.
 cp benches/replay/{compare.py,chart.py,peers.sh,peer_*.cpp} "$bundle/benches/replay/"
 cp -r benches/traces "$bundle/benches/traces"
 if [ -n "${TRACES:-}" ]; then
     find "$TRACES" -maxdepth 1 \( -name '*.trace' -o -name '*.trace.xz' \) -exec cp {} "$bundle/benches/traces/" \;
 fi
 
-# The judges of random numbers; the bench of them finds their binding here.
+# The tests of random numbers; benches/random_table.py uses their binding.
 mkdir -p "$bundle/tests/random"
 cp tests/random/*.py tests/random/*.json.xz "$bundle/tests/random/"
 mkdir -p "$bundle/tests/jiterator"
@@ -41,11 +41,11 @@ cp tests/jiterator/*.py "$bundle/tests/jiterator/"
 mkdir -p "$bundle/tests/comm"
 cp tests/comm/*.py "$bundle/tests/comm/"
 
-# A training whose memory is dumped, and what looks at the dump.
+# The training whose memory is dumped, and the checks of the dump.
 mkdir -p "$bundle/tests/snapshot"
 cp tests/snapshot/*.py "$bundle/tests/snapshot/"
 
-# The benches load it, so that what users copy is what is tested.
+# The benches load the example, so that the code that users copy is tested.
 mkdir -p "$bundle/examples"
 cp examples/*.py "$bundle/examples/"
 cp -r tests/package "$bundle/sources/package"

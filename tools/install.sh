@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs a built plinth: libraries, headers, CMake package, pkg-config file, licences. `make install` calls it, and
-# so does `cmake --install`. The installed tree may be moved: nothing in it names the place.
+# Installs a built plinth: libraries, headers, CMake package, pkg-config file, licences. `make install` and
+# `cmake --install` call it. The installed tree can be moved, because it contains no absolute path.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,7 +19,7 @@ while [ $# -gt 0 ]; do
     shift 2
 done
 case $libdir in /*)
-    echo "install.sh: --libdir is below the prefix, and must not begin with /" >&2
+    echo "install.sh: --libdir is relative to the prefix; it must not begin with /" >&2
     exit 2
     ;;
 esac
@@ -33,14 +33,14 @@ install -d "$lib/cmake/plinth" "$lib/pkgconfig" "$root/include/plinth" "$root/sh
 install -m 755 "$from/libplinth.so" "$lib/libplinth.so.$version"
 ln -sf "libplinth.so.$version" "$lib/$soname"
 ln -sf "$soname" "$lib/libplinth.so"
-# rustc leaves its bitcode beside the machine code, seven times as much; no linker of C programs wants it.
+# rustc puts its bitcode next to the machine code, which it exceeds seven times in size. C linkers do not use it.
 objcopy --remove-section=.llvmbc --remove-section=.llvmcmd --strip-debug "$from/libplinth.a" "$lib/libplinth.a"
 chmod 644 "$lib/libplinth.a"
 install -m 644 include/*.h include/*.hpp include/*.cuh "$root/include/"
 install -m 644 include/plinth/*.h "$root/include/plinth/"
 install -m 644 LICENSE-MIT LICENSE-APACHE "$root/share/licenses/plinth/"
 
-# From the library folder up to the prefix: one .. for each part of its name.
+# The path from the library folder up to the prefix: one .. for each part of the folder's name.
 up=$(sed -E 's|[^/]+|..|g' <<<"$libdir")
 fill() {
     sed -e "s|@VERSION@|$version|g" -e "s|@SONAME@|$soname|g" -e "s|@LIBDIR@|$libdir|g" -e "s|@UP@|$up|g" \

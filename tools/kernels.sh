@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Compiles kernels/*.cu to PTX: tools/kernels.sh NVCC FOLDER.
 #
-# compute_75 is the oldest architecture that CUDA 13 knows; drivers translate its PTX for every newer GPU. Kernels that
-# need instructions of a newer one are in files whose names end in _half: those are for compute_80.
+# compute_75 is the oldest architecture that CUDA 13 supports; drivers translate its PTX for every newer GPU. Kernels that
+# need instructions of a newer one are in files whose names end in _half, which are compiled for compute_80.
 #
-# The compiler's comments and indentation are left out, for the text is embedded in the library.
+# The compiler's comments and indentation are removed, because the text is embedded in the library.
 set -euo pipefail
 
 nvcc=$1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds library and C tests with a sanitizer and runs them on the host device: `tools/sanitize.sh address [FILTER]`,
-# or thread; the filter is run.py's.
+# or thread instead of address. FILTER is that of c_tests/run.py.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 sanitizer=$1
@@ -17,17 +17,17 @@ target=${CARGO_TARGET_DIR:-target}/$short
 triple=$(rustc -vV | sed -n 's/^host: //p')
 lib=$target/$triple/debug
 
-# The flag is for nightly compilers, but the pinned stable one has the sanitizers too, and this lets it use them.
+# The sanitizer flag is for nightly compilers. RUSTC_BOOTSTRAP enables it in the pinned stable compiler.
 export RUSTC_BOOTSTRAP=1
 flags="-Zsanitizer=$sanitizer"
 export LSAN_OPTIONS="suppressions=$PWD/tools/lsan.supp:print_suppressions=0 ${LSAN_OPTIONS:-}"
 if [ "$sanitizer" = thread ]; then
-    # The standard library comes without the sanitizer; rustc wants to hear that this is known.
+    # The standard library is built without the sanitizer; rustc requires this flag to accept that.
     flags+=" -Cunsafe-allow-abi-mismatch=sanitizer"
     export TSAN_OPTIONS="suppressions=$PWD/tools/tsan.supp ${TSAN_OPTIONS:-}"
 fi
-# With --target, build scripts and macros, which run in the compiler, are left alone.
-# The checks of a debug build stay on; a little optimisation makes up for some of the sanitizer.
+# With --target, the flags do not apply to build scripts and macros, which run in the compiler.
+# The checks of a debug build stay on; optimisation level 1 compensates for a part of the sanitizer's cost.
 CARGO_PROFILE_DEV_OPT_LEVEL=1 RUSTFLAGS=$flags cargo build --locked --lib --target "$triple" --target-dir "$target"
 tools/soname_link.sh "$lib"
 
@@ -36,24 +36,24 @@ if ! nm -D --undefined-only "$lib/libplinth.so" | grep "__${short}_init" >/dev/n
     exit 1
 fi
 
-# The library leaves the sanitizer's run-time functions open, and programs bring them in. They get rustc's: clang's own
-# may be older than what the library was compiled for.
+# The sanitizer's run-time functions are undefined in the library, so programs must link them. They link rustc's, because
+# clang's may be older than those that the library was compiled for.
 runtime=$(rustc --print target-libdir)/librustc-stable_rt.$short.a
 with_runtime="-fsanitize=$sanitizer -fno-sanitize-link-runtime"
 with_runtime+=" -Wl,--whole-archive $runtime -Wl,--no-whole-archive -Wl,--export-dynamic -lm -ldl -lrt -lpthread -lresolv"
 
-# A sanitizer that sees nothing finds nothing: it must see the library write to memory that was freed.
+# Checks that the sanitizer is effective: it must report that the library writes to freed memory.
 if [ "$sanitizer" = address ]; then
     # shellcheck disable=SC2086 # flags are words
     clang $with_runtime -Iinclude tests/sanitizer/freed.c -o "$target/freed" -L"$lib" -lplinth -Wl,-rpath,"$lib"
     if "$target/freed" >"$target/freed.log" 2>&1 || ! grep -q 'heap-use-after-free' "$target/freed.log" ||
         ! grep -q 'in plinth_driver_calls\|src/ffi/' "$target/freed.log"; then
         cat "$target/freed.log"
-        echo "FAIL  the sanitizer did not see the library write to freed memory"
+        echo "FAIL  the sanitizer did not report the library's write to freed memory"
         exit 1
     fi
 fi
-echo "ok    the library is under the sanitizer"
+echo "ok    the sanitizer checks the library"
 
 python3 c_tests/run.py --lib "$lib" --include include --build "$target/c_tests" --device host \
     --cc "clang $with_runtime" --cxx "clang++ $with_runtime" --sanitizer "$sanitizer" --timeout 180 --filter "$filter"

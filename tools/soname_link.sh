@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Gives a built library the name that programs ask for at run time: `tools/soname_link.sh FOLDER`.
+# Links a built library's soname, by which programs load it, to its file: `tools/soname_link.sh FOLDER`.
 set -euo pipefail
 folder=$1
 soname=$(readelf -d "$folder/libplinth.so" | sed -nE 's/.*Library soname: \[(.*)\]/\1/p')

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Draws what a command wrote to a terminal: tools/terminal_picture.py COMMAND... > picture.svg
+"""Draws a command's output in a terminal as SVG: tools/terminal_picture.py COMMAND... > picture.svg
 
-The command runs in a pseudo-terminal, so that it colours and lays out its output as for a person. With --file FILE the output is
-taken from there, and COMMAND is only what the prompt shows. --columns N is how wide the terminal is.
+The command runs in a pseudo-terminal, so that it writes colours and fits its output to the width. With --file FILE the
+output is read from the file, and COMMAND is only shown at the prompt. --columns N is the width of the terminal.
 """
 import argparse
 import fcntl
@@ -21,7 +21,7 @@ SEQUENCE = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])")
 
 
 def run(command, columns):
-    """The output of a command that believes it is in a terminal."""
+    """Runs a command in a pseudo-terminal; returns its output."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ.update(TERM="xterm-256color", COLUMNS=str(columns))
@@ -41,11 +41,11 @@ def run(command, columns):
 
 
 def spans(line, style):
-    """The pieces of a line that look alike: text and style. The style goes on into the next line."""
-    at, pieces = 0, []
+    """Splits a line into spans of text and style. `style` is the style at its start, and is updated to that at its end."""
+    at, found_spans = 0, []
     for found in SEQUENCE.finditer(line):
         if found.start() > at:
-            pieces.append((line[at:found.start()], dict(style)))
+            found_spans.append((line[at:found.start()], dict(style)))
         at = found.end()
         if found[2] != "m":
             continue
@@ -65,12 +65,12 @@ def spans(line, style):
             elif code == 39:
                 style.pop("fill", None)
     if at < len(line):
-        pieces.append((line[at:], dict(style)))
-    return pieces
+        found_spans.append((line[at:], dict(style)))
+    return found_spans
 
 
 def draw(prompt, output):
-    """The picture."""
+    """Returns the picture as SVG."""
     lines = [[("$ ", {"fill": COLORS[32]}), (prompt, {"font-weight": "bold"})]]
     style = {}
     lines += [spans(line, style) for line in output.rstrip("\n").split("\n")]
@@ -85,10 +85,10 @@ def draw(prompt, output):
                    'fill="#c9d1d9" xml:space="preserve">')
     for row, line in enumerate(lines):
         column = 0
-        for text, looks in line:
+        for text, text_style in line:
             if text.strip():
-                attributes = "".join(f' {name}="{value}"' for name, value in looks.items())
-                # The length keeps columns in line whatever font there is.
+                attributes = "".join(f' {name}="{value}"' for name, value in text_style.items())
+                # textLength keeps columns aligned in every font.
                 picture.append(f'<text x="{MARGIN + column * CHARACTER:.0f}" y="{BAR + MARGIN + row * LINE + 10}" '
                                f'textLength="{len(text) * CHARACTER:.0f}" lengthAdjust="spacingAndGlyphs"{attributes}>'
                                f"{html.escape(text)}</text>")
@@ -98,7 +98,7 @@ def draw(prompt, output):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--file", help="a file with the output; nothing is run")
+    parser.add_argument("--file", help="a file with the output; no command is run")
     parser.add_argument("--columns", type=int, default=150)
     parser.add_argument("command", nargs=argparse.REMAINDER)
     arguments = parser.parse_args()

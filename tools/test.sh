@@ -3,25 +3,30 @@
 #
 #   fast     what every change must pass: under ten minutes on two cores, build included. The library is the one that
 #            `cargo test` builds, without optimization.
-#   deep     what every submission must pass as well, some 40 minutes more: the release library, every C test in a process
+#   deep     what every submission must pass as well, some 30 minutes more: the release library, every C test in a process
 #            of its own and in all its variants, every fault, sanitizers and valgrind.
 #   nightly  what takes hours. FUZZ_SECONDS=1800 is the length of each of two runs of the fuzzer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# The steps in their order, and those that run at the same time as they: a compilation leaves cores idle, at its end above
+# all. Their output and their times come last.
 tier=${1:-fast}
 case $tier in
 fast)
-    steps=(lint header-check test-rust conformance abi package examples test-c)
+    steps=(lint test-rust abi package examples test-c)
+    beside=(header-check conformance)
     export PROFILE=dev C_TESTS="--first-variant --optimize 0" PLINTH_TEST_FAULTS=sampled PLINTH_TEST_ROUNDS=few
     export HEADER_CHECK=oldest-and-newest
     ;;
 deep)
-    steps=(abi package examples header-check kernels-check test-replay test-random test-snapshot test-fuzz test-c test-valgrind test-asan)
+    steps=(abi package examples kernels-check test-replay test-random test-snapshot test-fuzz test-c test-valgrind test-asan)
+    beside=(header-check)
     export PROFILE=release C_TESTS=--alone
     ;;
 nightly)
     steps=(test-asan-faults fuzz test-tsan)
+    beside=()
     export FUZZ_SECONDS=${FUZZ_SECONDS:-1800}
     ;;
 *)
@@ -30,39 +35,33 @@ nightly)
     ;;
 esac
 
-# What needs no library runs beside the compilation, which leaves a part of the cores idle; its output comes in its turn.
-beside=header-check
-log=$(mktemp)
-make --no-print-directory "$beside" >"$log" 2>&1 &
-process=$!
-# Its children, too, if a step before it fails.
-trap 'pkill -P "$process" 2>/dev/null || true; kill "$process" 2>/dev/null || true; rm -f "$log"' EXIT
-
-# Waits for the step that runs beside the others, and prints what it wrote.
-finish_beside() {
-    local status=0
-    wait "$process" || status=$?
-    cat "$log"
-    return "$status"
-}
-
-run_step() {
-    if [ "$1" = "$beside" ]; then finish_beside; else make --no-print-directory "$1"; fi
-}
-
-summary=()
+summary=$(mktemp)
+output=$(mktemp)
 begun=$SECONDS
-for step in "${steps[@]}"; do
-    printf '\n== make %s\n' "$step"
-    start=$SECONDS
-    if ! run_step "$step"; then
-        printf '\n'
-        printf '%s\n' ${summary[@]+"${summary[@]}"}
-        printf '%-16s FAILED; the steps after it did not run\n' "$step"
-        exit 1
-    fi
-    summary+=("$(printf '%-16s passed in %3d s' "$step" $((SECONDS - start)))")
-done
+trap 'kill 0 2>/dev/null' INT TERM
+trap 'rm -f "$summary" "$output"' EXIT
+
+# Runs steps one after the other until one fails, and adds a line for each to the summary.
+run_steps() {
+    local step start
+    for step in "$@"; do
+        printf '\n== make %s\n' "$step"
+        start=$SECONDS
+        if ! make --no-print-directory "$step"; then
+            printf '%-16s FAILED; the steps after it did not run\n' "$step" >>"$summary"
+            return 1
+        fi
+        printf '%-16s passed in %3d s\n' "$step" $((SECONDS - start)) >>"$summary"
+    done
+}
+
+run_steps ${beside[@]+"${beside[@]}"} >"$output" 2>&1 &
+process=$!
+failed=0
+run_steps "${steps[@]}" || failed=1
+wait "$process" || failed=1
+cat "$output"
 printf '\n'
-printf '%s\n' "${summary[@]}"
-printf 'All %d steps of the %s tier passed, in %d s.\n' ${#steps[@]} "$tier" $((SECONDS - begun))
+cat "$summary"
+[ $failed = 0 ] || exit 1
+printf 'All %d steps of the %s tier passed, in %d s.\n' $((${#steps[@]} + ${#beside[@]})) "$tier" $((SECONDS - begun))

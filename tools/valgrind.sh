@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs some of the C tests under valgrind. Not all: it runs one thread at a time, twenty times slower.
-# `tools/valgrind.sh [FILTER]`; the filter is run.py's.
+# Runs some of the C tests under valgrind: `tools/valgrind.sh [FILTER]`; FILTER is that of c_tests/run.py. Not all of them,
+# because valgrind runs one thread at a time, twenty times slower.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}

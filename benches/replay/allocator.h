@@ -1,5 +1,5 @@
-// The allocator under measurement: any library with two functions of the shape that PyTorch's CUDAPluggableAllocator
-// asks for, and what else it tells of itself where it does.
+// The allocator under measurement: any library with two functions of the signatures of PyTorch's CUDAPluggableAllocator,
+// and optional functions for its statistics.
 #pragma once
 #include <sys/types.h>
 
@@ -14,10 +14,10 @@ namespace replay {
 using AllocFunction = void *(*)(ssize_t size, int device, void *stream);
 using FreeFunction = void (*)(void *pointer, ssize_t size, int device, void *stream);
 
-// What the command line says of it.
+// The command line's options for the allocator.
 struct AllocatorArguments {
   std::string name, library, alloc, free;
-  // Takes one option and its value; false for an option of somebody else's.
+  // Stores the value of an option; returns false for an unknown option.
   bool take(const std::string &option, const char *value) {
     std::string *field = option == "--allocator" ? &name
                          : option == "--library" ? &library
@@ -38,7 +38,7 @@ class Allocator {
   std::unique_ptr<Device> device;
 
   explicit Allocator(const AllocatorArguments &arguments) : name(arguments.name) {
-    // A name without a slash would be searched for where the loader likes, not here.
+    // dlopen searches a name without a slash in the loader's path instead of the current folder.
     std::string path = arguments.library.find('/') == std::string::npos ? "./" + arguments.library : arguments.library;
     library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (!library_) throw SetupError(dlerror());
@@ -54,17 +54,17 @@ class Allocator {
 
   void *library() const { return library_; }
 
-  // Why the last allocation failed, in the library's words; "" where it has none.
+  // Returns the library's message for the last failed allocation; "" if it has no messages.
   std::string last_error() const { return last_error_ ? last_error_() : ""; }
 
-  // The device memory that the library says it holds, now or at most; -1 where it does not say.
+  // Returns the device memory that the library reports as held, now or at its peak; -1 if it does not report it.
   int64_t reserved() const { return ask(reserved_); }
   int64_t max_reserved() const { return ask(max_reserved_); }
   void reset_peak() const {
     if (reset_peak_) reset_peak_(0);
   }
 
-  // What the library finds wrong with its own structures; "" for nothing.
+  // Returns the error that the library finds in its own data structures; "" for none.
   std::string check() const { return check_ && check_() != 0 ? last_error() : ""; }
 
   // Limits the memory that the library may hold. plinth has a call for it; a peer's library may export
@@ -78,13 +78,13 @@ class Allocator {
     if (!set) set = find<int32_t (*)(double, int32_t)>(library_, "peer_set_memory_fraction");
     if (!set) throw SetupError(name + " has no limit to set");
     if (set(static_cast<double>(bytes) / static_cast<double>(total), 0) != 0)
-      throw SetupError("the limit was not taken: " + last_error());
+      throw SetupError("the limit cannot be set: " + last_error());
   }
 
  private:
-  static int64_t ask(int32_t (*question)(int32_t, size_t *)) {
+  static int64_t ask(int32_t (*query)(int32_t, size_t *)) {
     size_t bytes = 0;
-    return question && question(0, &bytes) == 0 ? static_cast<int64_t>(bytes) : -1;
+    return query && query(0, &bytes) == 0 ? static_cast<int64_t>(bytes) : -1;
   }
   void *library_;
   const char *(*last_error_)();

@@ -1,4 +1,4 @@
-"""Draws live and held memory over a replay as SVG: one chart a trace, a line an allocator. Standard library only."""
+"""Draws live and held memory of a replay as SVG: a chart for each trace, a line for each allocator. Standard library only."""
 import html
 import math
 
@@ -6,14 +6,14 @@ WIDTH, HEIGHT = 960, 470
 LEFT, RIGHT, TOP, BOTTOM = 74, 20, 44, 54
 LEGEND_ROW = 20
 LEGEND_COLUMNS = 3
-# Of middle lightness, so that they can be read on white and on black; told apart by dashes, too.
+# Colours of medium lightness are readable on white and on black. Dashes distinguish the lines, too.
 COLOURS = ["#0a84c6", "#d9662b", "#2c9c69", "#b8609a", "#a8891c", "#7a74d8", "#c44e52", "#5c8a8a"]
 DASHES = ["", "7 3", "2 3", "9 3 2 3", "5 5", "12 4", "3 2", "8 2 2 2"]
 GREY = "#808080"
 
 
 class Series:
-    """Points (event, bytes), events growing: what is true from an event until the next."""
+    """Points (event, bytes) with increasing events; a value holds from its event to the next."""
 
     def __init__(self, name, points):
         self.name = name
@@ -25,7 +25,7 @@ class Series:
 
 
 def nice_step(largest, ticks):
-    """A round step that divides `largest` into about so many."""
+    """Returns a round step that divides `largest` into about `ticks` parts."""
     rough = largest / ticks
     power = 10 ** math.floor(math.log10(rough)) if rough > 0 else 1
     for factor in (1, 2, 2.5, 5, 10):
@@ -42,7 +42,7 @@ def unit_of(largest):
 
 
 def thin(points, columns):
-    """At most the first, least, most and last point of each column of pixels: what can be seen, and small files."""
+    """Keeps the first, smallest, largest and last point of each pixel column, which looks the same in a smaller file."""
     if not points:
         return []
     last_event = max(points[-1][0], 1)
@@ -99,7 +99,7 @@ class Chart:
         self.add("text", text, x=number(x), y=number(y), fill=GREY, **attributes)
 
     def steps(self, points):
-        """A path that keeps each value until the next event."""
+        """Returns a path that holds each value until the next event."""
         path = []
         for event, value in thin(points, WIDTH - LEFT - RIGHT):
             x, y = number(self.x(event)), number(self.y(max(value, 0)))
@@ -125,7 +125,7 @@ class Chart:
             x = self.x(self.events)
             self.line(x, self.top, x, HEIGHT - BOTTOM, stroke_dasharray="3 3")
             self.text(x - 6, self.top + 12, "first pass", text_anchor="end")
-            self.text(x + 6, self.top + 12, "second pass, the cache filled")
+            self.text(x + 6, self.top + 12, "second pass, with a filled cache")
         if self.limit:
             self.line(LEFT, self.y(self.limit), WIDTH - RIGHT, self.y(self.limit), stroke_width=1.5)
             self.text(WIDTH - RIGHT - 4, self.y(self.limit) - 5, "limit", text_anchor="end")
@@ -151,7 +151,7 @@ class Chart:
     def draw(self):
         self.text(LEFT, 22, self.title, font_size=15, font_weight="bold")
         self.axes()
-        # Live memory is an area, which the lines of held memory lie above.
+        # Live memory is drawn as an area below the lines of held memory.
         path = self.steps(self.live.points)
         if path:
             end = self.x(self.live.points[-1][0])

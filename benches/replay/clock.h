@@ -1,4 +1,4 @@
-// The clock, what it costs itself, and percentiles.
+// The clock, the cost of reading it, and percentiles.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -13,7 +13,7 @@ inline double nanoseconds(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double, std::nano>(to - from).count();
 }
 
-// Sorts what it is given.
+// The percentiles of some times. The constructor sorts its argument.
 struct Percentiles {
   double p50, p99, p999, most;
   explicit Percentiles(std::vector<double> &times) {
@@ -23,7 +23,7 @@ struct Percentiles {
   }
 };
 
-// What two readings of the clock with nothing between them show: it is in every single time that is reported.
+// Measures two consecutive readings of the clock. Every single time that is reported includes this cost.
 inline Percentiles clock_cost() {
   std::vector<double> times(20000);
   for (double &time : times) {

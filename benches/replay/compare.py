@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Replays traces against every allocator that is there, each in a fresh process, and puts the results side by side.
+"""Replays traces with every available allocator, each in a fresh process, and compares the results.
 
     compare.py [options] TRACE...        a TRACE is a .trace, a .trace.xz, or a folder of them
 
-Prints a table, and writes into the folder of --out: table.md, the same; TRACE.svg, live and held memory over time. It
-builds nothing: `make replay` builds the programs and calls it. Standard library only.
+Prints a table, and writes into the folder of --out: table.md, the same table; TRACE.svg, live and held memory over time.
+It builds nothing: `make replay` builds the programs and calls it. Standard library only.
 
-Exit status: 0; 1 if an allocator gave wrong memory or crashed, if plinth ran out of memory, if nothing could be
-replayed, or if interrupted; 2 for arguments that make no sense. What a peer cannot do is in the table.
+Exit status: 0; 1 if an allocator returned wrong memory or crashed, if plinth ran out of memory, if nothing could be
+replayed, or if interrupted; 2 for invalid arguments. The table shows what a peer cannot do.
 """
 
 import argparse
@@ -27,19 +27,19 @@ import subprocess
 import sys
 import tempfile
 
-# Beside the sources, bytecode would be litter.
+# Do not write bytecode into the source folder.
 sys.dont_write_bytecode = True
 import chart  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 MIB = 1 << 20
-# The older name, and the newer one, which goes before it.
+# The older name, and the newer one, which takes precedence.
 TORCH_CONFIGURATION = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 
 
 class Allocator:
-    """Where an allocator's two functions are, and in which environment they are what they are called."""
+    """An allocator: its library and two functions, and the environment variables that it needs."""
 
     def __init__(self, name, library, alloc, free, env=None, can_limit=False):
         self.name, self.library, self.alloc, self.free = name, pathlib.Path(library), alloc, free
@@ -62,7 +62,7 @@ def peers_of(folder):
 
 
 class Interrupted(Exception):
-    """Somebody wants the program to end; what was measured until then is reported."""
+    """A signal to end the program. The measurements so far are reported."""
 
 
 def interrupt(*_):
@@ -70,14 +70,14 @@ def interrupt(*_):
 
 
 class Outcome:
-    """What came of one process: its standard output, or the reason why there is none."""
+    """The result of one process: its standard output, or the reason why there is none."""
 
     def __init__(self, output="", reason="", setup=False):
         self.output, self.reason, self.setup = output, reason, setup
 
 
 def run(command, env, limit):
-    """Runs one measuring process. Exit statuses 0 and 1 come with output, 2 with a reason."""
+    """Runs one measurement process. With exit status 0 or 1 there is output, with 2 a reason."""
     try:
         process = subprocess.run(command, env=env, timeout=limit, text=True, stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
@@ -98,7 +98,7 @@ def run(command, env, limit):
 
 
 class Progress:
-    """A bar on stderr, where somebody looks at it."""
+    """A progress bar on stderr, if that is a terminal."""
 
     WIDTH = 30
 
@@ -122,7 +122,7 @@ class Progress:
 def environment(allocator):
     env = dict(os.environ, **allocator.env)
     env.setdefault("PLINTH_DEVICE", "auto")
-    # For the host device: its 4 GiB are less than most traces need, and what is not touched, as here, is not backed.
+    # For the host device: its default of 4 GiB is less than most traces need. Untouched memory, as here, is not backed.
     env.setdefault("PLINTH_HOST_MEMORY", "64GiB")
     return env
 
@@ -141,7 +141,7 @@ def find_traces(arguments):
         elif path.is_file():
             found.append(path)
         else:
-            sys.exit(f"compare.py: there is no {path}")
+            sys.exit(f"compare.py: {path} does not exist")
     if not found:
         print(f"compare.py: no .trace and no .trace.xz in {' '.join(arguments)}", file=sys.stderr)
         sys.exit(2)
@@ -185,10 +185,10 @@ class Comparison:
         self.progress.clear()
 
     def probe(self, trace):
-        """Leaves out, and tells of once, what cannot even take one block: a missing library, a missing function."""
+        """Excludes allocators that cannot allocate one block, because a library or a function is missing."""
         trace.write_bytes(struct.pack("<IHHQIHHQ", 0, 0, 0, 512, 0, 1, 0, 512))
         for allocator in self.allocators:
-            self.progress.step(f"is {allocator.name} there?")
+            self.progress.step(f"{allocator.name}: availability")
             outcome, _ = self.replay(allocator, trace)
             if outcome.setup:
                 self.absent[allocator.name] = outcome.reason.removeprefix("replay: ")
@@ -224,7 +224,7 @@ class Comparison:
             (self.options.out / f"{name}.svg").write_text(chart.Chart(title, live, series, events, limit).draw())
 
     def least_limit(self, allocator, trace, name):
-        """The smallest of the limits under which the trace passes, as text."""
+        """Returns the smallest limit under which the trace passes, as text."""
         if not self.options.limits or not allocator.can_limit:
             return "-"
         for ratio in self.options.limits:
@@ -254,7 +254,7 @@ class Comparison:
         outcome = "passed"
         if ran_out:
             outcome = (f"OUT OF MEMORY in pass {ran_out['pass']}, event {ran_out['event']}: "
-                       f"{ran_out['request'] / MIB:.1f} MiB asked for, {ran_out['live'] / MIB:.0f} MiB live")
+                       f"{ran_out['request'] / MIB:.1f} MiB requested, {ran_out['live'] / MIB:.0f} MiB live")
         if result["failures"]:
             outcome = f"{result['failures']} FAILURES: {result['first_failure']}"
         return row | {"outcome": outcome}
@@ -271,7 +271,7 @@ class Comparison:
 
 
 def read_timeline(path, name, events):
-    """The allocator's held memory, and live memory as it saw it; the second pass comes after the first."""
+    """Returns the allocator's held memory and the live memory over both passes, one after the other."""
     held, live = [], []
     with open(path, newline="") as file:
         for row in csv.DictReader(file):
@@ -284,23 +284,23 @@ def read_timeline(path, name, events):
 COLUMNS = [("trace", "trace"), ("allocator", "allocator"), ("first", "first pass, ns/op"),
            ("steady", "steady, ns/op"), ("worst", "worst, us"), ("live", "peak live, MiB"), ("held", "peak held, MiB"),
            ("ratio", "held/live"), ("after", "kept after pass 1 / 2, MiB"), ("calls", "driver calls"),
-           ("cost", "their price, ns/op"), ("least", "least limit that passes"), ("outcome", "outcome")]
+           ("cost", "their cost, ns/op"), ("least", "smallest limit that passes"), ("outcome", "outcome")]
 BRIEF = {"trace", "allocator", "first", "steady", "worst", "live", "held", "ratio", "outcome"}
 BENCH_COLUMNS = ["case", "allocator", "mean, ns", "p50, ns", "p99, ns", "p99.9, ns", "Mpairs/s"]
 
 
 def table(heading, rows):
-    """Markdown that can be read as it is, too."""
+    """Formats a Markdown table with aligned columns."""
     rows = [row + [""] * (len(heading) - len(row)) for row in rows]
     widths = [max(len(row[i]) for row in [heading] + rows) for i in range(len(heading))]
-    words = [any(row[i] and not row[i].lstrip("-")[:1].isdigit() and row[i] != "-" for row in rows)
-             for i in range(len(heading))]
+    textual = [any(row[i] and not row[i].lstrip("-")[:1].isdigit() and row[i] != "-" for row in rows)
+               for i in range(len(heading))]
 
     def line(cells):
-        return "| " + " | ".join(cell.ljust(width) if word else cell.rjust(width)
-                                 for cell, width, word in zip(cells, widths, words)) + " |"
+        return "| " + " | ".join(cell.ljust(width) if is_text else cell.rjust(width)
+                                 for cell, width, is_text in zip(cells, widths, textual)) + " |"
 
-    rule = "|" + "|".join("---" if word else "---:" for word in words) + "|"
+    rule = "|" + "|".join("---" if is_text else "---:" for is_text in textual) + "|"
     return "\n".join([line(heading), rule] + [line(row) for row in rows])
 
 
@@ -336,12 +336,12 @@ def report(comparison):
         lines += [table([title for _, title in columns],
                         [[row.get(key, "-") for key, _ in columns] for row in comparison.rows]), ""]
     if comparison.bench_rows:
-        # By case, so that allocators stand below each other; a case is where the first allocator has it.
+        # Sorted by case, so that the allocators of a case are adjacent; the first allocator defines the order of the cases.
         order = {}
         for row in comparison.bench_rows:
             order.setdefault(row[0], len(order))
         lines += [table(BENCH_COLUMNS, sorted(comparison.bench_rows, key=lambda row: order[row[0]])), ""]
-    lines += [f"Not there: {name} ({reason})" for name, reason in comparison.absent.items()]
+    lines += [f"Not available: {name} ({reason})" for name, reason in comparison.absent.items()]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -349,27 +349,27 @@ def parse_arguments():
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("traces", nargs="+", metavar="TRACE", help=".trace, .trace.xz or a folder of them")
-    parser.add_argument("--replay", type=pathlib.Path, default=target / "benches/replay/replay", help="the runner")
-    parser.add_argument("--bench", type=pathlib.Path, help="benches/allocator: time pairs of calls, too")
+    parser.add_argument("--replay", type=pathlib.Path, default=target / "benches/replay/replay", help="the replay program")
+    parser.add_argument("--bench", type=pathlib.Path, help="benches/allocator: also measure pairs of calls")
     parser.add_argument("--plinth", type=pathlib.Path, default=target / "release/libplinth.so", help="libplinth.so")
-    parser.add_argument("--peers", type=pathlib.Path, help="folder that peers.sh filled")
+    parser.add_argument("--peers", type=pathlib.Path, help="output folder of peers.sh")
     parser.add_argument("--also", action="append", default=[], metavar="NAME=LIB:ALLOC:FREE",
-                        help="one more allocator; may be given again")
+                        help="one more allocator; may be repeated")
     parser.add_argument("--out", type=pathlib.Path, default=target / "replay", help="folder for table and charts")
-    parser.add_argument("--limit", type=float, help="replay under this many times the peak of live memory")
+    parser.add_argument("--limit", type=float, help="limit held memory to this multiple of the peak of live memory")
     parser.add_argument("--limits", default="", metavar="R,R,...",
-                        help="and find the smallest of these limits that each trace passes under")
+                        help="also find the smallest of these limits under which each trace passes")
     parser.add_argument("--timeout", type=float, default=120, help="seconds for each process")
-    parser.add_argument("--no-charts", action="store_true", help="only the table; half the processes")
+    parser.add_argument("--no-charts", action="store_true", help="only the table; starts half as many processes")
     parser.add_argument("--brief", action="store_true", help="print fewer columns")
     options = parser.parse_args()
     try:
         options.limits = sorted(float(ratio) for ratio in options.limits.split(",") if ratio)
     except ValueError:
-        parser.error(f"--limits {options.limits}: numbers with commas between them, please")
+        parser.error(f"--limits {options.limits} is invalid: expected numbers separated by commas")
     for program in filter(None, (options.replay, options.bench)):
         if not program.is_file():
-            parser.error(f"there is no {program}; `make replay` builds it")
+            parser.error(f"{program} does not exist; `make replay` builds it")
     return parser, options
 
 
@@ -391,7 +391,7 @@ def main():
         try:
             library, alloc, free = where.rsplit(":", 2)
         except ValueError:
-            parser.error(f"--also {also}: NAME=LIB:ALLOC:FREE, please")
+            parser.error(f"--also {also} is invalid: expected NAME=LIB:ALLOC:FREE")
         allocators.append(Allocator(name, library, alloc, free, can_limit=True))
 
     comparison = Comparison(options, allocators, find_traces(options.traces))
@@ -402,7 +402,7 @@ def main():
     except Interrupted:
         comparison.failed = True
         comparison.progress.clear()
-        print("compare.py: interrupted; the rest is missing", file=sys.stderr)
+        print("compare.py: interrupted; the remaining measurements are missing", file=sys.stderr)
     text = report(comparison)
     print(text, end="")
     if len(comparison.absent) == len(allocators):

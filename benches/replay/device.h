@@ -1,7 +1,7 @@
-// The device that an allocator serves, seen from outside the allocator: streams, and how much memory is taken.
+// The device of an allocator, independent of the allocator: its streams, and the amount of memory in use.
 //
-// plinth's is asked through plinth, and so may be the host device. For every other library it is CUDA's, by the few
-// driver calls that are needed, found at run time: no toolkit is needed to compile this, and no GPU to start it.
+// For plinth, plinth itself is queried, so the device may be the host device. For every other library the few driver calls
+// are found at run time, so that compiling needs no toolkit and starting needs no GPU.
 #pragma once
 #include <dlfcn.h>
 
@@ -17,7 +17,7 @@ struct SetupError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A function of a library by its name; null where the library has none.
+// Returns a function of a library by its name; null if there is none.
 template <class Function>
 Function find(void *library, const char *name) {
   void *address = dlsym(library, name);
@@ -38,13 +38,13 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual std::string describe() = 0;
-  // Whether its times mean anything for GPUs.
+  // Returns whether the device is a GPU, so that its times are representative.
   virtual bool is_gpu() = 0;
   virtual void *stream() = 0;
   virtual size_t used() = 0;
   virtual size_t total() = 0;
   virtual void synchronize() = 0;
-  // Every thread but the first must be made to use the device.
+  // Makes the calling thread use the device. Every thread but the first must call it.
   virtual void enter_thread() {}
 
  protected:
@@ -99,7 +99,7 @@ class PlinthDevice : public Device {
   std::string description_;
 };
 
-// Device 0 and its primary context, which is the one that PyTorch and RMM use, too.
+// Device 0 and its primary context, which PyTorch and RMM use too.
 class CudaDevice : public Device {
  public:
   CudaDevice() {

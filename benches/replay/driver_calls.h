@@ -1,5 +1,5 @@
-// How many driver calls were made, and what they would have cost on an H200: as far as the library counts. plinth does
-// on its host device, and on a GPU under PLINTH_FAULT_INJECTION=1 (without costs, and slower).
+// Counts of driver calls and their estimated cost on an H200, for libraries that count them. plinth does so on its host
+// device, and on a GPU with PLINTH_FAULT_INJECTION=1 (without costs, and slower).
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -21,8 +21,8 @@ class DriverCalls {
   using Counts = std::map<std::string, DriverCallCount>;
 
   explicit DriverCalls(const Allocator &allocator)
-      : count_(find<Question>(allocator.library(), "plinth_driver_call_count")),
-        cost_(find<Question>(allocator.library(), "plinth_driver_call_cost")) {
+      : count_(find<Query>(allocator.library(), "plinth_driver_call_count")),
+        cost_(find<Query>(allocator.library(), "plinth_driver_call_cost")) {
     auto list = find<int32_t (*)(char **)>(allocator.library(), "plinth_driver_calls");
     auto string_free = find<void (*)(char *)>(allocator.library(), "plinth_string_free");
     char *text = nullptr;
@@ -35,11 +35,12 @@ class DriverCalls {
       names_.clear();
       return;
     }
-    // The runner's own question is a driver call, too, and is not the allocator's. The first one may do more.
+    // The replay program's own query of used memory is a driver call too, and must not be counted as the allocator's. The
+    // first query may make additional calls.
     allocator.device->used();
     Counts before = now();
     allocator.device->used();
-    question_ = difference(before, now());
+    query_ = difference(before, now());
   }
 
   bool counted() const { return !names_.empty(); }
@@ -54,21 +55,21 @@ class DriverCalls {
     return counts;
   }
 
-  // What was called between two looks, less what the runner asked itself in between.
-  Counts between(const Counts &before, const Counts &after, uint64_t questions) const {
+  // Returns the calls between two counts, less those of the replay program's own queries.
+  Counts between(const Counts &before, const Counts &after, uint64_t queries) const {
     Counts counts = difference(before, after);
-    for (const auto &[name, asked] : question_) {
+    for (const auto &[name, asked] : query_) {
       auto found = counts.find(name);
       if (found == counts.end()) continue;
-      found->second.calls -= std::min(found->second.calls, asked.calls * questions);
-      found->second.nanoseconds -= std::min(found->second.nanoseconds, asked.nanoseconds * questions);
+      found->second.calls -= std::min(found->second.calls, asked.calls * queries);
+      found->second.nanoseconds -= std::min(found->second.nanoseconds, asked.nanoseconds * queries);
       if (found->second.calls == 0) counts.erase(found);
     }
     return counts;
   }
 
  private:
-  using Question = int32_t (*)(const char *, uint64_t *);
+  using Query = int32_t (*)(const char *, uint64_t *);
 
   static Counts difference(const Counts &before, const Counts &after) {
     Counts counts;
@@ -79,9 +80,9 @@ class DriverCalls {
     return counts;
   }
 
-  Question count_, cost_;
+  Query count_, cost_;
   std::vector<std::string> names_;
-  Counts question_;
+  Counts query_;
 };
 
 }  // namespace replay

@@ -1,5 +1,5 @@
-// CUDA's own stream-ordered allocator, cuMemAllocAsync, as replay and allocator want it. The driver is found at run
-// time: this needs no toolkit.
+// CUDA's own stream-ordered allocator, cuMemAllocAsync, for replay and allocator. The driver is found at run time, so that
+// compiling needs no toolkit.
 #include <dlfcn.h>
 #include <sys/types.h>
 
@@ -18,7 +18,7 @@ struct Driver {
     if (!cuda || !find(cuda, "cuDeviceGetDefaultMemPool", get_pool) ||
         !find(cuda, "cuMemPoolSetAttribute", set_attribute))
       return;
-    // Unless told otherwise, the pool gives everything back at each synchronization: it would cache nothing.
+    // By default the pool releases all free memory at each synchronization, and caches nothing.
     constexpr int release_threshold = 4;
     uint64_t everything = UINT64_MAX;
     void *pool;
@@ -35,7 +35,7 @@ struct Driver {
   }
 };
 
-// At the first allocation: by then there is a context.
+// Initialized at the first allocation, because then a context exists.
 const Driver &driver() {
   static const Driver driver;
   return driver;

@@ -1,4 +1,4 @@
-// RMM's pool and arena as replay and allocator want them.
+// RMM's pool and arena, for replay and allocator.
 #include <sys/types.h>
 
 #include <rmm/cuda_stream_view.hpp>
@@ -13,7 +13,7 @@ constexpr size_t FIRST_POOL = size_t{1} << 30;
 
 rmm::mr::cuda_memory_resource upstream;
 
-// Made at the first allocation, and never destroyed: the driver may be gone by then.
+// Created at the first allocation, and never destroyed, because the driver may be unloaded before.
 auto &pool() {
   static auto *resource = new rmm::mr::pool_memory_resource(upstream, FIRST_POOL);
   return *resource;

@@ -1,5 +1,4 @@
-// PyTorch's CUDACachingAllocator as replay and allocator want it. PYTORCH_CUDA_ALLOC_CONF chooses between its plain and
-// its expandable segments.
+// PyTorch's CUDACachingAllocator, for replay and allocator. PYTORCH_CUDA_ALLOC_CONF selects plain or expandable segments.
 #include <ATen/Context.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime.h>
@@ -7,7 +6,7 @@
 
 namespace {
 
-// Not at the first allocation, whose time is measured.
+// Initializes when the library is loaded, because the first allocation is timed.
 [[maybe_unused]] const bool initialized = [] {
   at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
   return true;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Compiles the allocators that plinth is compared with, as far as this machine has them: `peers.sh FOLDER`. Says of each
-# what became of it; what is not there is no failure. PyTorch is the one that python3 imports, CUDA is in
-# $CUDA_HOME (/usr/local/cuda), RMM is in $RMM_DIR: the wheels librmm-cu13 and rapids-logger, unpacked there.
+# Compiles the allocators that plinth is compared with: `peers.sh FOLDER`. Prints the result for each; a missing library is
+# not a failure. PyTorch is the one that python3 imports, CUDA is in $CUDA_HOME (/usr/local/cuda), RMM is in $RMM_DIR, into
+# which the wheels librmm-cu13 and rapids-logger are unpacked.
 set -uo pipefail
 out=${1:?usage: peers.sh FOLDER}
 mkdir -p "$out"
@@ -10,7 +10,7 @@ cd "$(dirname "$0")" || exit 1
 cuda=${CUDA_HOME:-/usr/local/cuda}
 failed=0
 
-# Arguments: the peer's name, its standard of C++, and what its compiler needs more. A peer that is up to date stays.
+# Compiles a peer unless it is up to date. Arguments: its name, its C++ standard, additional arguments of the compiler.
 compile() {
     local name=$1 standard=$2
     shift 2
@@ -29,11 +29,11 @@ compile async c++17 -Wextra -Werror -ldl
 
 torch=$(python3 -c 'import torch; print(torch.__path__[0])' 2>/dev/null)
 if [ -z "$torch" ]; then
-    echo "peer_torch: left out, python3 finds no torch"
+    echo "peer_torch: skipped, python3 finds no torch"
 elif [ ! -f "$cuda/include/cuda_runtime.h" ]; then
-    echo "peer_torch: left out, no CUDA in $cuda"
+    echo "peer_torch: skipped, no CUDA in $cuda"
 else
-    # PyTorch's libraries are looked for by an RPATH, which holds for the libraries that they load in turn, too.
+    # An RPATH, unlike a RUNPATH, also applies to the libraries that PyTorch's libraries load.
     paths=$torch/lib
     for folder in "$torch"/../nvidia/*/lib; do
         [ -d "$folder" ] && paths+=:$(cd "$folder" && pwd)
@@ -44,9 +44,9 @@ else
 fi
 
 if [ -z "${RMM_DIR:-}" ]; then
-    echo "peer_rmm: left out, RMM_DIR is not set"
+    echo "peer_rmm: skipped, RMM_DIR is not set"
 elif [ ! -d "$RMM_DIR/librmm/include" ] || [ ! -f "$cuda/include/cuda_runtime.h" ]; then
-    echo "peer_rmm: left out, no $RMM_DIR/librmm/include or no CUDA in $cuda"
+    echo "peer_rmm: skipped, no $RMM_DIR/librmm/include or no CUDA in $cuda"
 else
     rmm=$(cd "$RMM_DIR" && pwd)
     compile rmm c++20 -isystem "$cuda/include" -isystem "$rmm/librmm/include" -isystem "$rmm/librmm/include/rapids" \

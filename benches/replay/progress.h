@@ -1,4 +1,4 @@
-// A progress bar on stderr, where somebody looks at it.
+// A progress bar on stderr, if that is a terminal.
 #pragma once
 #include <unistd.h>
 

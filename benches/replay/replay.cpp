@@ -1,17 +1,17 @@
-// Replays a recorded allocation trace against one allocator, in a process of its own so that held memory counts.
+// Replays a recorded allocation trace with one allocator, in its own process, so that all held memory is the allocator's.
 //
 //   replay --allocator NAME --library LIB --alloc SYMBOL --free SYMBOL [--limit RATIO] [--csv FILE] [--json] TRACE
 //
-// The first pass meets an allocator that has nothing; each operation is timed. Then everything is freed and the trace
-// comes again: that is the steady state, timed in stretches, so that no clock is in it, and repeated for a median. A
-// last pass is not timed and looks at the addresses: blocks must not overlap and must be aligned as the driver's are.
+// The first pass starts with an empty cache; each operation is timed. Then everything is freed, and the trace is replayed
+// again for the steady state: timed in batches, without clock readings in between, and repeated for a median. A last pass
+// is not timed and checks the addresses: blocks must not overlap, and must have the driver's alignment.
 //
-// Held memory is what the device says is used, less what was used before the first operation. It is asked, outside of
-// the time: after each operation of the first pass that took so long that it may have gone to the driver, where live
-// memory is at its peak, and at regular intervals. plinth_max_memory_reserved counts, too, where it is more.
+// Held memory is the device's used memory less that before the first operation. It is queried outside of the timing: after
+// each operation of the first pass that is slow enough for a driver call, at the peak of live memory, and at regular
+// intervals. If plinth_max_memory_reserved is larger, that is used.
 //
-// Exit status: 0; 1 for an allocator that ran out of memory or gave wrong memory; 2 for arguments, a trace or a
-// library that make no sense. benches/replay/compare.py runs this for many allocators and traces.
+// Exit status: 0; 1 if the allocator ran out of memory or returned wrong memory; 2 for invalid arguments, an invalid trace
+// or an unusable library. benches/replay/compare.py runs this for many allocators and traces.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -27,19 +27,19 @@
 namespace replay {
 namespace {
 
-constexpr size_t INTERVAL = 4096;      // events between two looks at held memory
-constexpr double SUSPICIOUS = 20'000;  // ns; no path without the driver takes that long, and few with it take less
-constexpr size_t CSV_ROWS = 1000;      // of a pass, about
+constexpr size_t INTERVAL = 4096;      // events between two queries of held memory
+constexpr double SUSPICIOUS = 20'000;  // ns; operations without a driver call are faster, most with one are slower
+constexpr size_t CSV_ROWS = 1000;      // approximate number for a pass
 constexpr size_t ROUNDS = 9;           // of the steady state
-constexpr double ROUNDS_TIME = 1e9;    // ns, after which no more of them begin
-constexpr uintptr_t ALIGNMENT = 256;   // what cudaMalloc promises
+constexpr double ROUNDS_TIME = 1e9;    // ns, after which no new round begins
+constexpr uintptr_t ALIGNMENT = 256;   // guaranteed by cudaMalloc
 
 const char usage[] =
     "usage: replay --allocator NAME --library LIB --alloc SYMBOL --free SYMBOL\n"
     "              [--limit RATIO] [--csv FILE] [--json] TRACE\n"
     "  --limit RATIO  lets the allocator hold at most RATIO times the trace's peak of live memory\n"
-    "  --csv FILE     live and held memory over time; looks at held memory more often, which costs speed\n"
-    "  --json         one JSON object instead of text\n";
+    "  --csv FILE     writes live and held memory over time; queries held memory more often, which is slower\n"
+    "  --json         prints one JSON object instead of text\n";
 
 void *no_alloc(ssize_t, int, void *) { return reinterpret_cast<void *>(ALIGNMENT); }
 void no_free(void *, ssize_t, int, void *) {}
@@ -65,7 +65,7 @@ class Replay {
     result.peak_held = result.passes[0].peak_held;
     if (!result.out_of_memory) pass(result, 2);
     if (!result.out_of_memory) steady(result);
-    if (!result.out_of_memory) look_at_addresses(result);
+    if (!result.out_of_memory) check_addresses(result);
     std::string broken = allocator_.check();
     if (!broken.empty()) fail(result, broken);
   }
@@ -74,16 +74,16 @@ class Replay {
   void pass(Result &result, int number) {
     Pass pass;
     live_ = 0;
-    questions_ = 0;
+    queries_ = 0;
     allocator_.reset_peak();
     auto before = driver_calls_.now();
-    look(number, 0, pass);
-    double spent = number == 1 ? timed_each(result, pass) : timed_in_stretches(result, pass);
-    look(number, pass.ops, pass);
+    sample(number, 0, pass);
+    double spent = number == 1 ? time_each(result, pass) : time_batches(result, pass);
+    sample(number, pass.ops, pass);
     pass.ns_per_op = pass.ops ? spent / static_cast<double>(pass.ops) : 0;
-    // Freeing what the trace leaves is not in the figures: the recording ended there, not the workload.
-    pass.driver_calls = driver_calls_.between(before, driver_calls_.now(), questions_);
-    // What is held for a moment only may not be seen; a library that keeps account of it is believed if that is more.
+    // Freeing the remaining blocks is not counted, because only the recording ended there, not the workload.
+    pass.driver_calls = driver_calls_.between(before, driver_calls_.now(), queries_);
+    // The samples may miss a short peak, so the library's own peak is used if it is larger.
     int64_t reserved = allocator_.max_reserved();
     if (number == 1) result.peak_reserved = reserved;
     pass.peak_held = std::max(pass.peak_held, reserved);
@@ -93,14 +93,14 @@ class Replay {
     result.passes.push_back(std::move(pass));
   }
 
-  // The second pass again and again: one alone is short, and something else on the machine may be in it.
+  // Repeats the second pass, because a single one is short and other activity of the machine may disturb it.
   void steady(Result &result) {
     std::vector<double> rounds{result.passes[1].ns_per_op};
     auto start = Clock::now();
     while (!csv_ && rounds.size() < ROUNDS && nanoseconds(start, Clock::now()) < ROUNDS_TIME) {
       Pass again;
       live_ = 0;
-      double spent = timed_in_stretches(result, again);
+      double spent = time_batches(result, again);
       free_everything(again.ops);
       if (result.out_of_memory) return;
       rounds.push_back(spent / static_cast<double>(again.ops));
@@ -111,7 +111,7 @@ class Replay {
     result.steady_most_ns = rounds.back();
   }
 
-  double timed_each(Result &result, Pass &pass) {
+  double time_each(Result &result, Pass &pass) {
     double spent = 0;
     const size_t count = trace_.events.size();
     for (size_t i = 0; i < count; i++) {
@@ -122,18 +122,18 @@ class Replay {
       pass.ops++;
       if (time > result.worst_ns) result.worst_ns = time, result.worst_event = i;
       if (!account(result, 1, i, enough)) break;
-      if (time > SUSPICIOUS || i % interval_ == 0 || i == trace_.peak_event) look(1, i, pass);
+      if (time > SUSPICIOUS || i % interval_ == 0 || i == trace_.peak_event) sample(1, i, pass);
       if (i % INTERVAL == 0) progress_.show(result.trace + ", first pass", i, count);
     }
     return spent;
   }
 
-  double timed_in_stretches(Result &result, Pass &pass) {
+  double time_batches(Result &result, Pass &pass) {
     double spent = 0;
     const size_t count = trace_.events.size();
-    const size_t stretch = std::min(interval_, INTERVAL);
+    const size_t batch = std::min(interval_, INTERVAL);
     for (size_t i = 0; i < count;) {
-      size_t end = std::min(count, i + stretch);
+      size_t end = std::min(count, i + batch);
       if (i <= trace_.peak_event && trace_.peak_event < end) end = trace_.peak_event + 1;
       size_t begin = i;
       bool enough = true;
@@ -143,13 +143,13 @@ class Replay {
       pass.ops += i - begin;
       for (size_t k = begin; k + 1 < i; k++) account(result, 2, k, true);
       if (!account(result, 2, i - 1, enough)) break;
-      look(2, i, pass);
+      sample(2, i, pass);
       progress_.show(result.trace + ", second pass", i, count);
     }
     return spent;
   }
 
-  // The loop that is timed. False when the allocation failed.
+  // Performs an event; this is the timed code. Returns false if the allocation failed.
   bool step(const Event &event, AllocFunction alloc, FreeFunction free) {
     void *&block = blocks_[event.slot];
     void *stream = streams_[event.stream];
@@ -162,7 +162,7 @@ class Replay {
     return true;
   }
 
-  // Keeps the books after an event. False, and out of memory, if it was an allocation that gave nothing.
+  // Updates the live memory after an event. If its allocation failed, records that memory ran out, and returns false.
   bool account(Result &result, int pass, size_t index, bool succeeded) {
     const Event &event = trace_.events[index];
     if (!succeeded) {
@@ -175,11 +175,11 @@ class Replay {
   }
 
   int64_t held() {
-    questions_++;
+    queries_++;
     return static_cast<int64_t>(allocator_.device->used()) - static_cast<int64_t>(baseline_);
   }
 
-  void look(int pass_number, size_t event, Pass &pass) {
+  void sample(int pass_number, size_t event, Pass &pass) {
     int64_t now = held();
     pass.peak_held = std::max(pass.peak_held, now);
     if (csv_)
@@ -187,7 +187,7 @@ class Replay {
                    allocator_.reserved());
   }
 
-  // What is left is from the last allocation in each slot, as far as the trace was played.
+  // Frees the remaining blocks. The block of a slot is that of its last allocation in the replayed part of the trace.
   void free_everything(size_t played) {
     std::vector<const Event *> last(trace_.slots);
     for (size_t i = 0; i < played; i++)
@@ -199,7 +199,7 @@ class Replay {
       }
   }
 
-  // The loop of the second pass around functions that do nothing.
+  // Measures the loop of the second pass around functions that do nothing.
   double loop_cost() {
     double least = 0;
     for (int round = 0; round < 3; round++) {
@@ -212,9 +212,9 @@ class Replay {
     return least / static_cast<double>(trace_.events.size());
   }
 
-  void look_at_addresses(Result &result) {
+  void check_addresses(Result &result) {
     live_ = 0;
-    std::map<uintptr_t, uintptr_t> ranges;  // from and to, of what is live
+    std::map<uintptr_t, uintptr_t> ranges;  // begin and end of each live block
     for (size_t i = 0; i < trace_.events.size(); i++) {
       const Event &event = trace_.events[i];
       auto begin = reinterpret_cast<uintptr_t>(blocks_[event.slot]);
@@ -230,9 +230,9 @@ class Replay {
       auto next = ranges.lower_bound(begin);
       bool overlaps = (next != ranges.end() && next->first < end) ||
                       (next != ranges.begin() && std::prev(next)->second > begin);
-      std::string got = "event " + std::to_string(i) + " got memory that ";
-      if (overlaps) fail(result, got + "overlaps a live block");
-      if (begin % ALIGNMENT) fail(result, got + "is not aligned to 256 bytes");
+      std::string prefix = "event " + std::to_string(i) + " received memory that ";
+      if (overlaps) fail(result, prefix + "overlaps a live block");
+      if (begin % ALIGNMENT) fail(result, prefix + "is not aligned to 256 bytes");
       ranges[begin] = end;
     }
     free_everything(trace_.events.size());
@@ -251,8 +251,8 @@ class Replay {
   size_t interval_ = INTERVAL;
   size_t baseline_ = 0;
   uint64_t live_ = 0;
-  uint64_t questions_ = 0;
-  // Volatile, or the compiler would see that they do nothing.
+  uint64_t queries_ = 0;
+  // Volatile, so that the compiler does not remove the calls.
   AllocFunction volatile nothing_alloc_ = no_alloc;
   FreeFunction volatile nothing_free_ = no_free;
   Progress progress_;
@@ -286,9 +286,9 @@ Arguments parse(int count, char **values) {
     } else if (option == "--limit") {
       char *end;
       arguments.limit = std::strtod(values[++i], &end);
-      if (*end || !(arguments.limit > 0)) refuse(std::string("--limit ") + values[i] + " is no positive number");
+      if (*end || !(arguments.limit > 0)) refuse(std::string("--limit ") + values[i] + " is not a positive number");
     } else if (!arguments.allocator.take(option, values[++i])) {
-      refuse("there is no option " + option + "\n" + usage);
+      refuse("unknown option " + option + "\n" + usage);
     }
   }
   if (!arguments.allocator.complete() || arguments.trace.empty()) refuse(std::string("too few arguments\n") + usage);
@@ -337,6 +337,6 @@ int main(int count, char **values) {
     replay::refuse(error.what());
   }
   std::fflush(stdout);
-  // Some libraries' destructors fail once the driver is gone; what they would give back, the system takes.
+  // Skips destructors, because those of some libraries fail after the driver was unloaded.
   _exit(status);
 }

@@ -1,4 +1,4 @@
-// What a replay found, and the two ways of saying it.
+// The results of a replay, and their output as text and as JSON.
 #pragma once
 #include <cinttypes>
 #include <cstdio>
@@ -14,8 +14,8 @@ namespace replay {
 struct Pass {
   size_t ops = 0;
   double ns_per_op = 0;
-  int64_t peak_held = 0;   // most that was seen to be held
-  int64_t held_after = 0;  // with every block freed: what the allocator keeps
+  int64_t peak_held = 0;   // the largest observed value
+  int64_t held_after = 0;  // memory that the allocator caches after every block was freed
   DriverCalls::Counts driver_calls;
 };
 
@@ -33,13 +33,14 @@ struct Result {
   uint32_t streams = 0;
   uint64_t limit = 0;  // 0: none
   uint64_t peak_live = 0;
-  int64_t peak_held = 0;      // of the first pass: held over live is about this one
-  int64_t peak_reserved = -1;  // of the first pass, as the library says; -1 where it does not
+  int64_t peak_held = 0;      // of the first pass, for the ratio of held to live memory
+  int64_t peak_reserved = -1;  // of the first pass, as reported by the library; -1 if it does not report it
   double worst_ns = 0;
   size_t worst_event = 0;
   double clock_ns = 0, loop_ns = 0;
   size_t rounds = 0;  // of the steady state: the second pass, repeated
-  double steady_ns = 0, steady_least_ns = 0, steady_most_ns = 0;  // of an operation; the median of the rounds, ...
+  // For an operation: the median, the smallest and the largest of the rounds.
+  double steady_ns = 0, steady_least_ns = 0, steady_most_ns = 0;
   bool driver_calls_counted = false;
   std::vector<Pass> passes;
   std::optional<OutOfMemory> out_of_memory;
@@ -61,13 +62,13 @@ inline std::pair<uint64_t, uint64_t> total(const DriverCalls::Counts &counts) {
 inline double mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 inline void print_pass(const char *name, const Pass &pass, bool driver_calls_counted) {
-  std::printf("  %-24s%.1f ns an operation, %zu operations; at most %.1f MiB held, %.1f MiB afterwards\n", name,
+  std::printf("  %-24s%.1f ns per operation, %zu operations; at most %.1f MiB held, %.1f MiB afterwards\n", name,
               pass.ns_per_op, pass.ops, mib(pass.peak_held), mib(pass.held_after));
   if (!driver_calls_counted) return;
   auto [calls, cost] = total(pass.driver_calls);
   std::printf("  %-24s%" PRIu64 " driver calls", "", calls);
   double each = static_cast<double>(cost) / static_cast<double>(pass.ops);
-  if (cost) std::printf(", on an H200 some %.1f ns an operation", each);
+  if (cost) std::printf(", on an H200 some %.1f ns per operation", each);
   const char *separator = ": ";
   for (const auto &[call, count] : pass.driver_calls) {
     std::printf("%s%s %" PRIu64, separator, call.c_str(), count.calls);
@@ -86,7 +87,7 @@ inline void print_text(const Result &result) {
     print_pass(names[i], result.passes[i], result.driver_calls_counted);
   if (result.rounds) {
     row("steady");
-    std::printf("%.1f ns an operation, the median of %zu rounds (%.1f to %.1f)\n", result.steady_ns, result.rounds,
+    std::printf("%.1f ns per operation, the median of %zu rounds (%.1f to %.1f)\n", result.steady_ns, result.rounds,
                 result.steady_least_ns, result.steady_most_ns);
   }
   row("worst operation");
@@ -95,12 +96,12 @@ inline void print_text(const Result &result) {
   std::printf("%.1f MiB live, %.1f MiB held, %.4f of live\n", mib(static_cast<int64_t>(result.peak_live)),
               mib(result.peak_held), result.ratio());
   if (result.peak_reserved >= 0)
-    row("peak, library's account"), std::printf("%.1f MiB\n", mib(result.peak_reserved));
-  row("of which measuring");
+    row("peak, by the library"), std::printf("%.1f MiB\n", mib(result.peak_reserved));
+  row("measurement overhead");
   std::printf("clock %.1f ns (first pass), loop %.1f ns (both)\n", result.clock_ns, result.loop_ns);
   if (const auto &oom = result.out_of_memory) {
     row("OUT OF MEMORY");
-    std::printf("pass %d, event %zu: %" PRIu64 " bytes asked for, %" PRIu64 " live\n", oom->pass, oom->event,
+    std::printf("pass %d, event %zu: %" PRIu64 " bytes requested, %" PRIu64 " live\n", oom->pass, oom->event,
                 oom->request, oom->live);
     if (!oom->message.empty()) row(""), std::printf("%s\n", oom->message.c_str());
   }
@@ -119,7 +120,7 @@ inline std::string quoted(const std::string &text) {
   return quoted + '"';
 }
 
-// One object, for compare.py.
+// Prints one JSON object, for compare.py.
 inline void print_json(const Result &result) {
   std::string json = "{";
   auto key = [&](const char *name) {

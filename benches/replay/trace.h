@@ -1,4 +1,4 @@
-// Recorded allocation traces: reading them, refusing what is none, and making them ready to be replayed.
+// Recorded allocation traces: reads, validates and prepares them for replay.
 // The format is described in benches/traces/README.md.
 #pragma once
 #include <cerrno>
@@ -14,7 +14,7 @@
 
 namespace replay {
 
-// The file's words, 16 bytes.
+// An event in the file, 16 bytes.
 struct RecordedEvent {
   uint32_t id;
   uint16_t op;
@@ -23,8 +23,8 @@ struct RecordedEvent {
 };
 static_assert(sizeof(RecordedEvent) == 16);
 
-// The same, as a replay wants it: ids have become slots, which are few because they are used again, and a free knows
-// size and stream of its block. So the loop that is timed looks nothing up.
+// An event prepared for replay: slots, which are reused, replace ids, and a free has the size and stream of its block, so
+// that the timed loop needs no look-ups.
 struct Event {
   uint32_t slot;
   uint16_t op;
@@ -57,7 +57,7 @@ inline std::vector<uint8_t> read_file(const std::string &path) {
   return bytes;
 }
 
-// The format has no magic of its own; what can be known is that a file is something else.
+// The format has no magic number, so only files of known other formats can be rejected.
 inline void refuse_other_formats(const std::string &path, const std::vector<uint8_t> &bytes) {
   static const struct {
     const char *magic;
@@ -73,11 +73,11 @@ inline void refuse_other_formats(const std::string &path, const std::vector<uint
       throw TraceError(path + " " + format.advice);
   if (bytes.empty()) throw TraceError(path + " is empty");
   if (bytes.size() % sizeof(RecordedEvent) != 0)
-    throw TraceError(path + " is no trace, or cut short: its " + std::to_string(bytes.size()) +
+    throw TraceError(path + " is not a trace, or is truncated: its " + std::to_string(bytes.size()) +
                      " bytes are not a multiple of 16");
 }
 
-// Checks every event and throws a TraceError that names the first one that makes no sense.
+// Reads a trace. Throws a TraceError that names the first invalid event.
 inline Trace read_trace(const std::string &path) {
   std::vector<uint8_t> bytes = read_file(path);
   refuse_other_formats(path, bytes);
@@ -104,8 +104,8 @@ inline Trace read_trace(const std::string &path) {
       if (recorded.size > INT64_MAX || live_bytes + recorded.size < live_bytes)
         refuse(block + " has an impossible size: " + std::to_string(recorded.size) + " bytes");
       if (recorded.stream > trace.streams)
-        refuse("stream " + std::to_string(recorded.stream) + " where the next new one is " +
-               std::to_string(trace.streams) + "; streams are numbered in order of first use");
+        refuse("stream " + std::to_string(recorded.stream) + " is used before stream " +
+               std::to_string(trace.streams) + "; streams must be numbered in order of first use");
       if (recorded.stream == trace.streams) trace.streams++;
       uint32_t slot = trace.slots;
       if (free_slots.empty()) {

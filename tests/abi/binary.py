@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks the built libraries: `tests/abi/binary.py FOLDER [--release]`. One line a fact; the first that is wrong ends it.
+"""Checks the built libraries: `tests/abi/binary.py FOLDER [--release]`. Prints a line for each check; stops at a failure.
 
-With --release also what holds of the release profile only: the size, the stripping, and the system's libraries.
+--release adds the checks for the release profile: the size, stripped symbols, and the system libraries.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LARGEST = 5_000_000
-# What a program has anyway: the C library, its loader, and gcc's unwinder.
+# Libraries that every program loads: the C library, its loader, and gcc's unwinder.
 ALLOWED = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1", "libgcc_s.so.1"}
 
 
@@ -24,7 +24,7 @@ def output(*command):
 def expect(fact, actual, expected):
     if actual != expected:
         if isinstance(actual, set):
-            actual, expected = sorted(actual - expected), f"without these, but with {sorted(expected - actual)}"
+            sys.exit(f"FAIL  {fact}: unexpected {sorted(actual - expected)}, missing {sorted(expected - actual)}")
         sys.exit(f"FAIL  {fact}: {actual} instead of {expected}")
     print(f"ok    {fact}")
 
@@ -37,12 +37,12 @@ def check_library(library, version):
     dynamic = output("readelf", "-d", library)
     needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic))
     loader = {name for name in needed if name.startswith("ld-linux")}
-    expect("no library but the system's is needed to load it", sorted(needed - ALLOWED - loader), [])
-    expect("it finds libraries by no path of its own", re.findall(r"\((?:RPATH|RUNPATH)\).*", dynamic), [])
+    expect("it needs only libraries of the system", sorted(needed - ALLOWED - loader), [])
+    expect("it has no RPATH or RUNPATH", re.findall(r"\((?:RPATH|RUNPATH)\).*", dynamic), [])
     major, minor, _ = version.split(".")
     soname = f"libplinth.so.0.{minor}" if major == "0" else f"libplinth.so.{major}"
     expect(f"the soname is {soname}", re.findall(r"\(SONAME\).*\[(.*)\]", dynamic), [soname])
-    expect("it stays once it is loaded", "NODELETE" in dynamic, True)
+    expect("it is not unloaded by dlclose", "NODELETE" in dynamic, True)
     expect("its stack is not executable", re.findall(r"GNU_STACK.*\n.* RWE", output("readelf", "-lW", library)), [])
 
 
@@ -53,7 +53,7 @@ def check_release(library):
 
 
 def check_archive(archive):
-    # Not nm, which may give the objects to a plug-in of another LLVM and then see nothing.
+    # readelf instead of nm, because nm may pass the objects to a plug-in of another LLVM version and then find no symbols.
     symbols = set(re.findall(r"FUNC +GLOBAL +DEFAULT +\d+ (plinth_\w+)$", output("readelf", "-sW", archive), re.MULTILINE))
     expect("the static library has the same functions", symbols, set((ROOT / "tests/symbols.txt").read_text().split()))
 
@@ -78,23 +78,23 @@ def check_versions(library, version):
         expect("the CMake package agrees", re.findall(r'^set\(PACKAGE_VERSION "(.*)"\)$', cmake, re.MULTILINE), [version])
         expect("the library's file name agrees", (lib / f"libplinth.so.{version}").is_file(), True)
         unfilled = [path for path in lib.rglob("*") if path.suffix in {".pc", ".cmake"} and "@" in path.read_text()]
-        expect("every place in the installed files is filled", unfilled, [])
+        expect("no placeholder is left in the installed files", unfilled, [])
 
     changelog = ROOT / "CHANGELOG.md"
     if changelog.exists():
         versions = re.findall(r"^## \[?(\d+\.\d+\.\d+|Unreleased)", changelog.read_text(), re.MULTILINE)
-        expect("CHANGELOG.md speaks of this version", version in versions or "Unreleased" in versions, True)
+        expect("CHANGELOG.md has this version", version in versions or "Unreleased" in versions, True)
 
 
 def check_system_libraries(folder):
-    """What programs with the static library must link is what rustc says."""
+    """Compares the libraries that programs with the static library must link with those that rustc lists."""
     command = ["cargo", "rustc", "--locked", "--lib", "--crate-type", "staticlib",
-               # A folder of its own: other flags would make cargo build everything anew in the usual one.
+               # A separate folder: in the usual one, other flags would make cargo rebuild everything.
                "--target-dir", str(folder / "system-libraries"), "--", "--print", "native-static-libs"]
     done = subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True, cwd=ROOT)
-    said = re.findall(r"native-static-libs: (.*)", done.stderr)
+    listed = re.findall(r"native-static-libs: (.*)", done.stderr)
     written = (ROOT / "cmake/system-libraries.txt").read_text().strip()
-    expect("cmake/system-libraries.txt is what rustc says", written, said[-1] if said else "nothing")
+    expect("cmake/system-libraries.txt equals rustc's list", written, listed[-1] if listed else "nothing")
 
 
 def main():

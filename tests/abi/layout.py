@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Compares what the C compiler makes of plinth.h with tests/abi/layout.txt.
+"""Compares the constants and struct layouts of plinth.h in C with tests/abi/layout.txt.
 
-The list holds the value of every constant and the size, alignment and offsets of every struct. A C program made from
-the header prints it, so nothing of the header can be forgotten. A line that changes or goes away breaks programs that
-were compiled before. `make layout` writes the list anew; tests/layout.rs compares it with the structs as Rust sees them.
+The list has the value of every constant and the size, alignment and offsets of every struct. A C program that is generated
+from the header prints it, so the list is complete. A changed or removed line breaks programs that were compiled before.
+`make layout` rewrites the list; tests/layout.rs compares it with the structs in Rust.
 """
 
 import pathlib
@@ -18,7 +18,7 @@ LIST = ROOT / "tests" / "abi" / "layout.txt"
 
 
 def declarations(header):
-    """The constants, the complete structs with their fields, and the other types of the header."""
+    """Returns the constants, the complete structs with their fields, and the other types of the header."""
     text = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
     constants = re.findall(r"^#define (PLINTH_\w+) +(?:[-(]*\d|INT64_)", text, re.MULTILINE)
     structs = {}
@@ -31,17 +31,17 @@ def declarations(header):
 
 
 def check_complete(header, constants, structs):
-    """Every name of the header that is a constant or a struct is one that the patterns above have found."""
+    """Checks that the patterns above found every constant and struct of the header."""
     exceptions = {"PLINTH_API", "PLINTH_NOEXCEPT", "PLINTH_PHILOX_STATE_T"}
     exceptions |= set(re.findall(r"^#ifndef (PLINTH_\w*H)$", header, re.MULTILINE))  # include guards
     defined = set(re.findall(r"^#define (\w+)", header, re.MULTILINE)) - exceptions
     missed = {name for name in defined - set(constants) if not name.endswith("_INIT")}
     if missed or len(re.findall(r"^\} \w+;", header, re.MULTILINE)) != len(structs):
-        sys.exit(f"layout.py does not understand all of plinth.h: {sorted(missed)} {sorted(structs)}")
+        sys.exit(f"layout.py cannot parse all of plinth.h: missed {sorted(missed)}, found structs {sorted(structs)}")
 
 
 def program(constants, structs, others):
-    """The C program that prints the list."""
+    """Returns the C program that prints the list."""
     lines = ["#include <plinth.h>", "#include <stdio.h>", "int main(void) {"]
     for name in constants:
         lines.append(f'  printf("constant {name} %lld\\n", (long long){name});')
@@ -52,19 +52,19 @@ def program(constants, structs, others):
         for field in fields:
             size = f"sizeof((({name} *)0)->{field})"
             lines.append(f'  printf("field {name}.{field} offset %zu size %zu\\n", offsetof({name}, {field}), {size});')
-        # An initializer with a value too many or too few does not compile here.
+        # An initializer with too many or too few values does not compile here.
         initializer = name.removesuffix("_t").upper() + "_INIT"
         lines += [f"#ifdef {initializer}", f"  {{ {name} value = {initializer}; (void)value; }}", "#endif"]
     return "\n".join(lines + ["  return 0;", "}", ""])
 
 
 def text(path):
-    """The text of a header."""
+    """Returns the text of a header."""
     return (INCLUDE / path).read_text()
 
 
 def actual():
-    """The list as it is now."""
+    """Generates the current list."""
     header = "".join(text(path) for path in re.findall(r'^#include "(.*)"', text("plinth.h"), re.MULTILINE))
     constants, structs, others = declarations(header)
     check_complete(header, constants, structs)
@@ -86,7 +86,7 @@ def main():
     if sorted(now.splitlines()) != sorted(known.splitlines()):
         gone = [line for line in known.splitlines() if line not in now.splitlines()]
         new = [line for line in now.splitlines() if line not in known.splitlines()]
-        sys.exit("\n".join(["tests/abi/layout.txt is not what the headers make. If that is meant: `make layout`."]
+        sys.exit("\n".join(["The layout of the headers differs from tests/abi/layout.txt. If that is intended, run `make layout`."]
                            + [f"- {line}" for line in gone] + [f"+ {line}" for line in new]))
     print(f"ok    constants and layouts: {len(now.splitlines())} lines as in tests/abi/layout.txt")
 

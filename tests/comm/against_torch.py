@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Collectives of plinth beside torch.cuda.comm, on GPUs: `against_torch.py --library libplinth.so --cases 2000 --seed 1`.
+"""Compares collectives of plinth with torch.cuda.comm, on GPUs: `against_torch.py --library libplinth.so --cases 2000 --seed 1`.
 
-Each case is one call with tensors of random types, shapes and strides, on random devices: PyTorch makes its results, plinth
-its own of the same tensors, and all bytes must be the same. Sums are compared with PyTorch's own additions, not with NCCL's,
-whose order is another: plinth is told to add in PyTorch's order, PyTorch that NCCL is not there. Where PyTorch raises, plinth
-must refuse. A line for each case that differs, with what makes it again.
+Each case is one call with tensors of random types, shapes and strides, on random devices. All bytes of the results must be
+equal. Sums are compared with PyTorch's own additions, because NCCL adds in another order: plinth is set to PyTorch's order,
+and NCCL is disabled in PyTorch. Prints a line for each case that differs, with the arguments that reproduce it.
 """
 
 import argparse
@@ -31,7 +30,7 @@ ORDER_TORCH = 1
 
 
 def numbers(chooser, dtype, count):
-    """Random elements, with all exponents that sums can have."""
+    """Returns random elements of several magnitudes."""
     if dtype == "bool":
         return torch.tensor([chooser.random() < 0.5 for _ in range(count)], dtype=torch.bool)
     generator = torch.Generator().manual_seed(chooser.getrandbits(40))
@@ -43,56 +42,56 @@ def numbers(chooser, dtype, count):
 
 
 def tensor_of(chooser, dtype, shape, device):
-    """A tensor of a shape: contiguous, with dimensions in another order, with gaps, or at an odd place."""
+    """Returns a tensor of a shape: contiguous, permuted, with gaps, or with an offset."""
     count = 1
     for size in shape:
         count *= size
-    way = chooser.choice(["dense", "dense", "turned", "gaps", "place"])
-    if way == "turned" and len(shape) > 1:
+    layout = chooser.choice(["dense", "dense", "permuted", "gaps", "offset"])
+    if layout == "permuted" and len(shape) > 1:
         order = list(range(len(shape)))
         chooser.shuffle(order)
         back = [order.index(dimension) for dimension in range(len(shape))]
         return numbers(chooser, dtype, count).reshape([shape[dimension] for dimension in order]).permute(back).to(device)
-    if way == "gaps" and shape:
+    if layout == "gaps" and shape:
         wide = list(shape)
         wide[-1] += 3
         extra = count // shape[-1] * wide[-1] if shape[-1] else 0
         if extra:
             return numbers(chooser, dtype, extra).reshape(wide).to(device)[..., 1:1 + shape[-1]]
-    if way == "place":
+    if layout == "offset":
         return numbers(chooser, dtype, count + 1).to(device)[1:].reshape(shape)
     return numbers(chooser, dtype, count).reshape(shape).to(device)
 
 
-# Outputs of no elements have no memory in PyTorch, and outputs without memory are made by plinth: these get a place.
-SOMEWHERE = 256
+# PyTorch's empty tensors have a null pointer, and plinth allocates outputs with a null pointer, so they get this address.
+NON_NULL = 256
 
 
 def described(tensor):
     device = tensor.device.index if tensor.is_cuda else 0
-    return plinth.descriptor(tensor.data_ptr() or SOMEWHERE, device, str(tensor.dtype).removeprefix("torch."), list(tensor.shape),
+    return plinth.descriptor(tensor.data_ptr() or NON_NULL, device, str(tensor.dtype).removeprefix("torch."), list(tensor.shape),
                              list(tensor.stride()), 0, plinth.CUDA if tensor.is_cuda else plinth.CPU)
 
 
-def in_a_row(descriptors):
+def array_of(descriptors):
     return (plinth.DLTensor * max(1, len(descriptors)))(*descriptors)
 
 
 def as_given(results, dtype):
-    """Results of the type of what was given: PyTorch gives complex tensors as pairs of real numbers."""
+    """Converts results to the inputs' type: PyTorch returns complex tensors as pairs of real numbers."""
     if dtype not in ("complex64", "complex128"):
         return list(results)
     return [result if result.is_complex() else torch.view_as_complex(result.clone(memory_format=torch.contiguous_format)) for result in results]
 
 
 def like(tensor, device=None, shape=None):
-    """An output for plinth with PyTorch's own layout, so that only the elements can differ."""
+    """Returns an output for plinth with PyTorch's own layout, so that only the elements can differ."""
     place = tensor.device if device is None else torch.device("cuda", device)
     return torch.empty_like(tensor, device=place) if shape is None else torch.empty(shape, dtype=tensor.dtype, device=place)
 
 
 class Case:
-    """One call on both sides. `theirs` and `ours` each give a list of tensors."""
+    """One call on both sides. The method of the operation yields PyTorch's results and then plinth's outputs."""
 
     def __init__(self, library, chooser, devices):
         self.library, self.chooser, self.devices = library, chooser, devices
@@ -104,7 +103,7 @@ class Case:
         self.operation = chooser.choice(["broadcast", "broadcast_coalesced", "reduce_add", "reduce_add_coalesced", "scatter",
                                          "gather"])
         if self.dtype.startswith("complex") and self.operation in ("scatter", "gather"):
-            # PyTorch counts the two parts of a number as one more dimension, the last one.
+            # PyTorch treats the two parts of a complex number as an additional last dimension.
             self.dim = abs(self.dim) % self.rank if self.rank else 0
             self.dtype = self.dtype if self.rank else "float64"
 
@@ -121,7 +120,7 @@ class Case:
         yield as_given(comm.broadcast(source, devices), self.dtype)
         outputs = [like(source, device) for device in devices]
         yield outputs
-        self.library.call("comm_broadcast", ctypes.byref(described(source)), in_a_row([described(out) for out in outputs]),
+        self.library.call("comm_broadcast", ctypes.byref(described(source)), array_of([described(out) for out in outputs]),
                           ctypes.c_size_t(len(outputs)))
 
     def lists(self):
@@ -135,9 +134,9 @@ class Case:
         yield [tensor for row in comm.broadcast_coalesced(sources, devices) for tensor in row]
         outputs = [like(source, device, source.shape) for device in devices for source in sources]
         yield outputs
-        self.library.call("comm_broadcast_coalesced", in_a_row([described(one) for one in sources]),
+        self.library.call("comm_broadcast_coalesced", array_of([described(one) for one in sources]),
                           ctypes.c_size_t(len(sources)), (ctypes.c_int32 * len(devices))(*devices),
-                          ctypes.c_size_t(len(devices)), ctypes.c_size_t(10485760), in_a_row([described(one) for one in outputs]))
+                          ctypes.c_size_t(len(devices)), ctypes.c_size_t(10485760), array_of([described(one) for one in outputs]))
 
     def reduce_add(self):
         devices = self.chooser.sample(range(self.devices), self.chooser.randint(1, self.devices))
@@ -147,7 +146,7 @@ class Case:
         yield [comm.reduce_add(inputs, root)]
         outputs = [like(inputs[0], root, self.shape)]
         yield outputs
-        self.library.call("comm_reduce_add", in_a_row([described(one) for one in inputs]), ctypes.c_size_t(len(inputs)),
+        self.library.call("comm_reduce_add", array_of([described(one) for one in inputs]), ctypes.c_size_t(len(inputs)),
                           ctypes.byref(described(outputs[0])))
 
     def reduce_add_coalesced(self):
@@ -159,9 +158,9 @@ class Case:
         yield list(comm.reduce_add_coalesced(inputs, root))
         outputs = [like(one, root, one.shape) for one in inputs[0]]
         yield outputs
-        self.library.call("comm_reduce_add_coalesced", in_a_row([described(one) for row in inputs for one in row]),
+        self.library.call("comm_reduce_add_coalesced", array_of([described(one) for row in inputs for one in row]),
                           ctypes.c_size_t(len(kinds)), ctypes.c_size_t(len(devices)), ctypes.c_size_t(10485760),
-                          in_a_row([described(one) for one in outputs]))
+                          array_of([described(one) for one in outputs]))
 
     def scatter(self):
         source = tensor_of(self.chooser, self.dtype, self.shape, self.chooser.choice(["cpu", "cuda:0", "cuda:1"]))
@@ -174,13 +173,13 @@ class Case:
         if not theirs:
             yield []
             return
-        # Where PyTorch gives fewer chunks, plinth's last ones are empty.
+        # If PyTorch returns fewer chunks, plinth's last ones are empty.
         empty = list(theirs[0].shape)
         empty[self.dim] = 0
         theirs += [theirs[0].new_empty(empty, device=f"cuda:{device}") for device in devices[len(theirs):]]
         outputs = [like(one, device, one.shape) for one, device in zip(theirs, devices)]
         yield outputs
-        self.library.call("comm_scatter", ctypes.byref(described(source)), in_a_row([described(one) for one in outputs]),
+        self.library.call("comm_scatter", ctypes.byref(described(source)), array_of([described(one) for one in outputs]),
                           ctypes.c_size_t(len(outputs)), None, ctypes.c_int32(self.dim), None)
 
     def gather(self):
@@ -195,11 +194,11 @@ class Case:
         yield [theirs]
         output = torch.empty_like(theirs)
         yield [output]
-        self.library.call("comm_gather", in_a_row([described(one) for one in inputs]), ctypes.c_size_t(len(inputs)),
+        self.library.call("comm_gather", array_of([described(one) for one in inputs]), ctypes.c_size_t(len(inputs)),
                           ctypes.c_int32(self.dim), ctypes.byref(described(output)))
 
     def run(self):
-        """What is wrong, or None; and whether it was refused."""
+        """Runs the case. Returns the error, or None, and whether PyTorch rejected the call."""
         steps = getattr(self, self.operation)()
         try:
             theirs = next(steps)
@@ -213,7 +212,7 @@ class Case:
         try:
             next(steps, None)
         except plinth.Error as error:
-            return f"plinth refuses: {error}", False
+            return f"plinth fails: {error}", False
         for device in range(self.devices):
             torch.cuda.synchronize(device)
         for index, (mine, its) in enumerate(zip(ours, theirs, strict=True)):
@@ -230,10 +229,10 @@ class Case:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", default="target/release/libplinth.so", help="libplinth.so")
-    parser.add_argument("--cases", type=int, default=2000, help="how many")
-    parser.add_argument("--seed", type=int, default=1, help="which ones")
-    parser.add_argument("--only", type=int, help="the case of this number alone")
-    parser.add_argument("--split", action="store_true", help="share out messages of every size")
+    parser.add_argument("--cases", type=int, default=2000, help="number of cases")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the cases")
+    parser.add_argument("--only", type=int, help="run only the case with this number")
+    parser.add_argument("--split", action="store_true", help="divide messages of every size among the devices")
     parser.add_argument("--show", type=int, default=40, help="differences to print")
     arguments = parser.parse_args()
     if torch is None or not torch.cuda.is_available() or torch.cuda.device_count() < 2:
@@ -260,9 +259,9 @@ def main():
         if wrong:
             failed += 1
             if failed <= arguments.show:
-                print(f"DIFFERS case {number}: {case}: {wrong}; again: --seed {arguments.seed} --only {number}", flush=True)
-    print(f"{sum(ran.values())} cases ({', '.join(f'{count} {name}' for name, count in sorted(ran.items()))}), {refused} that "
-          f"PyTorch refuses, {time.monotonic() - begun:.0f} s: {f'{failed} differ' if failed else 'all agree to the bit'}")
+                print(f"DIFFERS case {number}: {case}: {wrong}; reproduce: --seed {arguments.seed} --only {number}", flush=True)
+    print(f"{sum(ran.values())} cases ({', '.join(f'{count} {name}' for name, count in sorted(ran.items()))}), {refused} "
+          f"rejected by PyTorch, {time.monotonic() - begun:.0f} s: {f'{failed} differ' if failed else 'all are bitwise equal'}")
     return 1 if failed else 0
 
 

@@ -104,7 +104,7 @@ fn sum(group: &ProcessGroup, memory: &Memory, stream: Stream) -> Result<(), Erro
     group.all_reduce(memory.span, memory.span, 4, ElementType::I32, ReduceOp::Sum, stream)
 }
 
-fn few(stream: Stream) -> Memory {
+fn small_memory(stream: Stream) -> Memory {
     Memory::of(stream, &[1; 16])
 }
 
@@ -120,7 +120,7 @@ fn expect_sticky_error(group: &ProcessGroup, stream: Stream, memory: &Memory, st
 
 /// Checks that the group works.
 fn expect_sum(group: &ProcessGroup, stream: Stream) {
-    let memory = few(stream);
+    let memory = small_memory(stream);
     sum(group, &memory, stream).unwrap();
     let expected = 0x0101_0101_i32.wrapping_mul(group.size() as i32).to_le_bytes().repeat(4);
     assert_eq!(memory.read(stream), expected, "{:?}", group.error());
@@ -130,7 +130,7 @@ fn begin() -> (Me, ProcessGroup, Stream, Memory) {
     let me = me();
     let (group, stream) = (me.join(), new_stream(me.device()));
     expect_sum(&group, stream);
-    (me, group, stream, few(stream))
+    (me, group, stream, small_memory(stream))
 }
 
 fn mismatch() {
@@ -222,7 +222,7 @@ fn abort() {
     expect_sum(&again, stream);
 }
 
-#[allow(clippy::disallowed_methods, reason = "this process is the test's own, and to end without a word")]
+#[allow(clippy::disallowed_methods, reason = "the test simulates a rank that ends abnormally")]
 fn killed() {
     let (me, group, stream, memory) = begin();
     if me.rank == 2 {
@@ -243,7 +243,7 @@ fn leaves() {
     if me.rank == 1 {
         return;
     }
-    // Its leaving is no error as long as no work needs it.
+    // A rank that left is not an error while no work needs it.
     std::thread::sleep(Duration::from_millis(200));
     assert!(group.error().is_none());
     // Neither of the remaining ranks launches work before the other has checked.
@@ -354,7 +354,7 @@ fn abort_rows() {
     });
 }
 
-/// Repeats calls until another rank is gone.
+/// Repeats calls until another rank is lost.
 fn hammer() {
     let me = me();
     let group = match ProcessGroup::join(&me.ids[0], me.rank, me.size, me.device(), Some(Duration::from_secs(2))) {
@@ -368,7 +368,7 @@ fn hammer() {
     let stream = new_stream(me.device());
     let count = 3000;
     let memory = Memory::of(stream, &vec![1; 4 * count]);
-    let error = eventually("the victim lives on", || {
+    let error = eventually("the loss of the victim is not reported", || {
         for turn in 0..20 {
             let element = ElementType::I32;
             let done = match turn % 3 {

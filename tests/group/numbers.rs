@@ -63,19 +63,19 @@ fn one_thread_drives_several_ranks_of_a_process() {
     run("one_thread", 1, &[]);
 }
 
-struct Bench {
+struct Fixture {
     group: ProcessGroup,
     stream: Stream,
     rank: u32,
     size: u32,
 }
 
-fn bench() -> Bench {
+fn fixture() -> Fixture {
     let me = me();
-    Bench { group: me.join(), stream: new_stream(me.device()), rank: me.rank, size: me.size }
+    Fixture { group: me.join(), stream: new_stream(me.device()), rank: me.rank, size: me.size }
 }
 
-impl Bench {
+impl Fixture {
     fn rows(&self, element: ElementType, count: u64, salt: u64) -> Vec<Vec<u8>> {
         (0..self.size).map(|rank| row(element, rank, count, salt)).collect()
     }
@@ -94,29 +94,29 @@ impl Bench {
 }
 
 fn each_type() {
-    let bench = bench();
-    let Bench { group, stream, .. } = &bench;
+    let fixture = fixture();
+    let Fixture { group, stream, .. } = &fixture;
     let stream = *stream;
     for (salt, element) in ELEMENTS.into_iter().enumerate() {
         for op in OPS {
             for count in [37, 1500] {
-                let rows = bench.rows(element, count, salt as u64);
-                let memory = Memory::of(stream, bench.own(&rows));
+                let rows = fixture.rows(element, count, salt as u64);
+                let memory = Memory::of(stream, fixture.own(&rows));
                 let done = group.all_reduce(memory.span, memory.span, count, element, op, stream);
                 if !has(element, op) {
                     assert_eq!(done.unwrap_err().status(), plinth_driver::status::Status::INVALID_VALUE);
                     continue;
                 }
                 done.unwrap();
-                bench.check(&format!("{op:?} of {element}"), &memory.read(stream), &reduced(element, op, &rows));
+                fixture.check(&format!("{op:?} of {element}"), &memory.read(stream), &reduced(element, op, &rows));
             }
         }
     }
 }
 
 /// Runs each collective with elements that begin `shift` bytes after the start of the memory.
-fn each_collective(bench: &Bench, element: ElementType, count: u64, shift: usize) {
-    let Bench { group, stream, rank, size } = bench;
+fn each_collective(fixture: &Fixture, element: ElementType, count: u64, shift: usize) {
+    let Fixture { group, stream, rank, size } = fixture;
     let (stream, rank, all) = (*stream, *rank, *size as usize);
     let bytes = (count * element.bytes()) as usize;
     let what = |name: &str| format!("{name} of {count} {element} at {shift}");
@@ -125,80 +125,80 @@ fn each_collective(bench: &Bench, element: ElementType, count: u64, shift: usize
         memory.write(shift, bytes, stream);
         memory
     };
-    let rows = bench.rows(element, count, 1);
-    let wide = bench.rows(element, count * all as u64, 2);
+    let rows = fixture.rows(element, count, 1);
+    let wide = fixture.rows(element, count * all as u64, 2);
     let part = |row: &[u8], index: usize| row[index * bytes..(index + 1) * bytes].to_vec();
     let sum = reduced(element, ReduceOp::Sum, &rows);
     let wide_sum = reduced(element, ReduceOp::Sum, &wide);
-    let (from, to) = (shifted(bench.own(&rows)), shifted(&vec![0xEE; bytes]));
-    let (wide_from, wide_to) = (shifted(bench.own(&wide)), shifted(&vec![0xEE; bytes * all]));
+    let (from, to) = (shifted(fixture.own(&rows)), shifted(&vec![0xEE; bytes]));
+    let (wide_from, wide_to) = (shifted(fixture.own(&wide)), shifted(&vec![0xEE; bytes * all]));
     let span = |memory: &Memory, bytes| memory.part(shift, bytes);
     let result = |memory: &Memory| memory.read(stream)[shift..].to_vec();
 
     group.all_reduce(span(&from, bytes), span(&to, bytes), count, element, ReduceOp::Sum, stream).unwrap();
-    bench.check(&what("all_reduce"), &result(&to), &sum);
+    fixture.check(&what("all_reduce"), &result(&to), &sum);
 
     let at = span(&wide_to, bytes * all);
     group.all_gather(span(&from, bytes), at, count, element, stream).unwrap();
-    bench.check(&what("all_gather"), &result(&wide_to), &rows.concat());
+    fixture.check(&what("all_gather"), &result(&wide_to), &rows.concat());
 
     group
         .reduce_scatter(span(&wide_from, bytes * all), span(&to, bytes), count, element, ReduceOp::Sum, stream)
         .unwrap();
-    bench.check(&what("reduce_scatter"), &result(&to), &part(&wide_sum, rank as usize));
+    fixture.check(&what("reduce_scatter"), &result(&to), &part(&wide_sum, rank as usize));
 
     group.all_to_all(span(&wide_from, bytes * all), at, count, element, stream).unwrap();
-    let turned: Vec<u8> = wide.iter().flat_map(|row| part(row, rank as usize)).collect();
-    bench.check(&what("all_to_all"), &result(&wide_to), &turned);
+    let transposed: Vec<u8> = wide.iter().flat_map(|row| part(row, rank as usize)).collect();
+    fixture.check(&what("all_to_all"), &result(&wide_to), &transposed);
 
     for root in [0, all as u32 - 1] {
         let is_root = rank == root;
         let before = result(&to);
         group.reduce(span(&from, bytes), span(&to, bytes), count, element, ReduceOp::Sum, root, stream).unwrap();
-        bench.check(&what("reduce"), &result(&to), if is_root { &sum } else { &before });
+        fixture.check(&what("reduce"), &result(&to), if is_root { &sum } else { &before });
         group.broadcast(span(&from, bytes), span(&to, bytes), count, element, root, stream).unwrap();
-        bench.check(&what("broadcast"), &result(&to), &rows[root as usize]);
+        fixture.check(&what("broadcast"), &result(&to), &rows[root as usize]);
     }
 
-    // In place, with nothing else changed.
-    let place = shifted(bench.own(&wide));
+    // In place; the rest of the memory must not change.
+    let place = shifted(fixture.own(&wide));
     let own = place.part(shift + rank as usize * bytes, bytes);
     group.reduce_scatter(span(&place, bytes * all), own, count, element, ReduceOp::Sum, stream).unwrap();
-    let mut expected = bench.own(&wide).to_vec();
+    let mut expected = fixture.own(&wide).to_vec();
     expected[rank as usize * bytes..][..bytes].copy_from_slice(&part(&wide_sum, rank as usize));
-    bench.check(&what("reduce_scatter in place"), &result(&place), &expected);
+    fixture.check(&what("reduce_scatter in place"), &result(&place), &expected);
     group.all_gather(own, span(&place, bytes * all), count, element, stream).unwrap();
-    bench.check(&what("all_gather in place"), &result(&place), &wide_sum);
+    fixture.check(&what("all_gather in place"), &result(&place), &wide_sum);
     group.all_to_all(span(&place, bytes * all), span(&place, bytes * all), count, element, stream).unwrap();
     let expected: Vec<u8> = (0..all).flat_map(|_| part(&wide_sum, rank as usize)).collect();
-    bench.check(&what("all_to_all in place"), &result(&place), &expected);
+    fixture.check(&what("all_to_all in place"), &result(&place), &expected);
     group.broadcast(span(&place, bytes), span(&place, bytes), count, element, 0, stream).unwrap();
-    bench.check(&what("broadcast in place"), &result(&place)[..bytes], &part(&wide_sum, 0));
+    fixture.check(&what("broadcast in place"), &result(&place)[..bytes], &part(&wide_sum, 0));
 }
 
 fn each_size() {
-    let bench = bench();
+    let fixture = fixture();
     for (element, shift) in [(ElementType::F32, 0), (ElementType::U8, 1), (ElementType::Bf16, 6)] {
         for count in [0, 1, 5, 16, 17, 513, 1024, 4099] {
-            each_collective(&bench, element, count, shift);
+            each_collective(&fixture, element, count, shift);
         }
     }
-    if bench.size <= 3 {
-        each_collective(&bench, ElementType::F64, 300_001, 8);
+    if fixture.size <= 3 {
+        each_collective(&fixture, ElementType::F64, 300_001, 8);
     }
 }
 
 fn in_flight() {
-    let bench = bench();
-    let Bench { group, stream, size, .. } = &bench;
+    let fixture = fixture();
+    let Fixture { group, stream, size, .. } = &fixture;
     let streams = [*stream, new_stream(stream.device), new_stream(stream.device)];
     let count = 700;
-    let rows = bench.rows(ElementType::I32, count, 3);
-    let memories: Vec<Memory> = (0..3).map(|_| Memory::of(*stream, bench.own(&rows))).collect();
+    let rows = fixture.rows(ElementType::I32, count, 3);
+    let memories: Vec<Memory> = (0..3).map(|_| Memory::of(*stream, fixture.own(&rows))).collect();
     // The streams differ from rank to rank: only the order of the calls matters.
     for turn in 0..240 {
         let memory = &memories[turn % 3];
-        let stream = streams[(turn % 3 + bench.rank as usize) % 3];
+        let stream = streams[(turn % 3 + fixture.rank as usize) % 3];
         group.all_reduce(memory.span, memory.span, count, ElementType::I32, ReduceOp::Sum, stream).unwrap();
     }
     streams.into_iter().for_each(synchronize);
@@ -214,27 +214,27 @@ fn in_flight() {
         })
         .collect();
     for memory in &memories {
-        bench.check("240 sums", &memory.read(*stream), &expected);
+        fixture.check("240 sums", &memory.read(*stream), &expected);
     }
 }
 
 fn replays() {
-    let bench = bench();
-    let Bench { group, stream, rank, size } = &bench;
+    let fixture = fixture();
+    let Fixture { group, stream, rank, size } = &fixture;
     let (stream, size) = (*stream, *size as i32);
     let (count, device) = (600, stream.device);
     let ones = vec![1_i32; count as usize];
     let bytes: Vec<u8> = ones.iter().flat_map(|one| one.to_le_bytes()).collect();
     let (sums, moved) = (Memory::of(stream, &bytes), Memory::of(stream, &bytes));
-    let next = (rank + 1) % bench.size;
-    let before = (rank + bench.size - 1) % bench.size;
+    let next = (rank + 1) % fixture.size;
+    let before = (rank + fixture.size - 1) % fixture.size;
     let (element, op) = (ElementType::I32, ReduceOp::Sum);
     let exec = in_context(device, |runtime| {
         let driver = &runtime.driver;
         driver.stream_begin_capture(stream.raw, CU_STREAM_CAPTURE_MODE_RELAXED).unwrap();
         let other = new_stream(device);
         group.all_reduce(sums.span, sums.span, count, element, op, stream).unwrap();
-        // To the other stream of the capture and back.
+        // Moves to another stream of the capture, and back.
         plinth::internal::stream::make_wait(runtime, other, stream).unwrap();
         group.broadcast(sums.span, moved.span, count, element, 1, other).unwrap();
         let transfers = [
@@ -260,14 +260,14 @@ fn replays() {
     }
     synchronize(stream);
     let all: Vec<u8> = (0..count).flat_map(|_| expected.to_le_bytes()).collect();
-    bench.check("replayed sums", &sums.read(stream), &all);
+    fixture.check("replayed sums", &sums.read(stream), &all);
     in_context(device, |runtime| runtime.driver.graph_exec_destroy(exec).unwrap());
     drop(moved);
 }
 
 fn exchanges() {
-    let bench = bench();
-    let Bench { group, stream, rank, size } = &bench;
+    let fixture = fixture();
+    let Fixture { group, stream, rank, size } = &fixture;
     let (stream, rank, size) = (*stream, *rank, *size);
     let element = ElementType::U8;
     let of = |from: u32, to: u32, count: u64| row(element, from, count, u64::from(to) + 7);
@@ -286,7 +286,7 @@ fn exchanges() {
         group.exchange(&transfers, stream).unwrap();
         for (peer, sends, memory) in &all {
             if !sends {
-                bench.check(&format!("{count} bytes from {peer}"), &memory.read(stream), &of(*peer, rank, count));
+                fixture.check(&format!("{count} bytes from {peer}"), &memory.read(stream), &of(*peer, rank, count));
             }
         }
         // Around a ring, one rank after the other; the last rank begins.
@@ -300,11 +300,11 @@ fn exchanges() {
             if rank != size - 1 {
                 group.send(token.span, count, element, next, stream).unwrap();
             }
-            bench.check("a ring", &token.read(stream), &of(size - 1, 0, count));
+            fixture.check("a ring", &token.read(stream), &of(size - 1, 0, count));
         }
     }
-    let refused = group.send(stream_memory(stream).span, 4, element, rank, stream).unwrap_err();
-    assert_eq!(refused.status(), plinth_driver::status::Status::INVALID_VALUE);
+    let error = group.send(stream_memory(stream).span, 4, element, rank, stream).unwrap_err();
+    assert_eq!(error.status(), plinth_driver::status::Status::INVALID_VALUE);
 }
 
 fn stream_memory(stream: Stream) -> Memory {

@@ -104,16 +104,16 @@ pub fn synchronize(stream: Stream) {
     in_context(stream.device, |runtime| runtime.driver.stream_synchronize(stream.raw).unwrap());
 }
 
-/// Keeps a stream busy with other work for about so long, by the clock rate of an H200.
+/// Keeps a stream busy with a sleep kernel for about `milliseconds`, at the clock rate of an H200.
 pub fn be_busy(stream: Stream, milliseconds: u64) {
     plinth::internal::stream::kernel::sleep(milliseconds * 1_980_000, stream.raw.handle()).unwrap();
 }
 
-/// Waits until `look` returns something.
-pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+/// Polls until `query` returns a value. After 60 seconds, fails with the message `what`.
+pub fn eventually<T>(what: &str, mut query: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = query() {
             return found;
         }
         assert!(start.elapsed() < Duration::from_secs(60), "{what}");

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""plinth's jiterator beside PyTorch's, on a GPU: `against_torch.py --library libplinth.so --cases 300 --seed 1`.
+"""Compares plinth's jiterator with PyTorch's, on a GPU: `against_torch.py --library libplinth.so --cases 300 --seed 1`.
 
-Each case is a program that is made up: an expression over some inputs and scalars, or several for several outputs, with a
-helper; for tensors of made-up types, shapes and strides. PyTorch and plinth compile it and call it with the same tensors.
-What comes out must be of the same type and shape, integers and bools equal, floats within a few units in the last place,
-for either may be given another order of the same operations by its compiler. A line for each case that differs, with the seed
-that makes it again. Ends with 77 without PyTorch or a GPU.
+Each case is a random program: an expression over some inputs and scalars, or several for several outputs, with a helper
+function, for tensors of random types, shapes and strides. PyTorch and plinth compile it and call it with the same tensors.
+The results must have the same type and shape. Integers and bools must be equal; floats may differ by a few units in the last
+place, because the compilers may reorder operations. Prints a line for each case that differs, with the seed that reproduces
+it. The exit status is 77 without PyTorch or a GPU.
 """
 
 import argparse
@@ -24,13 +24,12 @@ except ImportError:
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 INTEGERS = ["uint8", "int8", "int16", "int32", "int64"]
 COMPLEX = ["complex64", "complex128"]
-# What a result of each type may be off by, of its size: some units in the last place, and for complex numbers the
-# different ways of computing a product.
+# The permitted relative error for each type: some units in the last place. Complex products are computed in different ways.
 TOLERANCE = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 1e-5, "float64": 1e-13, "complex64": 1e-4, "complex128": 1e-12}
 
 
 class Program:
-    """A made-up function."""
+    """A random function."""
 
     def __init__(self, chooser, kind):
         self.chooser, self.kind = chooser, kind
@@ -71,7 +70,7 @@ class Program:
 
 
 def tensor_of(chooser, dtype, shape):
-    """A tensor of a made-up layout with this shape, or one that is repeated to it."""
+    """Returns a tensor with a random layout that has this shape or broadcasts to it."""
     own = [1 if size > 1 and chooser.random() < 0.15 else size for size in shape]
     if chooser.random() < 0.1:
         own = own[chooser.randint(0, len(own)):]
@@ -109,7 +108,7 @@ def types_of(chooser, kind, count):
 
 
 def difference(ours, theirs):
-    """What differs; None if nothing does."""
+    """Describes the difference; None if there is none."""
     if ours.dtype != theirs.dtype or ours.shape != theirs.shape:
         return f"{ours.dtype} {tuple(ours.shape)} instead of {theirs.dtype} {tuple(theirs.shape)}"
     name = str(ours.dtype).removeprefix("torch.")
@@ -126,7 +125,7 @@ def difference(ours, theirs):
 
 
 def run_case(library, seed):
-    """One case; what differs, or None, and whether PyTorch did it at all."""
+    """Runs a case. Returns the difference, or None, and whether PyTorch accepted the program."""
     chooser = random.Random(seed)
     torch.manual_seed(seed)
     kind = chooser.choice(["float", "float", "float", "integer", "complex"])
@@ -137,7 +136,7 @@ def run_case(library, seed):
         shape[chooser.randrange(rank)] = 0
     inputs = [tensor_of(chooser, dtype, shape) for dtype in types_of(chooser, kind, program.inputs)]
     given = {name: value for name, value in program.scalars.items() if chooser.random() < 0.3}
-    told = f"{program.code} for {[(str(x.dtype), tuple(x.shape), x.stride()) for x in inputs]} with {program.scalars}"
+    description = f"{program.code} for {[(str(x.dtype), tuple(x.shape), x.stride()) for x in inputs]} with {program.scalars}"
     try:
         if program.outputs is None:
             jitted = torch.cuda.jiterator._create_jit_fn(program.code, **program.scalars)
@@ -148,7 +147,7 @@ def run_case(library, seed):
     except (RuntimeError, AssertionError, KeyError) as error:
         if "CUDA error" in str(error):
             raise
-        return f"PyTorch refuses: {str(error).splitlines()[0]}: {told}", False
+        return f"PyTorch fails: {str(error).splitlines()[0]}: {description}", False
     expected = list(expected) if isinstance(expected, (tuple, list)) else [expected]
     outputs = [torch.full_like(one, 1) if chooser.random() < 0.7 else
                torch.full((*one.shape, 2), 1, dtype=one.dtype, device="cuda")[..., 0] for one in expected]
@@ -157,11 +156,11 @@ def run_case(library, seed):
         function.call([described(x) for x in inputs], [described(x) for x in outputs], **given)
         library.synchronize()
     except plinth.Error as error:
-        return f"plinth refuses: {error}: {told}", True
+        return f"plinth fails: {error}: {description}", True
     for number, (ours, theirs) in enumerate(zip(outputs, expected)):
         found = difference(ours, theirs)
         if found:
-            return f"output {number}: {found}: {told}", True
+            return f"output {number}: {found}: {description}", True
     return None, True
 
 
@@ -169,8 +168,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", required=True, help="libplinth.so")
     parser.add_argument("--cases", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=1, help="of the first case; the next ones follow")
-    parser.add_argument("--seconds", type=float, default=1e9, help="begin no case after so long")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first case; the next cases use consecutive seeds")
+    parser.add_argument("--seconds", type=float, default=1e9, help="time limit for starting cases")
     arguments = parser.parse_args()
     if torch is None or not torch.cuda.is_available():
         print("needs PyTorch and a GPU")
@@ -187,9 +186,9 @@ def main():
         if found:
             failed += compared
             print(f"seed {seed}: {found}")
-    print(f"PyTorch {torch.__version__}: {done} programs compared, {failed} differ, {refused} that PyTorch refuses, "
+    print(f"PyTorch {torch.__version__}: {done} programs compared, {failed} differ, {refused} rejected by PyTorch, "
           f"{time.monotonic() - begin:.0f} s")
-    # A third that PyTorch refuses would say that the programs are wrong.
+    # If PyTorch rejects more than a third, the generator of programs is wrong.
     sys.exit(1 if failed or refused * 3 > done else 0)
 
 

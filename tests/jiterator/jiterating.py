@@ -1,4 +1,4 @@
-"""plinth's jiterator from Python, beside the binding of the tests of random numbers.
+"""A Python binding of plinth's jiterator, an addition to that in tests/random.
 
     add = Function(library, "template <typename T> T add(T x, T y) { return x + y; }")
     add.call([x, y], [out])        # descriptors of plinth.descriptor
@@ -21,17 +21,17 @@ class Scalar(ctypes.Structure):
 
 
 def scalar(name, value):
-    """A scalar of the kind that PyTorch takes the value for."""
-    made = Scalar(struct_size=ctypes.sizeof(Scalar), name=name.encode())
+    """Returns a scalar of the kind that PyTorch uses for the value."""
+    result = Scalar(struct_size=ctypes.sizeof(Scalar), name=name.encode())
     if isinstance(value, bool):
-        made.kind, made.integer = BOOL, int(value)
+        result.kind, result.integer = BOOL, int(value)
     elif isinstance(value, int):
-        made.kind, made.integer = INT, value
+        result.kind, result.integer = INT, value
     elif isinstance(value, float):
-        made.kind, made.real = FLOAT, value
+        result.kind, result.real = FLOAT, value
     else:
-        made.kind, made.real, made.imaginary = COMPLEX, value.real, value.imag
-    return made
+        result.kind, result.real, result.imaginary = COMPLEX, value.real, value.imag
+    return result
 
 
 def scalars(values):
@@ -43,7 +43,7 @@ def pointers(tensors):
 
 
 class Function:
-    """A jiterated function, destroyed with the object. `outputs` for one whose outputs are parameters."""
+    """A jiterator function, destroyed with the object. `outputs` is the number of outputs that are parameters, or None."""
 
     def __init__(self, library, code, outputs=None, **declared):
         self.library, self.handle = library, ctypes.c_void_p()
@@ -54,7 +54,7 @@ class Function:
             library.call("jiterator_create_multi_output_jit_fn", code.encode(), ctypes.c_int32(outputs), *given)
 
     def prepared(self, inputs, outputs, stream=None, **values):
-        """A call with everything in C's form, for those who time it."""
+        """Returns the C function and the converted arguments of a call, so that the call alone can be timed."""
         function = self.library.function("jiterator_call")
         arguments = (self.handle, pointers(inputs), ctypes.c_size_t(len(inputs)), pointers(outputs),
                      ctypes.c_size_t(len(outputs)), scalars(values), ctypes.c_size_t(len(values)), stream)

@@ -1,5 +1,5 @@
-/* What both consumers check: that the header and the library that was linked belong together, that calls arrive, and
- * that the header of random numbers and those of the folder plinth are there. */
+/* The checks of both consumers: header and linked library have the same version, calls work, and the headers of random
+ * numbers and of the folder plinth are installed. */
 
 #include <plinth/event.h>
 #include <plinth.h>
@@ -10,7 +10,7 @@
 
 enum { EARLY_SEED = 5 };
 
-/* Runs before main, and before the constructors of a static library that have no priority. */
+/* Runs before main, and before the constructors without priority of a static library. */
 __attribute__((constructor)) static void seed_early(void) { plinth_manual_seed_all(EARLY_SEED); }
 
 static int consume(const char *language) {
@@ -21,7 +21,7 @@ static int consume(const char *language) {
   plinth_philox_engine_t engine;
 
   if (plinth_version() != PLINTH_VERSION_MAJOR * 10000 + PLINTH_VERSION_MINOR * 100 + PLINTH_VERSION_PATCH) {
-    fprintf(stderr, "the header is not the library's: plinth_version() is %d\n", (int)plinth_version());
+    fprintf(stderr, "header and library have different versions: plinth_version() is %d\n", (int)plinth_version());
     return 1;
   }
   snprintf(expected, sizeof expected, "%d.%d.%d", PLINTH_VERSION_MAJOR, PLINTH_VERSION_MINOR, PLINTH_VERSION_PATCH);
@@ -48,7 +48,7 @@ static int consume(const char *language) {
     return 1;
   }
   if (plinth_initial_seed(&seed) != PLINTH_OK || seed != EARLY_SEED) {
-    fprintf(stderr, "the seed of a constructor was lost: %llu, %s\n", (unsigned long long)seed, plinth_last_error());
+    fprintf(stderr, "the seed that a constructor set was lost: %llu, %s\n", (unsigned long long)seed, plinth_last_error());
     return 1;
   }
   printf("plinth %s from %s: %s, %d devices\n", plinth_version_string(), language, plinth_status_name(status),

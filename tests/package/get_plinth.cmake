@@ -1,7 +1,7 @@
-# The three ways in which a CMake project gets plinth; PLINTH_BY says which. All give the same targets.
+# Three ways to add plinth to a CMake project, selected by PLINTH_BY. All define the same targets.
 set(PLINTH_BY "find_package" CACHE STRING "find_package, add_subdirectory or FetchContent")
-set(PLINTH_SOURCE "" CACHE PATH "plinth's sources, for the last two")
-set(PLINTH_WANTED "" CACHE STRING "The version, for the first")
+set(PLINTH_SOURCE "" CACHE PATH "plinth's sources, for add_subdirectory and FetchContent")
+set(PLINTH_WANTED "" CACHE STRING "The requested version, for find_package")
 
 if(PLINTH_BY STREQUAL "find_package")
   find_package(plinth ${PLINTH_WANTED} REQUIRED CONFIG)
@@ -13,7 +13,7 @@ else()
   FetchContent_MakeAvailable(plinth)
 endif()
 
-# One program with each library.
+# Adds a program for each library, shared and static.
 function(add_consumers source)
   foreach(kind plinth static)
     add_executable(with_${kind} "${source}")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Random numbers of plinth beside PyTorch's, on a GPU: `against_torch.py --library libplinth.so --cases 2000 --seed 1`.
+"""Compares plinth's random numbers with PyTorch's, on a GPU: `against_torch.py --library libplinth.so --cases 2000 --seed 1`.
 
-Each case (cases.py) is one fill or several in a row: PyTorch does them in one storage, plinth in a copy of it, both from
-the same state of a generator. Afterwards all bytes of both storages must be the same, the gaps between the elements
-included, and so must the offsets. Where PyTorch raises, plinth must refuse, and leave memory and offset as they were;
-the table DELIBERATE says where the two are meant to part. A line for each case that differs, with what makes it again.
+Each case (cases.py) is one or several consecutive fills: PyTorch fills a storage, plinth a copy of it, both from the same
+generator state. Afterwards all bytes of both storages must be equal, including gaps between elements, and so must the
+offsets. If PyTorch raises an error, plinth must return one and leave memory and offset unchanged; DELIBERATE lists the
+intended differences. Prints a line for each case that differs, with the arguments that reproduce it.
 """
 
 import argparse
@@ -22,32 +22,32 @@ try:
 except ImportError:
     torch = None
 
-MARK = 0xA5
+SENTINEL = 0xA5
 
 
 def is_nan(step):
     return any(isinstance(argument, float) and math.isnan(argument) for argument in step.arguments)
 
 
-# Where one of the two refuses and the other need not: what is meant, which refuses, and how to tell. A tensor of
-# probabilities outside 0 to 1 is not among the cases: in PyTorch it ends the use of the GPU for the whole process.
+# Intended differences in errors: the description, which side returns the error, and a predicate. No case has a tensor of
+# probabilities outside of 0 to 1, because in PyTorch it makes the GPU unusable for the process.
 DELIBERATE = [
-    ("plinth refuses parameters that are NaN; PyTorch fills with NaN", "plinth", is_nan),
-    ("PyTorch does not look at the type of an empty tensor", "plinth", lambda step: 0 in step.layout.shape),
+    ("plinth rejects parameters that are NaN; PyTorch fills with NaN", "plinth", is_nan),
+    ("PyTorch does not check the type of an empty tensor", "plinth", lambda step: 0 in step.layout.shape),
 ]
 
 
 class Outcome:
-    """What a step came to on one side: an error's text, or None, and the offset afterwards."""
+    """The result of a step on one side: the error message, or None, and the offset afterwards."""
 
     def __init__(self, error, offset):
         self.error, self.offset = error, offset
 
 
 def storage_of(layout, dtype):
-    """Bytes for a layout, with a mark in all of them."""
+    """Allocates the bytes of a layout, filled with the sentinel."""
     size = plinth.size_of(dtype)
-    return torch.full((max(1, layout.storage) * size,), MARK, dtype=torch.uint8, device="cuda")
+    return torch.full((max(1, layout.storage) * size,), SENTINEL, dtype=torch.uint8, device="cuda")
 
 
 def view_of(storage, layout, dtype):
@@ -60,7 +60,7 @@ def described(storage, layout, dtype):
 
 
 def probabilities(step, number):
-    """The storage of a step's probabilities, with zeros and ones among them."""
+    """Returns the storage of a step's probabilities, which include zeros and ones."""
     dtype, layout = step.p
     chooser = torch.Generator("cpu").manual_seed(number)
     wide = torch.rand(max(1, layout.storage), generator=chooser, dtype=torch.float64)
@@ -129,19 +129,19 @@ class Plinth:
 
 
 def difference(ours, theirs, step):
-    """What differs between two storages; None if nothing does."""
+    """Describes the difference of two storages; None if they are equal."""
     if torch.equal(ours, theirs):
         return None
     size = plinth.size_of(step.dtype)
     wrong = (ours != theirs).view(-1, size).any(1)
     first = int(wrong.to(torch.uint8).argmax())
     values = [plinth.values(bytes(side[first * size:(first + 1) * size].tolist()), step.dtype)[0] for side in (ours, theirs)]
-    return (f"{int(wrong.sum())} of {step.layout.count} elements differ, the first at place {first} of the storage: "
+    return (f"{int(wrong.sum())} of {step.layout.count} elements differ, the first at index {first} of the storage: "
             f"{values[0]!r} instead of {values[1]!r}")
 
 
 def judge(step, before, mine, its, ours, theirs):
-    """Compares what came of a step on both sides. Returns what is wrong, and what is deliberate; both may be None."""
+    """Compares the results of a step on both sides. Returns the error and the intended difference; both may be None."""
     if mine.error is None and its.error is None:
         found = difference(ours, theirs, step)
         if mine.offset != its.offset:
@@ -149,22 +149,22 @@ def judge(step, before, mine, its, ours, theirs):
         return found, None
     if mine.error is not None:
         if mine.offset != before:
-            return f"refused ({mine.error}), but the offset went from {before} to {mine.offset}", None
-        if not bool((ours == MARK).all()):
-            return f"refused ({mine.error}), but something was written", None
+            return f"plinth failed ({mine.error}), but changed the offset from {before} to {mine.offset}", None
+        if not bool((ours == SENTINEL).all()):
+            return f"plinth failed ({mine.error}), but wrote to the memory", None
         if its.error is not None:
             return None, None
-    refuses = "plinth" if mine.error is not None else "torch"
-    for reason, who, applies in DELIBERATE:
-        if who == refuses and applies(step):
+    failing = "plinth" if mine.error is not None else "torch"
+    for reason, side, applies in DELIBERATE:
+        if side == failing and applies(step):
             return None, reason
-    if refuses == "plinth":
-        return f"PyTorch does it, plinth refuses: {mine.error}", None
-    return f"PyTorch refuses ({its.error}), plinth does it", None
+    if failing == "plinth":
+        return f"only plinth fails: {mine.error}", None
+    return f"only PyTorch fails: {its.error}", None
 
 
 def run_case(case, number, theirs, ours):
-    """Runs a case. Yields for each step the step, what is wrong and what is deliberate, and whether it was refused."""
+    """Runs a case. Yields for each step: the step, the error, the intended difference, and whether both sides failed."""
     theirs.set_state(case.seed, case.offset)
     ours.set_state(case.seed, case.offset)
     for index, step in enumerate(case.steps):
@@ -178,16 +178,16 @@ def run_case(case, number, theirs, ours):
         mine = ours.run(step, copy, p)
         wrong, deliberate = judge(step, before, mine, its, copy, storage)
         if wrong is None and step.p and not torch.equal(p, kept):
-            wrong = "the probabilities have changed"
+            wrong = "the probabilities were changed"
         yield step, wrong, deliberate, mine.error is not None and its.error is not None
         if mine.offset != its.offset:
-            # What one refused and the other did: from here on the same again.
+            # Only one side failed. Continue from the same state.
             theirs.set_state(case.seed, mine.offset)
         del storage, copy, p, kept
 
 
 def check_function(theirs, ours):
-    """torch.bernoulli, the function that makes its own output, is the fill of a tensor like its probabilities."""
+    """Compares torch.bernoulli, which allocates its output, with a fill of a tensor like its probabilities."""
     wrong = []
     for dtype in plinth.FLOATING:
         for count in (1, 1000, 1_081_345):
@@ -208,12 +208,12 @@ def check_function(theirs, ours):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", default="target/release/libplinth.so", help="libplinth.so")
-    parser.add_argument("--cases", type=int, default=2000, help="how many")
-    parser.add_argument("--seed", type=int, default=1, help="which ones")
-    parser.add_argument("--only", type=int, help="the case of this number alone")
-    parser.add_argument("--big", type=float, default=0.01, help="the share of cases of more than 2 GiB")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="stop after so long")
-    parser.add_argument("--list", action="store_true", help="print the cases, and run none")
+    parser.add_argument("--cases", type=int, default=2000, help="number of cases")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the cases")
+    parser.add_argument("--only", type=int, help="run only the case with this number")
+    parser.add_argument("--big", type=float, default=0.01, help="share of cases of more than 2 GiB")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="time limit")
+    parser.add_argument("--list", action="store_true", help="print the cases without running them")
     parser.add_argument("--show", type=int, default=40, help="differences to print")
     arguments = parser.parse_args()
     numbers = [arguments.only] if arguments.only is not None else range(arguments.cases)
@@ -250,16 +250,16 @@ def main():
                 failed += 1
                 if failed <= arguments.show:
                     print(f"DIFFERS case {number} step {index}: seed={case.seed} offset={case.offset} {step}: {wrong}; "
-                          f"again: --seed {arguments.seed} --big {arguments.big} --only {number}", flush=True)
+                          f"reproduce: --seed {arguments.seed} --big {arguments.big} --only {number}", flush=True)
         if ran % 100 == 0:
             torch.cuda.empty_cache()
     for (operation, dtype), (good, bad) in sorted(tally.items()):
         if bad:
             print(f"{operation:16} {dtype:8} {good} agree, {bad} differ")
     for reason, times in deliberate.items():
-        print(f"{times} times deliberate: {reason}")
-    print(f"{ran} cases of {steps} fills, {len(tally)} pairs of fill and dtype, {refused} refused by both, "
-          f"{time.monotonic() - begun:.0f} s: {f'{failed} differ' if failed else 'all agree to the bit'}")
+        print(f"{times} intended differences: {reason}")
+    print(f"{ran} cases of {steps} fills, {len(tally)} pairs of fill and dtype, {refused} rejected by both, "
+          f"{time.monotonic() - begun:.0f} s: {f'{failed} differ' if failed else 'all are bitwise equal'}")
     return 1 if failed else 0
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Captured fills of plinth beside PyTorch's, on a GPU: `captured.py --library libplinth.so --rounds 20 --seed 1`.
+"""Compares captured fills of plinth with PyTorch's, on a GPU: `captured.py --library libplinth.so --rounds 20 --seed 1`.
 
-In each round both capture the same fills, with the default generator and with one of their own that is registered with
-the graph. Then replays alternate with fills outside of graphs, in the same order on both sides. After each step the
-numbers must be the same to the bit, and so must the offsets of both generators.
+In each round both capture the same fills, with the default generator and with a generator that is registered with the
+graph. Then replays alternate with fills outside of graphs, in the same order on both sides. After each step the numbers
+must be bitwise equal, and so must the offsets of both generators.
 """
 
 import argparse
@@ -18,7 +18,7 @@ try:
 except ImportError:
     torch = None
 
-# A fill by plinth's name and arguments, and as PyTorch has it.
+# Fills: plinth's name and arguments, and PyTorch's call.
 FILLS = [
     ("uniform", (-1.0, 2.0), lambda x, g: x.uniform_(-1.0, 2.0, generator=g)),
     ("normal", (0.5, 2.0), lambda x, g: x.normal_(0.5, 2.0, generator=g)),
@@ -33,7 +33,7 @@ DTYPES = ["float32", "float64", "float16", "bfloat16"]
 
 
 class Side:
-    """One tensor of PyTorch's and one for plinth, to be filled alike."""
+    """A random fill, with one tensor for PyTorch and one for plinth."""
 
     def __init__(self, rng):
         self.name, self.arguments, self.torch_fill = rng.choice(FILLS)
@@ -116,7 +116,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     if torch is None or not torch.cuda.is_available():
-        print("there is no PyTorch with a GPU")
+        print("needs PyTorch and a GPU")
         sys.exit(77)
     library = plinth.Library(options.library, "cuda")
     wrong = []
@@ -125,7 +125,7 @@ def main():
     for line in wrong[:20]:
         print("DIFFERS", line)
     print(f"PyTorch {torch.__version__}, {options.rounds} rounds of captured fills: "
-          + (f"{len(wrong)} differences" if wrong else "all agree to the bit"))
+          + (f"{len(wrong)} differences" if wrong else "all are bitwise equal"))
     sys.exit(1 if wrong else 0)
 
 

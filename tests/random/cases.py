@@ -1,7 +1,6 @@
-"""Random cases for against_torch.py: what is filled, how it lies in memory, with which arguments, from which state.
+"""Random cases for against_torch.py: the operation, memory layout, arguments and generator state of each fill.
 
-The standard library's generator, seeded by the run's seed and the case's number, makes each case, so that one can be
-made again without those before it.
+Each case is generated from the run's seed and the case's number, so that a single case can be reproduced.
 """
 
 import dataclasses
@@ -11,7 +10,7 @@ import random
 import plinth
 
 SEEDS = [0, 1, 42, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1]
-# The last of them make the 64-bit counter carry between its words, within a fill or before it.
+# With the last offsets, the 64-bit counter carries between its words, within a fill or before it.
 OFFSETS = [0, 0, 0, 4, 8, 400, 2**34 - 4, 2**34 - 8, 2**34, 2**40, 2**62]
 BLOCK, H200_LANES = 256, 256 * 1056
 
@@ -23,13 +22,13 @@ UNSIGNED = {"uint8": 8, "uint16": 16, "uint32": 32, "uint64": 64}
 DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 MOST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,
         "float64": 1.7976931348623157e308}
-# Dtypes in the order of how often they matter.
+# Dtypes; more important ones are repeated.
 COMMON = plinth.FLOATING * 2 + ["uint8", "int8", "int16", "int32", "int64", "bool"]
 
 
 @dataclasses.dataclass
 class Layout:
-    """A tensor in a storage: the strides count elements, as do its beginning and the storage's size."""
+    """A tensor in a storage. Strides, begin and the storage's size are in elements."""
     shape: list
     strides: list
     begin: int
@@ -42,7 +41,7 @@ class Layout:
 
 @dataclasses.dataclass
 class Step:
-    """A fill. `p` has the layout and the dtype of the probabilities, where they are a tensor."""
+    """A fill. `p` is the dtype and layout of a tensor of probabilities, if the operation takes one."""
     operation: str
     dtype: str
     arguments: tuple
@@ -50,19 +49,19 @@ class Step:
     p: tuple = None
 
     def __str__(self):
-        text = f"{self.operation}{self.arguments} {self.dtype} {lay(self.layout)}"
-        return text + (f" p {self.p[0]} {lay(self.p[1])}" if self.p else "")
+        text = f"{self.operation}{self.arguments} {self.dtype} {layout_text(self.layout)}"
+        return text + (f" p {self.p[0]} {layout_text(self.p[1])}" if self.p else "")
 
 
 @dataclasses.dataclass
 class Case:
-    """Fills, one after another, from one generator."""
+    """Consecutive fills from one generator."""
     seed: int
     offset: int
     steps: list
 
 
-def lay(layout):
+def layout_text(layout):
     return f"shape={layout.shape} strides={layout.strides} begin={layout.begin}"
 
 
@@ -75,13 +74,13 @@ def contiguous(shape):
 
 
 def placed(shape, strides, begin, tail):
-    """The layout of a shape with its strides, with so much room before it and behind it."""
+    """Returns the layout of a shape and strides, with `begin` elements before it and `tail` elements after it."""
     span = sum((extent - 1) * stride for extent, stride in zip(shape, strides) if extent > 1) + 1
     return Layout(list(shape), list(strides), begin, begin + (span if math.prod(shape) else 0) + tail)
 
 
 def some_count(rng):
-    """A number of elements: small ones, ones around powers of two, and ones around what a whole grid takes."""
+    """Returns an element count: a small one, one near a power of two, or one near a multiple of a whole grid."""
     kind = rng.randrange(10)
     if kind < 4:
         return rng.randrange(1, 3000)
@@ -108,7 +107,7 @@ def some_shape(rng):
 
 
 def some_layout(rng, shape=None, most=40_000_000):
-    """A layout in which no two elements share a place."""
+    """Returns a layout in which no two elements overlap."""
     shape = some_shape(rng) if shape is None else shape
     begin, tail = rng.choice([0, 0, 1, 2, 3, 5, 8, 13]), rng.choice([0, 1, 7, 64])
     kind = rng.randrange(6)
@@ -118,13 +117,13 @@ def some_layout(rng, shape=None, most=40_000_000):
         n, c, h, w = [max(1, extent) for extent in shape]
         strides = [c * h * w, 1, w * c, c]
     else:
-        # From the innermost of the memory outwards: dimensions in any order, with steps and gaps.
+        # Dimensions in any memory order, with steps and gaps.
         strides, step = [0] * len(shape), rng.choice([1, 1, 1, 2, 3])
         for d in rng.sample(range(len(shape)), len(shape)):
             strides[d] = step
             step = step * max(1, shape[d]) + (rng.choice([0, 0, 1, 5]) if kind > 3 else 0)
     for d, extent in enumerate(shape):
-        # The stride of a dimension with one element means nothing, and may be anything.
+        # The stride of a dimension of one element is irrelevant, so any value is valid.
         if extent == 1 and rng.random() < 0.4:
             strides[d] = rng.choice([0, 1, 7, 12345, 10**12])
     layout = placed(shape, strides, begin, tail)
@@ -136,7 +135,7 @@ def some_float(rng, *special):
 
 
 def bounds_of(dtype):
-    """The smallest and the largest integer that random integers of a dtype may be."""
+    """Returns the smallest and the largest random integer of a dtype."""
     if dtype == "bool":
         return 0, 1
     if dtype in SIGNED:
@@ -147,7 +146,7 @@ def bounds_of(dtype):
 
 
 def some_range(rng, dtype):
-    """An integer and a larger one, at most one beyond the largest; ranges of all widths."""
+    """Returns the bounds of a half-open range of integers, of any width."""
     least, most = bounds_of(dtype)
     if rng.random() < 0.15:
         return least, min(most + 1, 2**63 - 1)
@@ -160,7 +159,7 @@ def some_range(rng, dtype):
 
 
 def some_arguments(rng, operation, dtype):
-    """Arguments that PyTorch takes."""
+    """Returns arguments that PyTorch accepts."""
     if operation == "uniform":
         half = min(MOST[dtype], 1e30) / 2
         low, high = rng.choice([(0.0, 1.0), (-1.0, 1.0), (0.0, 0.0), (5.0, 5.0), (-3.0, 7.0), (0.1, 0.7), (1.0, 1.001),
@@ -174,7 +173,7 @@ def some_arguments(rng, operation, dtype):
     if operation == "cauchy":
         return some_float(rng, 0.0, 1.0), abs(some_float(rng, 1.0, 0.5))
     if operation == "geometric":
-        # A number beyond what an integer holds has no meaning: where the dtype is narrow, few must be needed.
+        # Numbers that overflow the dtype are undefined, so a narrow dtype needs probabilities that yield small numbers.
         narrow = dtype in ("int8", "uint8")
         return (rng.choice([0.3, 0.5, 0.999, 1e-3, 1e-6, rng.uniform(0.01, 0.99)]) if not narrow else
                 rng.choice([0.5, 0.7, 0.999, rng.uniform(0.4, 0.99)]),)
@@ -182,7 +181,7 @@ def some_arguments(rng, operation, dtype):
         return (rng.choice([0.0, 1.0, 0.3, 0.5, 1e-9, 1 - 1e-9, rng.random()]),)
     if operation == "random_range":
         if dtype in DIGITS and rng.random() < 0.1:
-            # Wider than the significand: PyTorch warns, and rounds the bounds.
+            # Bounds wider than the significand: PyTorch warns, and rounds them.
             low, high = sorted([rng.randrange(-(2**40), 2**40), rng.randrange(-(2**40), 2**40)])
             return (low, high + 1) if dtype != "float16" else (-3000, 5000)
         return some_range(rng, dtype)
@@ -193,8 +192,8 @@ def some_arguments(rng, operation, dtype):
     return ()
 
 
-# Arguments that PyTorch refuses, whatever the dtype; it has to be a floating one for the first of them.
-WRONG = {
+# Arguments that PyTorch rejects for every dtype; those of the first entry need a floating-point dtype.
+INVALID = {
     "uniform": [(1.0, 0.0), (math.nan, 1.0), (0.0, math.nan), (-3e38 * 1e300, 0.0), (0.0, math.inf)],
     "normal": [(0.0, -1.0), (0.0, -1e-30), (math.nan, 1.0)],
     "log_normal": [(0.0, 0.0), (0.0, -1.0)], "exponential": [(0.0,), (-1.0,)], "cauchy": [(0.0, 0.0), (0.0, -2.0)],
@@ -204,7 +203,7 @@ WRONG = {
 
 
 def some_p(rng, layout):
-    """The dtype and the layout of probabilities that expand to a layout's shape."""
+    """Returns the dtype and layout of probabilities that broadcast to a layout's shape."""
     shape = list(layout.shape)
     for d in range(len(shape)):
         if rng.random() < 0.3:
@@ -227,13 +226,13 @@ def some_step(rng):
         dtype = rng.choice(["int32", "bool"])
     layout = some_layout(rng)
     if rng.random() < 0.02 and any(extent > 1 for extent in layout.shape):
-        # Expanded: elements that share a place, which no fill may take.
+        # An expanded tensor with overlapping elements, which every fill must reject.
         d = rng.choice([d for d, extent in enumerate(layout.shape) if extent > 1])
         layout.strides[d] = 0
-    wrong = WRONG.get(operation)
+    invalid = INVALID.get(operation)
     arguments = some_arguments(rng, operation, dtype if dtype in MOST or operation not in FLOAT_OPERATIONS else "float32")
-    if wrong and rng.random() < 0.05:
-        arguments = rng.choice(wrong)
+    if invalid and rng.random() < 0.05:
+        arguments = rng.choice(invalid)
     return Step(operation, dtype, arguments, layout, some_p(rng, layout) if operation == "bernoulli_tensor" else None)
 
 
@@ -241,7 +240,7 @@ def some_permutation(rng):
     dtype = rng.choice(["int64"] * 4 + ["int32", "int16", "int8", "uint8", "float16", "float32", "float64"])
     count = rng.choice([0, 1, 2, 3, 5, 100, 255, 256, 257, 1000, 2048, 2049, 29_999, 30_000, 30_001, 2**20,
                         rng.randrange(3000), rng.randrange(300_000), 2 ** rng.randrange(25) + rng.randrange(-1, 2)])
-    # Mostly as many as the dtype can count.
+    # Mostly limited to the numbers that the dtype represents.
     if rng.random() < 0.9 and dtype != "int64":
         least, most = bounds_of(dtype)
         count = min(count, most + 1)
@@ -250,7 +249,7 @@ def some_permutation(rng):
 
 
 def big_step(rng):
-    """More bytes, or places further apart, than 31 bits can count: PyTorch fills such tensors in parts."""
+    """Returns a fill of a tensor with sizes or offsets beyond 31 bits, which PyTorch fills in parts."""
     operation, dtype = rng.choice([("uniform", "float32"), ("normal", "float16"), ("random", "uint8"),
                                    ("bernoulli", "uint8"), ("random_range", "int64"), ("uniform", "float64"),
                                    ("exponential", "bfloat16"), ("bernoulli_tensor", "float32")])
@@ -267,7 +266,7 @@ def big_step(rng):
 
 
 def make(seed, number, big_share):
-    """The case of a number in the run of a seed."""
+    """Returns the case with a number in the run of a seed."""
     rng = random.Random(f"{seed}/{number}")
     state = rng.choice(SEEDS + [rng.getrandbits(64)] * 8), rng.choice(OFFSETS + [4 * rng.getrandbits(20)] * 3)
     if rng.random() < big_share:

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Whether the fills are what their names say: `distributions.py --library libplinth.so --device host|cuda`.
+"""Tests the distributions of the fills: `distributions.py --library libplinth.so --device host|cuda`.
 
-Each fill's numbers are judged by moments, Kolmogorov-Smirnov, chi-square, and correlations between neighbours, lanes
-(256 and a whole grid apart) and calls, each at a significance of one in a million (judge.py). The seeds are fixed, so a
-run does what the last one did. First come generators that are bad on purpose: each must be refused, which shows that
-the judges can.
+The numbers of each fill are tested by moments, Kolmogorov-Smirnov, chi-square, and correlations between neighbours, lanes
+(256 and a whole grid apart) and calls, each at a significance of one in a million (judge.py). The seeds are fixed, so runs
+are reproducible. First, deliberately bad generators must be rejected, which shows that the tests are effective.
 """
 
 import argparse
@@ -15,11 +14,11 @@ import sys
 import judge
 import plinth
 
-# Numbers of a sample, and of one in which the lags of a whole grid fit several times.
+# The size of a sample, and of one that is several times as long as the lag of a whole grid.
 SAMPLE, LONG = 1 << 16, 600_000
 SEEDS = [1, 2**63 + 11]
 
-# Fills, their arguments, and the distribution that must come out.
+# Fills, their arguments, and the expected distribution.
 CONTINUOUS = [
     ("uniform", (0.0, 1.0), judge.uniform(0, 1)), ("uniform", (-3.0, 7.0), judge.uniform(-3, 7)),
     ("normal", (0.0, 1.0), judge.normal(0, 1)), ("normal", (1.5, 2.0), judge.normal(1.5, 2)),
@@ -31,7 +30,7 @@ LEAST = {"float16": -24, "bfloat16": -133}
 
 
 def edge_of(dtype):
-    """The upper end of what rounds to a number; None where rounding is too fine to be seen."""
+    """Returns a function for the upper end of the interval that rounds to a number; None if rounding is negligible."""
     if dtype not in DIGITS:
         return None
 
@@ -45,14 +44,14 @@ def edge_of(dtype):
 
 
 def folded(distribution, low, high, dtype):
-    """The CDF of uniform numbers that are rounded: what rounds to `high` becomes `low`."""
+    """Returns the CDF of rounded uniform numbers: those that round to `high` become `low`."""
     unit = 2.0 ** (math.frexp(high)[1] - (0 if math.frexp(high)[0] > 0.5 else 1) - DIGITS[dtype])
     moved = 1 - distribution.cdf(high - unit / 2)
     return lambda x: min(1.0, distribution.cdf(x) + moved) if x >= low else 0.0
 
 
 class Report:
-    """A line for each sample, and a count of what failed."""
+    """Prints a line for each sample, and counts failures."""
 
     def __init__(self):
         self.samples = self.rows = self.failed = 0
@@ -60,7 +59,7 @@ class Report:
     def add(self, name, rows):
         bad = judge.failures(rows)
         worst = max(rows, key=lambda row: row[1] / row[2] if row[2] else math.inf)
-        print(f"{'FAILED' if bad else 'ok':6} {name:44} {len(rows):3} statistics; nearest its limit: "
+        print(f"{'FAILED' if bad else 'ok':6} {name:44} {len(rows):3} statistics; closest to its limit: "
               f"{worst[0]} {worst[1]:.3g} of {worst[2]:.3g}")
         for row in bad:
             print(f"       {row[0]}: {row[1]:.6g}, at most {row[2]:.6g}")
@@ -72,7 +71,7 @@ class Report:
 def continuous(library, report, lanes):
     for name, arguments, distribution in CONTINUOUS:
         for dtype in plinth.FLOATING:
-            # The long tail of one is beyond what 16 bits hold: infinity is where it should be, and judged as such.
+            # The tail of one distribution overflows 16-bit formats: infinities are expected, and tested like numbers.
             rows = []
             for seed in SEEDS:
                 with library.tensor(dtype, [SAMPLE]) as tensor:
@@ -92,8 +91,8 @@ def continuous(library, report, lanes):
         report.add(f"{name}{arguments} float32, {LONG} numbers", judge.independent(numbers, distribution.cdf, [lanes]))
 
 
-def follows(library, report):
-    """Calls after one another, and generators of neighbouring seeds, have nothing in common."""
+def sequences(library, report):
+    """Tests the independence of consecutive calls, and of generators with neighbouring seeds."""
     for title, seeds in [("calls", None), ("seeds", range(100, 356))]:
         rows, numbers = [], []
         with library.generator(0, 9) as generator, library.tensor("float32", [256]) as tensor:
@@ -131,7 +130,7 @@ def bernoulli(library, report):
                 counts = judge.histogram(map(int, tensor.values()), 2)
             rows += judge.chi_square(counts, [1 - p, p, 0.0], f"chi2 of {p}")[:1]
         report.add(f"bernoulli {dtype}", rows)
-    # A probability for each element: eight of them in turn.
+    # A probability for each element: eight values, broadcast.
     chances = [0.0, 0.125, 0.25, 0.375, 0.5, 0.75, 0.875, 1.0]
     with library.tensor("float32", [SAMPLE // 8, 8]) as tensor, library.tensor("float64", [8]) as p:
         p.write(b"".join(memoryview(plinth.ctypes.c_double(chance)).cast("B").tobytes() for chance in chances))
@@ -143,7 +142,7 @@ def bernoulli(library, report):
         if 0 < chance < 1:
             rows += judge.chi_square(counts, [1 - chance, chance, 0.0], f"chi2 of {chance}")[:1]
         else:
-            rows.append((f"others than {chance:g}", counts[1 if chance == 0 else 0], 0.5))
+            rows.append((f"values other than {chance:g}", counts[1 if chance == 0 else 0], 0.5))
     report.add("bernoulli_tensor, 8 probabilities", rows)
 
 
@@ -154,7 +153,7 @@ def integers(library, report):
         with library.tensor(dtype, [SAMPLE]) as tensor:
             library.fill("random", tensor, seed=6)
             numbers = list(map(int, tensor.values()))
-            # Floats reach the power of two itself; the odd one out weighs nothing but is no pattern of bits.
+            # Floating-point results may be the power of two itself, which has negligible probability.
             limit = 2**width if dtype in plinth.FLOATING and dtype != "float64" else 2**width - 1
             rows = [("outside", sum(not 0 <= number <= limit for number in numbers), 0.5)]
             if dtype not in plinth.FLOATING:
@@ -170,8 +169,8 @@ def integers(library, report):
     for low, high in [(0, 2**28 - 1), (-(2**28), 2**28), (0, 3 * 2**40), (-(2**62), 2**62 + 5), (-(2**63), 2**63 - 1)]:
         with library.tensor("int64", [SAMPLE]) as tensor:
             library.fill("random_range", tensor, low, high, seed=10)
-            places = [(number - low) / (high - low) for number in tensor.values()]
-        rows += judge.kolmogorov(places, judge.uniform(0, 1).cdf) + judge.independent(places, lambda x: x, [1])
+            scaled = [(number - low) / (high - low) for number in tensor.values()]
+        rows += judge.kolmogorov(scaled, judge.uniform(0, 1).cdf) + judge.independent(scaled, lambda x: x, [1])
     with library.tensor("int64", [SAMPLE]) as tensor:
         library.fill("random_from", tensor, -(2**63), seed=12)
         rows += judge.bits([number % 2**64 for number in tensor.values()], 64)
@@ -187,8 +186,8 @@ def permutations(library, report):
                 order = tuple(tensor.values())
                 seen[order] = seen.get(order, 0) + 1
         orders = math.factorial(count)
-        odd = sum(times for order, times in seen.items() if sorted(order) != list(range(count)))
-        rows = [("no permutations", odd, 0.5)]
+        invalid = sum(times for order, times in seen.items() if sorted(order) != list(range(count)))
+        rows = [("invalid permutations", invalid, 0.5)]
         rows += judge.chi_square(list(seen.values()) + [0] * max(0, orders - len(seen)), name=f"orders of {count}")
         report.add(f"randperm of {count}, {60 * orders} times", rows)
     for count in (1000, 100_003):
@@ -198,7 +197,7 @@ def permutations(library, report):
 
 
 def controls(lanes):
-    """Bad generators: names, and what the judges say of them."""
+    """Yields bad generators: names, and the rows of their tests."""
     good = random.Random(1)
     even = [good.random() for _ in range(SAMPLE)]
     uniform, normal = judge.uniform(0, 1), judge.normal(0, 1)
@@ -211,23 +210,23 @@ def controls(lanes):
     for index in range(len(biased) // 2):
         other = good.randrange(len(biased))
         biased[index], biased[other] = biased[other], biased[index]
-    yield "every row of a grid the same", judge.independent(long_row * 2, uniform.cdf, [lanes])
-    yield "a block of 256 the same as the last", judge.independent((even[:256] * 256)[:SAMPLE], uniform.cdf, [1, 256])
-    yield "each number near the one before", judge.independent(
+    yield "all rows of a grid are equal", judge.independent(long_row * 2, uniform.cdf, [lanes])
+    yield "all blocks of 256 are equal", judge.independent((even[:256] * 256)[:SAMPLE], uniform.cdf, [1, 256])
+    yield "each number depends on its predecessor", judge.independent(
         [(one + 0.02 * other) % 1.0 for one, other in zip(even, even[1:])], uniform.cdf, [1]) + judge.independent(
             [(one + 0.9 * other) / 1.9 for one, other in zip(even, even[1:])], uniform.cdf, [1])
-    yield "numbers that are too even", judge.even(judge.histogram((index % 100 for index in range(SAMPLE)), 100))
+    yield "numbers that are too uniform", judge.even(judge.histogram((index % 100 for index in range(SAMPLE)), 100))
     yield "a standard deviation of 1.02", judge.moments([good.gauss(0, 1.02) for _ in range(SAMPLE)], normal)
     yield "a mean of 0.03", judge.moments([good.gauss(0.03, 1) for _ in range(SAMPLE)], normal)
-    yield "a normal distribution for a Cauchy one", judge.kolmogorov(
+    yield "a normal instead of a Cauchy distribution", judge.kolmogorov(
         [good.gauss(0.5, 2) for _ in range(SAMPLE)], judge.cauchy(0.5, 2).cdf)
     yield "one NaN", judge.kolmogorov(even[:-1] + [math.nan], uniform.cdf)
     yield "a range that is one too long", judge.even(judge.histogram((good.randrange(101) for _ in range(SAMPLE)), 100))
     yield "a range that is one too short", judge.even(judge.histogram((good.randrange(99) for _ in range(SAMPLE)), 100))
     yield "the low bits of a poor congruential generator", judge.bits(congruent, 31)
-    yield "the probability 0.32 for 0.3", judge.chi_square(
+    yield "the probability 0.32 instead of 0.3", judge.chi_square(
         judge.histogram((good.random() < 0.32 for _ in range(SAMPLE)), 2), [0.7, 0.3, 0.0])
-    yield "a shuffle that stops half-way", judge.permutation(biased)
+    yield "an incomplete shuffle", judge.permutation(biased)
     yield "a number twice", judge.permutation(list(range(999)) + [5])
     yield "a geometric distribution from 0", judge.kolmogorov(
         [math.floor(math.log(1 - good.random()) / math.log(0.7)) for _ in range(SAMPLE)], judge.geometric(0.3).cdf,
@@ -244,14 +243,14 @@ def main():
     lanes = properties.multi_processor_count * properties.max_threads_per_multi_processor
     passed = [name for name, rows in controls(lanes) if not judge.failures(rows)]
     for name in passed:
-        print(f"FAILED a bad generator is not noticed: {name}")
+        print(f"FAILED a bad generator passes: {name}")
     if passed:
         return 1
-    print(f"every bad generator is refused; {properties.name.decode()}, {lanes} lanes, "
+    print(f"all bad generators are rejected; {properties.name.decode()}, {lanes} lanes, "
           f"{SAMPLE} numbers each, significance {judge.ALPHA:g}")
     report = Report()
     continuous(library, report, lanes)
-    follows(library, report)
+    sequences(library, report)
     geometric(library, report)
     bernoulli(library, report)
     integers(library, report)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Replays what PyTorch 2.11 wrote on an H200: `golden.py --library libplinth.so --device host|cuda`.
+"""Compares fills with those of PyTorch 2.11 on an H200: `golden.py --library libplinth.so --device host|cuda`.
 
 torch_h200.json.xz has the first and last bytes and the SHA-256 of 780 fills, all bytes of the small ones, and a sequence
-of fills from one seed. On the GPU that they were recorded on, every bit must be the same. The host device counts as that
-GPU; there integers, uniform numbers and the like must be the same bit by bit, and what comes out of logarithms and
-sines may lie some units in the last place away (UNITS): in every element where all bytes are known, else in the first
-and the last 64 bytes. The offset afterwards must be the same everywhere.
+of fills from one seed. On a GPU of that kind, every bit must be equal. The host device simulates that GPU; there, results
+without transcendental functions must be bitwise equal, and those of logarithms and sines may differ by some units in the
+last place (UNITS): in every element if all bytes are recorded, otherwise in the first and the last 64 bytes. The offset
+afterwards must always be equal.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import plinth
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# The fill behind each recorded operation, and which fields are its arguments.
+# The fill of each recorded operation, and the fields of its arguments.
 OPERATIONS = {
     "uniform": ("uniform", (0, 1)), "uniform_range": ("uniform", ("lo", "hi")),
     "normal": ("normal", (0, 1)), "normal_ms": ("normal", ("mean", "std")),
@@ -30,9 +30,10 @@ OPERATIONS = {
     "random": ("random", ()), "random_range": ("random_range", ("lo", "hi")), "randperm": ("randperm", ()),
 }
 
-# How far the host device may be away from the GPU, in units in the last place: of the value, or, for an operation with
-# a scale in the second place, of that scale where the value is smaller: near zero a sum keeps no more of its terms. The
-# largest are those of the GPU's fast tangent near its poles and its fast exponential. Up to twice what was measured.
+# The permitted difference of the host device from the GPU, in units in the last place, and a scale. The units are those of
+# the value, or of the scale if the value is smaller, because a sum near zero has the precision of its terms. The largest
+# differences are those of the GPU's fast tangent near its poles and of its fast exponential. The limits are up to twice the
+# measured differences.
 UNITS = {
     ("normal", "float16"): (1, 1.0), ("normal", "bfloat16"): (1, 1.0),
     ("normal", "float32"): (8, 1.0), ("normal", "float64"): (4, 1.0),
@@ -48,22 +49,22 @@ UNITS = {
     ("geometric", "float32"): (0, 0.0), ("geometric", "float64"): (0, 0.0),
 }
 
-# The bits of the significand, the leading one included, and the exponent of the smallest number.
+# The bits of the significand, including the leading one, and the exponent of the smallest number.
 FORMATS = {"float16": (11, -24), "bfloat16": (8, -133), "float32": (24, -149), "float64": (53, -1074)}
 
-# The recorded sequence's fills, with PyTorch's arguments by default.
+# The fills of the recorded sequence, with PyTorch's default arguments.
 SEQUENCE = {"uniform_": ("uniform", (0.0, 1.0)), "normal_": ("normal", (0.0, 1.0)), "exponential_": ("exponential", (1.0,))}
 SEQUENCE_SEED = 7
 
 
 def unit(value, dtype):
-    """The distance of neighbouring numbers at a value."""
+    """Returns the distance of neighbouring numbers at a value."""
     digits, least = FORMATS[dtype]
     return 2.0 ** max(math.frexp(value)[1] - digits, least) if value else 2.0**least
 
 
 def units_apart(ours, theirs, dtype, scale):
-    """How many units in the last place two numbers are apart; infinite where one is no number and the other is."""
+    """Returns the distance of two numbers in units in the last place; infinity if only one is finite."""
     if ours == theirs or (ours != ours and theirs != theirs):
         return 0.0
     if not (math.isfinite(ours) and math.isfinite(theirs)):
@@ -87,7 +88,7 @@ def arguments_of(case):
 
 
 def run(library, case):
-    """Fills as the case says. Returns the bytes and the offset afterwards."""
+    """Runs a case. Returns the bytes and the offset afterwards."""
     name, arguments = arguments_of(case)
     with library.generator(0, case["seed"], case["offset"]) as generator:
         with library.tensor(case["dtype"], [case["n"]]) as tensor:
@@ -97,7 +98,7 @@ def run(library, case):
 
 
 def known_bytes(case):
-    """Where bytes of the result are recorded: pairs of a place and the bytes there."""
+    """Returns the recorded bytes of the result, as pairs of an offset and the bytes there."""
     if "raw" in case:
         return [(0, bytes.fromhex(case["raw"]))]
     last = bytes.fromhex(case["last"])
@@ -106,22 +107,22 @@ def known_bytes(case):
 
 def worst_units(case, raw, scale):
     worst = 0.0
-    for place, theirs in known_bytes(case):
-        ours = raw[place:place + len(theirs)]
+    for at, theirs in known_bytes(case):
+        ours = raw[at:at + len(theirs)]
         for one, other in zip(plinth.values(ours, case["dtype"]), plinth.values(theirs, case["dtype"])):
             worst = max(worst, units_apart(one, other, case["dtype"], scale))
     return worst
 
 
 def first_difference(case, raw):
-    """The first recorded element that is another, for the message."""
-    for place, theirs in known_bytes(case):
-        ours = raw[place:place + len(theirs)]
+    """Describes the first recorded element that differs."""
+    for at, theirs in known_bytes(case):
+        ours = raw[at:at + len(theirs)]
         pairs = zip(plinth.values(ours, case["dtype"]), plinth.values(theirs, case["dtype"]))
         for index, (one, other) in enumerate(pairs):
             if struct.pack("d", one) != struct.pack("d", other):
-                return f"element {place // plinth.size_of(case['dtype']) + index} is {one!r}, not {other!r}"
-    return "the recorded elements are right, but not the SHA-256 of all"
+                return f"element {at // plinth.size_of(case['dtype']) + index} is {one!r}, not {other!r}"
+    return "the recorded elements are equal, but the SHA-256 of all bytes differs"
 
 
 def judge(library, case, exact, group):
@@ -140,13 +141,13 @@ def judge(library, case, exact, group):
     allowed, scale = UNITS.get((case["op"], case["dtype"]), (0, 0.0))
     worst = worst_units(case, raw, scale) if case["dtype"] in FORMATS else math.inf
     group.worst = max(group.worst, worst)
-    # No unit allowed, yet not the same: what is recorded of it may agree while the rest does not.
+    # If no difference is permitted, the recorded part may be equal while the SHA-256 differs.
     if exact or allowed == 0 and case["op"] != "geometric" or worst > allowed:
         group.wrong.append(f"{what}: {first_difference(case, raw)}")
 
 
 def judge_sequence(library, sequence, exact):
-    """The fills of the sequence, one after another from one generator. Returns what is wrong."""
+    """Runs the fills of the sequence from one generator. Returns the errors."""
     wrong = []
     with library.generator(0, SEQUENCE_SEED) as generator:
         for index, step in enumerate(sequence):
@@ -155,7 +156,7 @@ def judge_sequence(library, sequence, exact):
                 library.fill(name, tensor, *arguments, generator=generator)
                 same = hashlib.sha256(tensor.read()).hexdigest() == step["sha256"]
             if not same and (exact or name == "uniform"):
-                wrong.append(f"sequence, step {index}, {step['op']} of {step['n']}: other numbers")
+                wrong.append(f"sequence, step {index}, {step['op']} of {step['n']}: the numbers differ")
     return wrong
 
 
@@ -163,7 +164,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", default="target/release/libplinth.so", help="libplinth.so")
     parser.add_argument("--device", choices=["host", "cuda"], default="host", help="the kind of device")
-    parser.add_argument("--golden", type=pathlib.Path, default=HERE / "torch_h200.json.xz", help="what was recorded")
+    parser.add_argument("--golden", type=pathlib.Path, default=HERE / "torch_h200.json.xz", help="the recorded fills")
     parser.add_argument("--show", type=int, default=3, help="differences to print of each group")
     arguments = parser.parse_args()
     golden = json.loads(lzma.decompress(arguments.golden.read_bytes()))
@@ -171,12 +172,12 @@ def main():
     properties = library.properties()
     name, shape = properties.name.decode(), (golden["sms"], golden["threads_per_sm"])
     if (properties.multi_processor_count, properties.max_threads_per_multi_processor) != shape:
-        print(f"the numbers are those of {shape[0]} multiprocessors of {shape[1]} threads; {name} has others")
+        print(f"the recording is for {shape[0]} multiprocessors of {shape[1]} threads; {name} differs")
         return 77 if arguments.device == "cuda" else 1
-    # Logarithms and sines are as exact as the GPU's architecture: the recorded one's must agree, others should.
+    # Logarithms and sines depend on the GPU's architecture: that of the recording must agree, others should.
     exact = arguments.device == "cuda"
-    print(f"{name} beside {golden['device']}, PyTorch {golden['torch']}: "
-          f"{'every bit must be the same' if exact else 'bits of what is exact, units in the last place of the rest'}")
+    print(f"{name} compared with {golden['device']}, PyTorch {golden['torch']}: "
+          f"{'bitwise' if exact else 'bitwise, transcendental functions in units in the last place'}")
     groups = {}
     for case in golden["cases"]:
         judge(library, case, exact, groups.setdefault((case["op"], case["dtype"]), Group()))
@@ -184,7 +185,7 @@ def main():
     for (operation, dtype), group in groups.items():
         limit = f", at most {group.worst:.3g} units away of {UNITS.get((operation, dtype), (0,))[0]}" if group.worst else ""
         print(f"{'FAILED' if group.wrong else 'ok':6} {operation:13} {dtype:8} {group.bits} of {group.cases} "
-              f"the same to the bit{limit}")
+              f"bitwise equal{limit}")
         for line in group.wrong[:arguments.show]:
             print(f"       {line}")
         failed += len(group.wrong)

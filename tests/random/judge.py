@@ -1,7 +1,7 @@
-"""Statistical judges: each looks at numbers and says how far a statistic lies from what it should be.
+"""Statistical tests of random numbers.
 
-A judge returns rows of (name, statistic, limit): the numbers pass if no statistic is above its limit. The limits are
-those that good numbers pass but once in a million times, where the distribution of the statistic is known.
+A test returns rows of (name, statistic, limit): the numbers pass if no statistic is above its limit. Good numbers exceed a
+limit once in a million times, if the distribution of the statistic is known.
 """
 
 import math
@@ -10,7 +10,7 @@ import operator
 ALPHA = 1e-6
 # A normal deviate is above this, on either side, with probability ALPHA.
 DEVIATE = 4.8916384757
-# The same of the Kolmogorov distribution, to the accuracy of its first term.
+# The corresponding limit of the Kolmogorov distribution, approximated by its first term.
 KOLMOGOROV = math.sqrt(-math.log(ALPHA / 2) / 2)
 
 
@@ -19,7 +19,7 @@ def normal_cdf(x):
 
 
 class Distribution:
-    """A distribution's CDF, and the moments that it has: mean, variance, fourth central moment."""
+    """The CDF of a distribution, and its mean, variance and fourth central moment, if they exist."""
 
     def __init__(self, cdf, mean=None, variance=None, fourth=None):
         self.cdf, self.mean, self.variance, self.fourth = cdf, mean, variance, fourth
@@ -35,7 +35,7 @@ def normal(mean, std):
 
 
 def log_normal(mean, std):
-    # Its fourth moment says little for any sample: only its CDF is judged.
+    # The fourth moment is too large for useful limits, so only the CDF is tested.
     return Distribution(lambda x: normal_cdf((math.log(x) - mean) / std) if x > 0 else 0.0)
 
 
@@ -54,25 +54,25 @@ def geometric(p):
 
 
 def kolmogorov(numbers, cdf, edge=None):
-    """The largest distance between the numbers' distribution and the CDF. Where numbers are rounded, `edge` gives the
-    upper end of what rounds to a number, and the distance is looked at there alone; exact for distributions in steps."""
+    """Tests the largest distance between the numbers' distribution and the CDF. For rounded numbers, `edge` returns the
+    upper end of the interval that rounds to a number, and only distances there count. Exact for discrete distributions."""
     ordered = sorted(numbers)
     count = len(ordered)
     worst = 0.0
     for index, number in enumerate(ordered):
         if edge is None:
-            truth = cdf(number)
-            worst = max(worst, truth - index / count, (index + 1) / count - truth)
+            expected = cdf(number)
+            worst = max(worst, expected - index / count, (index + 1) / count - expected)
         elif index + 1 == count or ordered[index + 1] != number:
             worst = max(worst, abs((index + 1) / count - cdf(edge(number))))
-    # NaN is in no order and has no distribution.
+    # NaN cannot be sorted, and always fails.
     if worst != worst or any(number != number for number in numbers):
         worst = math.inf
     return [("KS", worst * math.sqrt(count), KOLMOGOROV)]
 
 
 def moments(numbers, distribution):
-    """Mean and variance, in their standard deviations."""
+    """Tests mean and variance, in units of their standard deviations."""
     if distribution.mean is None:
         return []
     count = len(numbers)
@@ -84,7 +84,7 @@ def moments(numbers, distribution):
 
 
 def chi_square_limit(freedom, deviate):
-    """The quantile of chi-square that belongs to a normal deviate, by Wilson and Hilferty; exact for one degree."""
+    """Returns the chi-square quantile for a normal deviate, by Wilson and Hilferty; exact for one degree of freedom."""
     if freedom == 1:
         return deviate**2 if deviate > 0 else 0.0
     part = 2 / (9 * freedom)
@@ -92,19 +92,19 @@ def chi_square_limit(freedom, deviate):
 
 
 def chi_square(counts, probabilities=None, name="chi2"):
-    """Counts beside their probabilities, alike if not told. Counts that fit too well to be random are no good either."""
+    """Tests counts against their probabilities, by default equal ones. Counts that fit too well fail too."""
     total = sum(counts)
     expected = [total / len(counts)] * len(counts) if probabilities is None else [total * p for p in probabilities]
-    if any(truth == 0 and count for count, truth in zip(counts, expected)):
+    if any(mean == 0 and count for count, mean in zip(counts, expected)):
         return [(name, math.inf, 1.0)]
-    statistic = sum((count - truth) ** 2 / truth for count, truth in zip(counts, expected) if truth)
-    freedom = sum(1 for truth in expected if truth) - 1
+    statistic = sum((count - mean) ** 2 / mean for count, mean in zip(counts, expected) if mean)
+    freedom = sum(1 for mean in expected if mean) - 1
     high, low = chi_square_limit(freedom, DEVIATE), chi_square_limit(freedom, -DEVIATE)
     return [(name, statistic, high), (name + ", low", low, max(statistic, 1e-9))]
 
 
 def histogram(indices, bins):
-    """How often each index comes; one that is none of `bins` goes into a place of its own, of probability 0."""
+    """Counts the indices. Those outside of `bins` are counted in an additional bin, of probability 0."""
     counts = [0] * (bins + 1)
     for index in indices:
         counts[index if 0 <= index < bins else bins] += 1
@@ -112,13 +112,13 @@ def histogram(indices, bins):
 
 
 def even(counts, name="chi2"):
-    """Chi-square of a histogram whose bins are alike, with nothing outside."""
+    """Tests a histogram with equally likely bins and an empty additional bin."""
     bins = len(counts) - 1
     return chi_square(counts, [1 / bins] * bins + [0.0], name)
 
 
 def correlation(numbers, lag, mean, variance):
-    """Between each number and the one `lag` later; in standard deviations."""
+    """Tests the correlation of each number with the one `lag` later, in standard deviations."""
     count = len(numbers) - lag
     centred = [number - mean for number in numbers]
     total = sum(map(operator.mul, centred[:count], centred[lag:]))
@@ -126,55 +126,55 @@ def correlation(numbers, lag, mean, variance):
 
 
 def pairs(numbers, lag, bins=16):
-    """Whether numbers of [0, 1) and those `lag` later fill a square evenly."""
-    places = [min(bins - 1, int(number * bins)) for number in numbers]
-    counts = histogram(map(lambda one, other: one * bins + other, places, places[lag:]), bins * bins)
+    """Tests whether pairs of numbers of [0, 1) and those `lag` later fill a square uniformly."""
+    indices = [min(bins - 1, int(number * bins)) for number in numbers]
+    counts = histogram(map(lambda one, other: one * bins + other, indices, indices[lag:]), bins * bins)
     return even(counts, f"pairs at {lag}")
 
 
 def independent(numbers, cdf, lags):
-    """Numbers of any distribution without steps, made uniform by their CDF, beside those that come later."""
-    # The outermost floats may round beyond the open interval.
+    """Tests the independence of numbers of a continuous distribution, which the CDF makes uniform, at some lags."""
+    # The CDF of extreme values may round to the ends of the open interval.
     flat = [min(max(cdf(number), 0.0), 1 - 2**-53) for number in numbers]
     rows = []
     for lag in lags:
         if lag < len(flat):
             rows += correlation(flat, lag, 0.5, 1 / 12)
             rows += pairs(flat, lag)
-            # A dependence of the distance from the middle has no correlation: the two numbers of Box and Muller.
+            # Numbers may be uncorrelated although their distances from the middle depend, as in a wrong Box-Muller pair.
             rows += [(name + " of squares", value, limit) for name, value, limit in
                      correlation([(number - 0.5) ** 2 for number in flat], lag, 1 / 12, 1 / 180)]
     return rows
 
 
 def bits(numbers, count):
-    """How often each of the low bits is set, and each pair of neighbouring ones alike."""
+    """Tests how often each of the low bits is set, and how often neighbouring bits differ."""
     rows = []
     total = len(numbers)
     for bit in range(count):
         ones = sum(number >> bit & 1 for number in numbers)
         rows.append((f"bit {bit}", abs(ones - total / 2) / math.sqrt(total / 4), DEVIATE))
         if bit:
-            alike = sum((number >> bit ^ number >> (bit - 1)) & 1 for number in numbers)
-            rows.append((f"bits {bit - 1}, {bit}", abs(alike - total / 2) / math.sqrt(total / 4), DEVIATE))
+            different = sum((number >> bit ^ number >> (bit - 1)) & 1 for number in numbers)
+            rows.append((f"bits {bit - 1}, {bit}", abs(different - total / 2) / math.sqrt(total / 4), DEVIATE))
     return rows
 
 
 def permutation(numbers):
-    """A long permutation: whether it is one, and where its numbers lie."""
+    """Tests whether numbers are a permutation, and the distribution of their positions."""
     count, bins = len(numbers), 16
     if sorted(numbers) != list(range(count)):
-        return [("is no permutation", math.inf, 1.0)]
-    places = (index * bins // count * bins + number * bins // count for index, number in enumerate(numbers))
+        return [("not a permutation", math.inf, 1.0)]
+    cells = (index * bins // count * bins + number * bins // count for index, number in enumerate(numbers))
     middle, variance = (count - 1) / 2, (count * count - 1) / 12
     total = sum((index - middle) * (number - middle) for index, number in enumerate(numbers))
-    rows = even(histogram(places, bins * bins), "places")
-    # Rows and columns are full: the statistic has fewer degrees of freedom, and stays below the limit all the more.
-    return rows[:1] + [("correlation with the place", abs(total) / (variance * math.sqrt(count - 1)), DEVIATE)] + [
+    rows = even(histogram(cells, bins * bins), "positions")
+    # The sums of rows and columns are fixed, so the statistic has fewer degrees of freedom and the limit is conservative.
+    return rows[:1] + [("correlation with the position", abs(total) / (variance * math.sqrt(count - 1)), DEVIATE)] + [
         (name.replace("correlation", "neighbours"), value, limit)
         for name, value, limit in correlation(numbers, 1, middle, variance)]
 
 
 def failures(rows):
-    """The rows whose statistic is above its limit, or is no number."""
+    """Returns the rows whose statistic is above its limit or is NaN."""
     return [row for row in rows if not row[1] <= row[2]]

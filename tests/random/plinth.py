@@ -1,11 +1,11 @@
-"""plinth from Python: as much of its C ABI as the programs here need, by ctypes and the standard library alone.
+"""A Python binding of the parts of plinth's C ABI that the tests need, with ctypes and the standard library only.
 
     library = plinth.Library("target/release/libplinth.so", "host")
     with library.tensor("float32", [1000]) as tensor:
         library.fill("uniform", tensor, 0.0, 1.0, seed=42)
         raw = tensor.read()
 
-A call that fails raises plinth.Error, which has the status and the library's own message.
+A call that fails raises plinth.Error, which has the status and the library's message.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ import struct
 
 CPU, CUDA = 1, 2
 
-# DLPack's code and bits of each dtype, and the letter by which array and struct know it, where they do.
+# DLPack's code and bits of each dtype, and its letter in the modules array and struct, if there is one.
 DTYPES = {
     "int8": (0, 8, "b"), "int16": (0, 16, "h"), "int32": (0, 32, "i"), "int64": (0, 64, "q"),
     "uint8": (1, 8, "B"), "uint16": (1, 16, "H"), "uint32": (1, 32, "I"), "uint64": (1, 64, "Q"),
@@ -49,7 +49,7 @@ class DLTensor(ctypes.Structure):
 
 
 class Properties(ctypes.Structure):
-    """The first fields of plinth_device_properties_t: the library fills as many bytes as struct_size says."""
+    """The first fields of plinth_device_properties_t; the library fills struct_size bytes."""
     _fields_ = [("struct_size", ctypes.c_size_t), ("name", ctypes.c_char * 256), ("uuid", ctypes.c_uint8 * 16),
                 ("pci_bus_id_text", ctypes.c_char * 32), ("sizes", ctypes.c_uint64 * 5), ("major", ctypes.c_int32),
                 ("minor", ctypes.c_int32), ("multi_processor_count", ctypes.c_int32),
@@ -57,7 +57,7 @@ class Properties(ctypes.Structure):
 
 
 class Error(Exception):
-    """A call that did not return PLINTH_OK."""
+    """A failed call."""
 
     def __init__(self, function, status, name, message):
         super().__init__(f"{function}: {name}: {message}")
@@ -65,17 +65,17 @@ class Error(Exception):
 
 
 def size_of(dtype):
-    """The bytes of an element."""
+    """Returns the bytes of an element."""
     return DTYPES[dtype][1] // 8
 
 
 def as_int64(number):
-    """A number as the int64 with the same bits."""
+    """Returns the int64 with the bits of a uint64."""
     return (number + 2**63) % 2**64 - 2**63
 
 
 def values(raw, dtype):
-    """The elements in raw bytes, as Python's numbers."""
+    """Converts raw bytes to Python numbers."""
     if dtype == "bfloat16":
         halves = memoryview(raw).cast("H")
         return memoryview(struct.pack(f"<{len(halves)}I", *[half << 16 for half in halves])).cast("f").tolist()
@@ -86,7 +86,7 @@ def values(raw, dtype):
 
 
 def descriptor(pointer, device, dtype, shape, strides=None, byte_offset=0, device_type=CUDA):
-    """A DLTensor. Its shape and strides live as long as it does."""
+    """Returns a DLTensor, which keeps its shape and strides alive."""
     tensor = DLTensor()
     code, bits, _ = DTYPES[dtype]
     tensor.data, tensor.device, tensor.dtype = pointer, Device(device_type, device), DataType(code, bits, 1)
@@ -130,7 +130,7 @@ class Memory:
 
 
 class Tensor(Memory):
-    """A contiguous tensor in memory of its own."""
+    """A contiguous tensor with its own memory."""
 
     def __init__(self, library, dtype, shape, device=0):
         count = 1
@@ -171,15 +171,15 @@ class Library:
                         self.c.plinth_last_error().decode(errors="replace"))
 
     def properties(self, device=0):
-        answer = Properties(struct_size=ctypes.sizeof(Properties))
-        self.call("get_device_properties", ctypes.c_int32(device), ctypes.byref(answer))
-        return answer
+        properties = Properties(struct_size=ctypes.sizeof(Properties))
+        self.call("get_device_properties", ctypes.c_int32(device), ctypes.byref(properties))
+        return properties
 
     def synchronize(self, device=-1):
         self.call("synchronize", ctypes.c_int32(device))
 
     def copy(self, to, source, size):
-        """Copies after everything that the default stream has to do, and waits for it."""
+        """Copies in the default stream, and waits for the copy."""
         if size:
             self.call("memcpy", to, source, size, None)
             self.call("stream_synchronize", None)
@@ -191,7 +191,8 @@ class Library:
         return Generator(self, device, seed, offset)
 
     def fill(self, name, tensor, *arguments, generator=None, stream=None, seed=None):
-        """plinth_NAME on a Tensor or a DLTensor; random_from is random_range without an upper bound. `seed` seeds the generator, or the current device's, before."""
+        """Calls plinth_NAME on a Tensor or a DLTensor; random_from is random_range without an upper bound. `seed` first seeds
+        the generator, or the current device's."""
         described = tensor.tensor if isinstance(tensor, Tensor) else tensor
         if seed is not None and generator is not None:
             generator.manual_seed(seed)
@@ -221,9 +222,9 @@ class Generator:
         self.library.call("generator_manual_seed", self.handle, ctypes.c_uint64(seed))
 
     def number(self, name):
-        answer = ctypes.c_uint64()
-        self.library.call(name, self.handle, ctypes.byref(answer))
-        return answer.value
+        value = ctypes.c_uint64()
+        self.library.call(name, self.handle, ctypes.byref(value))
+        return value.value
 
     @property
     def offset(self):

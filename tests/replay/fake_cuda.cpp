@@ -1,5 +1,5 @@
-// As much of libcuda as the measuring programs use of it, for machines that have none: 1 GiB of memory of which nothing
-// is ever touched, at addresses that are not used twice.
+// The functions of libcuda that the measurement programs use, for machines without a driver: 1 GiB of memory that is never
+// accessed, at addresses that are never reused.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

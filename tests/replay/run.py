@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Tests the programs of benches/replay: `tests/replay/run.py --replay PROGRAM --lib FOLDER --build FOLDER`.
 
-Allocators that are right, wrong and too small replay traces that are right and wrong, on the host device and on a
-stand-in for libcuda.
+Correct, incorrect and too small allocators replay valid and invalid traces, on the host device and on a stand-in for
+libcuda.
 """
 
 import argparse
@@ -24,7 +24,7 @@ MIB = 1 << 20
 options = None
 
 
-# Ten blocks of 1 MiB on two streams, the first before recording begins, the last still live when it ends.
+# Ten blocks of 1 MiB on two streams: the first is allocated before the recording, the last is live at its end.
 RECORD = """
 import ctypes, sys
 plinth = ctypes.CDLL(sys.argv[1])
@@ -51,7 +51,7 @@ def event(block, operation, stream, size):
 
 
 def good_trace():
-    """300 blocks of 1 MiB on two streams, of which 100 at a time live, and one of nothing; ten are left."""
+    """300 blocks of 1 MiB on two streams, at most 101 of them live, and an empty one; ten are not freed."""
     events = [event(7777, 0, 0, 0)]
     for i in range(300):
         events.append(event(i, 0, i % 2, MIB))
@@ -114,11 +114,11 @@ class Traces(unittest.TestCase):
         self.assertEqual([one["held_after"] for one in result["passes"]], [0, 0])
         self.assertGreaterEqual(result["passes"][1]["peak_held"], 101 * MIB)
         self.assertTrue(1 <= result["rounds"] <= 9 and result["steady_ns"] > 0)
-        # Each allocation is a driver call here, and so is each free; the runner's own questions are not counted.
+        # Each allocation and each free is a driver call here; the replay program's own queries are not counted.
         self.assertGreaterEqual(result["passes"][0]["driver_calls"], 590)
         self.assertEqual(result["passes"][0]["driver_calls"], result["passes"][1]["driver_calls"])
 
-    def test_text_is_for_people(self):
+    def test_text_output(self):
         process = stand_in(self.good)
         self.assertEqual(process.returncode, 0, process.stderr)
         self.assertIn("101.0 MiB live", process.stdout)
@@ -134,7 +134,7 @@ class Traces(unittest.TestCase):
         self.assertEqual({row[0] for row in rows}, {1, 2})
         self.assertEqual(max(row[2] for row in rows), 101 * MIB)
 
-    def test_traces_that_make_no_sense(self):
+    def test_invalid_traces(self):
         one = event(1, 0, 0, 64)
         for name, content, message in [
             ("empty", b"", "is empty"),
@@ -147,7 +147,7 @@ class Traces(unittest.TestCase):
             ("freed", one + 2 * event(1, 1, 0, 0), "event 2: block 1 is freed, but"),
             ("size", one + event(1, 1, 0, 65), "freed with 65 bytes, but has 64"),
             ("huge", event(1, 0, 0, 1 << 63), "impossible size"),
-            ("stream", one + event(2, 0, 2, 64), "event 1: stream 2 where the next new one is 1"),
+            ("stream", one + event(2, 0, 2, 64), "event 1: stream 2 is used before stream 1"),
         ]:
             with self.subTest(name):
                 process = stand_in(self.write(f"{name}.trace", content))
@@ -155,11 +155,11 @@ class Traces(unittest.TestCase):
                 self.assertRegex(process.stderr, message)
         self.assertRegex(stand_in("/nowhere.trace").stderr, "/nowhere.trace: No such file")
 
-    def test_arguments_that_make_no_sense(self):
+    def test_invalid_arguments(self):
         for more, message in [((), "too few arguments"), ((self.good, self.good), "one trace at a time"),
                               ((self.good, "--limit"), "--limit needs a value"),
-                              ((self.good, "--what", 1), "no option --what"),
-                              ((self.good, "--limit", "-1"), "no positive number"),
+                              ((self.good, "--what", 1), "unknown option --what"),
+                              ((self.good, "--limit", "-1"), "not a positive number"),
                               ((self.good, "--limit", "100"), "more than the device has"),
                               ((self.good, "--csv", "/nowhere/t.csv"), "/nowhere/t.csv: No such file"),
                               ((self.good, "--library", "/nowhere.so"), "/nowhere.so"),
@@ -169,14 +169,14 @@ class Traces(unittest.TestCase):
                 self.assertEqual(process.returncode, 2)
                 self.assertRegex(process.stderr, message)
 
-    def test_wrong_memory_is_seen(self):
+    def test_wrong_memory_is_reported(self):
         for fault, message in [("overlap", "overlaps a live block"), ("misaligned", "not aligned")]:
             with self.subTest(fault):
                 result = self.result(stand_in("--json", self.good, STAND_IN_FAULT=fault), status=1)
                 self.assertGreater(result["failures"], 0)
                 self.assertRegex(result["first_failure"], message)
 
-    def test_out_of_memory_says_where(self):
+    def test_out_of_memory_names_the_event(self):
         result = self.result(stand_in("--json", self.good, PLINTH_HOST_MEMORY="64MiB"), status=1)
         found = result["out_of_memory"]
         self.assertEqual(found["pass"], 1)
@@ -195,14 +195,14 @@ class Traces(unittest.TestCase):
         self.assertEqual((found["pass"], found["request"]), (1, MIB))
         self.assertLessEqual(found["live"], 101 * MIB // 2)
 
-    def test_what_plinth_records_can_be_replayed(self):
+    def test_plinth_recordings_can_be_replayed(self):
         path = options.build / "recorded.trace"
         recorded = run(sys.executable, "-c", RECORD, options.lib / "libplinth.so", path)
         self.assertEqual(recorded.returncode, 0, recorded.stderr)
         result = self.result(plinth("--json", path))
         self.assertEqual((result["events"], result["streams"], result["peak_live"]), (19, 2, 10 << 20))
 
-    def test_other_libraries_by_the_driver(self):
+    def test_other_libraries_on_the_driver(self):
         result = self.result(peer("--json", self.good))
         self.assertEqual(result["device"], "Fake, CUDA 13.0")
         self.assertEqual(result["peak_held"], 101 * MIB)
@@ -225,7 +225,7 @@ class Compare(unittest.TestCase):
         process = self.compare()
         self.assertEqual(process.returncode, 0, process.stderr)
         self.assertRegex(process.stdout, r"\| good +\| right .*\| passed +\|")
-        self.assertRegex(process.stdout, "Not there: plinth .*/nowhere.so")
+        self.assertRegex(process.stdout, "Not available: plinth .*/nowhere.so")
         written = (options.build / "out/table.md").read_text()
         self.assertIn("Command: `compare.py ", written)
         svg = (options.build / "out/good.svg").read_text()
@@ -233,7 +233,7 @@ class Compare(unittest.TestCase):
         self.assertIn("right: holds", svg)
         self.assertEqual(re.findall("nan|inf[^o]", svg), [])
 
-    def test_what_fails_is_in_the_table(self):
+    def test_failures_are_in_the_table(self):
         process = self.compare("--no-charts", STAND_IN_FAULT="overlap")
         self.assertEqual(process.returncode, 1)
         self.assertIn("overlaps a live block", process.stdout)
@@ -241,7 +241,7 @@ class Compare(unittest.TestCase):
         self.assertEqual(process.returncode, 0, process.stderr)
         self.assertIn("OUT OF MEMORY in pass 1", process.stdout)
 
-    def test_peers_by_the_driver(self):
+    def test_peers_on_the_driver(self):
         process = self.compare("--peers", options.build / "peers", PLINTH_DEVICE="auto",
                                LD_LIBRARY_PATH=str(options.build))
         self.assertRegex(process.stdout, r"\| good +\| cudaMallocAsync .*\| passed +\|")

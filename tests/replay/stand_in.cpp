@@ -1,5 +1,5 @@
-// An allocator for tests of the programs that measure allocators: plinth_device_malloc behind the two symbols, and,
-// by STAND_IN_FAULT, one that gives memory twice ("overlap") or off its alignment ("misaligned").
+// An allocator for tests of the measurement programs: it calls plinth_device_malloc. With STAND_IN_FAULT it returns the same
+// memory twice ("overlap") or misaligned memory ("misaligned").
 #include <plinth.h>
 #include <sys/types.h>
 

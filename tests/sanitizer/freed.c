@@ -1,11 +1,11 @@
-/* Makes the library write to memory that was freed. tools/sanitize.sh runs it: AddressSanitizer must say so. */
+/* Makes the library write to freed memory. tools/sanitize.sh checks that AddressSanitizer reports it. */
 
 #include <plinth.h>
 
 #include <stdlib.h>
 
 int main(void) {
-  char **volatile place = (char **)malloc(sizeof(char *));
-  free((void *)place);
-  return plinth_driver_calls(place) == PLINTH_OK ? 0 : 1;
+  char **volatile text = (char **)malloc(sizeof(char *));
+  free((void *)text);
+  return plinth_driver_calls(text) == PLINTH_OK ? 0 : 1;
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# A headless Chromium without any package. SPDX-License-Identifier: MIT OR Apache-2.0
-"""Drives a headless Chromium through its DevTools protocol, by two pipes: messages are JSON, and a NUL ends each."""
+# A driver for headless Chromium without packages. SPDX-License-Identifier: MIT OR Apache-2.0
+"""Drives a headless Chromium by the DevTools protocol, through two pipes of NUL-terminated JSON messages."""
 
 import base64
 import json
@@ -20,29 +20,29 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-
 
 
 def find():
-    """The path of a Chromium, or None."""
+    """Returns the path of a Chromium, or None."""
     return next((path for path in map(shutil.which, NAMES) if path), None)
 
 
 class Failure(Exception):
-    """What a page or the browser complained about."""
+    """An error of a page or of the browser."""
 
 
 class Browser:
-    """One page of a browser. A complaint on its console, an exception, and any request to a network are failures."""
+    """A page of a browser. Records console errors and warnings, exceptions, and network requests."""
 
     def __init__(self, width=1400, height=900, dark=False, timeout=60.0):
         self.timeout = timeout
         self.next_id = 0
         self.buffer = b""
-        self.complaints = []
+        self.errors = []
         self.requests = []
         self.profile = tempfile.mkdtemp(prefix="plinth-chromium-")
         their_in, self.out = os.pipe()
         self.input, their_out = os.pipe()
 
         def take_pipes():
-            # The browser reads from descriptor 3 and writes to 4. The two may be 3 or 4 themselves: so by way of higher ones.
+            # The browser reads from descriptor 3 and writes to 4. The pipes may have these numbers, so move them out of the way.
             reader, writer = os.dup2(their_in, 100), os.dup2(their_out, 101)
             os.dup2(reader, 3)
             os.dup2(writer, 4)
@@ -67,7 +67,7 @@ class Browser:
     def __exit__(self, *_):
         for end in (self.out, self.input):
             os.close(end)
-        # All that it started is in its session, which is this process's own.
+        # The browser runs in its own session, so this also ends the processes that it started.
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -79,16 +79,16 @@ class Browser:
         while b"\0" not in self.buffer:
             ready, _, _ = select.select([self.input], [], [], max(0, until - time.monotonic()))
             if not ready:
-                raise Failure("the browser does not answer")
+                raise Failure("the browser does not respond")
             read = os.read(self.input, 1 << 20)
             if not read:
-                raise Failure("the browser is gone")
+                raise Failure("the browser has ended")
             self.buffer += read
         message, _, self.buffer = self.buffer.partition(b"\0")
         return json.loads(message)
 
     def call(self, method, **parameters):
-        """Makes a call of the protocol and returns its result; what happens meanwhile is noted."""
+        """Makes a call of the protocol and returns its result. Records the events that arrive meanwhile."""
         self.next_id += 1
         message = {"id": self.next_id, "method": method, "params": parameters}
         if getattr(self, "session", None):
@@ -96,38 +96,38 @@ class Browser:
         os.write(self.out, json.dumps(message).encode() + b"\0")
         until = time.monotonic() + self.timeout
         while True:
-            answer = self._message(until)
-            if answer.get("id") == self.next_id:
-                if "error" in answer:
-                    raise Failure(f"{method}: {answer['error']['message']}")
-                return answer["result"]
-            self._note(answer)
+            response = self._message(until)
+            if response.get("id") == self.next_id:
+                if "error" in response:
+                    raise Failure(f"{method}: {response['error']['message']}")
+                return response["result"]
+            self._record(response)
 
-    def _note(self, event):
+    def _record(self, event):
         method, parameters = event.get("method"), event.get("params", {})
         if method == "Runtime.exceptionThrown":
             details = parameters["exceptionDetails"]
-            self.complaints.append(details.get("exception", {}).get("description", details["text"]))
+            self.errors.append(details.get("exception", {}).get("description", details["text"]))
         elif method == "Runtime.consoleAPICalled" and parameters["type"] in ("error", "warning", "assert"):
-            self.complaints.append(" ".join(str(argument.get("value")) for argument in parameters["args"]))
+            self.errors.append(" ".join(str(argument.get("value")) for argument in parameters["args"]))
         elif method == "Log.entryAdded" and parameters["entry"]["level"] in ("error", "warning"):
-            self.complaints.append(parameters["entry"]["text"])
+            self.errors.append(parameters["entry"]["text"])
         elif method == "Network.requestWillBeSent":
             self.requests.append(parameters["request"]["url"])
 
     def check(self):
-        """Fails if anything was complained about."""
+        """Fails if an error or warning was recorded."""
         self.run("0")
-        if self.complaints:
-            raise Failure("\n".join(self.complaints))
+        if self.errors:
+            raise Failure("\n".join(self.errors))
 
     def run(self, expression):
-        """The value of a JavaScript expression; a promise is waited for."""
-        answer = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
-        if "exceptionDetails" in answer:
-            details = answer["exceptionDetails"]
+        """Returns the value of a JavaScript expression; waits for a promise."""
+        response = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in response:
+            details = response["exceptionDetails"]
             raise Failure(f"{expression}: {details.get('exception', {}).get('description', details['text'])}")
-        return answer["result"].get("value")
+        return response["result"].get("value")
 
     def wait_for(self, expression, seconds=60.0):
         """Waits until an expression is true."""
@@ -135,7 +135,7 @@ class Browser:
         while not self.run(expression):
             if time.monotonic() > until:
                 self.check()
-                raise Failure(f"{expression} does not come true")
+                raise Failure(f"timed out after {seconds} s waiting for {expression}")
             time.sleep(0.05)
 
     def open(self, path):
@@ -144,27 +144,27 @@ class Browser:
         self.wait_for("document.readyState === 'complete'")
 
     def frame(self):
-        """Waits until what was asked for is drawn."""
+        """Waits until pending changes are drawn."""
         self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0))))")
 
     def mouse(self, kind, x, y, **more):
-        """A move, a press, a release or a turn of the wheel."""
+        """Sends a mouse event: a move, a press, a release or a turn of the wheel."""
         self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
 
     def click(self, x, y):
-        """A click of the left button."""
+        """Clicks with the left button."""
         self.mouse("mouseMoved", x, y)
         for kind in ("mousePressed", "mouseReleased"):
             self.mouse(kind, x, y, button="left", clickCount=1)
         self.frame()
 
     def key(self, key, code=None, number=0):
-        """A key, pressed and released."""
+        """Presses and releases a key."""
         text = {"text": key} if len(key) == 1 else {}
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, code=code or key, windowsVirtualKeyCode=number, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, code=code or key, windowsVirtualKeyCode=number)
         self.frame()
 
     def screenshot(self, path):
-        """A picture of the page."""
+        """Saves a screenshot of the page."""
         pathlib.Path(path).write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-# Checks a snapshot as torch's viewers would read it. SPDX-License-Identifier: MIT OR Apache-2.0
-"""Reads a pickle that plinth wrote, in four ways, and checks what must hold of it.
+# Checks a snapshot for torch's viewers. SPDX-License-Identifier: MIT OR Apache-2.0
+"""Checks a pickle that plinth wrote.
 
   check.py snapshot.pickle [snapshot.json [stats.0.json ...]]
 
-The opcodes must be those that the unpickler of https://pytorch.org/memory_viz knows, and the memo and the numbers what it
-makes of them; Python's own unpickler must find the structure of torch.cuda.memory._snapshot(); blocks must tile their segments;
-and the history, played backwards from the blocks, must never meet one that it does not know. Beside it, the JSON must say the
-same, and sums must be what plinth_memory_stats counted.
+The unpickler of https://pytorch.org/memory_viz must support all opcodes, and represent all numbers. Python's unpickler must
+return the structure of torch.cuda.memory._snapshot(). Blocks must tile their segments. Replaying the history backwards from
+the blocks must be consistent. The JSON must have the same content, and sums must equal those of plinth_memory_stats.
 """
 
 import bisect
@@ -17,7 +16,7 @@ import pickle
 import pickletools
 import sys
 
-# Those of the viewer's unpickler, as read there.
+# The opcodes that the viewer's unpickler supports, from its source.
 OPCODES = {
     "PROTO", "FRAME", "STOP", "MARK", "MEMOIZE", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET", "EMPTY_DICT", "EMPTY_LIST",
     "EMPTY_TUPLE", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "LIST", "DICT", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "NONE",
@@ -31,21 +30,21 @@ SETTINGS = {"PYTORCH_CUDA_ALLOC_CONF", "max_split_size", "garbage_collection_thr
             "graph_capture_record_stream_reuse", "roundup_power2_divisions"}
 
 
-def expect(held, what):
-    if not held:
-        sys.exit(f"check.py: {what}")
+def expect(condition, message):
+    if not condition:
+        sys.exit(f"check.py: {message}")
 
 
 def check_opcodes(data):
-    """What the viewer's unpickler must be able to do with every opcode."""
+    """Checks that the viewer's unpickler supports every opcode. Returns the opcodes."""
     seen = set()
     for opcode, argument, position in pickletools.genops(data):
         seen.add(opcode.name)
-        expect(opcode.name in OPCODES, f"the viewer does not know {opcode.name}, at byte {position}")
+        expect(opcode.name in OPCODES, f"the viewer does not support {opcode.name}, at byte {position}")
         if opcode.name == "PROTO":
             expect(2 <= argument <= 4, f"protocol {argument}")
         if opcode.name == "LONG1":
-            expect(abs(argument) < 2**53, f"{argument} at byte {position} is no number in JavaScript")
+            expect(abs(argument) < 2**53, f"JavaScript cannot represent {argument}, at byte {position}")
     return seen
 
 
@@ -59,16 +58,16 @@ def check_segments(segments):
     addresses = [(segment["address"], segment["device"]) for segment in segments]
     expect(addresses == sorted(addresses), "segments are not sorted by address")
     for segment in segments:
-        wanted = {"device", "address", "total_size", "allocated_size", "active_size", "requested_size", "stream", "segment_type",
-                  "segment_pool_id", "is_expandable", "frames", "blocks"}
-        expect(wanted <= set(segment), f"a segment lacks {wanted - set(segment)}")
+        required = {"device", "address", "total_size", "allocated_size", "active_size", "requested_size", "stream", "segment_type",
+                    "segment_pool_id", "is_expandable", "frames", "blocks"}
+        expect(required <= set(segment), f"a segment lacks {required - set(segment)}")
         expect(segment["segment_type"] in ("small", "large"), segment["segment_type"])
         sums = dict.fromkeys(STATES, 0)
         at = segment["address"]
         for block in segment["blocks"]:
             expect(set(block) == {"address", "size", "requested_size", "state", "frames"}, f"a block has {sorted(block)}")
             expect(block["address"] == at and block["size"] > 0, f"the blocks of {at:#x} leave a gap, or overlap")
-            expect(block["requested_size"] <= block["size"], f"{block} has less than was asked for")
+            expect(block["requested_size"] <= block["size"], f"{block} is smaller than requested")
             check_frames(block["frames"])
             sums[block["state"]] += block["size"]
             at += block["size"]
@@ -80,15 +79,15 @@ def check_segments(segments):
 
 
 class Mapped:
-    """The segments as the viewer plays them backwards: runs of one stream that grow together and come apart."""
+    """The mapped ranges while the viewer replays the history backwards. Adjacent ranges of a stream merge and split."""
 
     def __init__(self, segments):
         self.runs = sorted([segment["address"], segment["address"] + segment["total_size"], segment["stream"]] for segment in segments)
 
     def index(self, address, end):
-        """The run that has all of it. The viewer has no answer to there being none."""
+        """Returns the index of the range that contains [address, end). The viewer fails if there is none."""
         at = bisect.bisect_right(self.runs, address, key=lambda run: run[0]) - 1
-        expect(at >= 0 and end <= self.runs[at][1], f"no segment has {address:#x} to {end:#x} at this moment")
+        expect(at >= 0 and end <= self.runs[at][1], f"no segment contains {address:#x} to {end:#x} at this moment")
         return at
 
     def add(self, address, end, stream, merge):
@@ -107,42 +106,42 @@ class Mapped:
 
 
 def check_trace(trace, segments):
-    """Plays the history backwards from the blocks, as the viewers do: every block lies in a segment at every moment."""
+    """Replays the history backwards from the blocks, as the viewers do: every block must always be in a segment."""
     live = {block["address"]: block for segment in segments for block in segment["blocks"] if block["state"] != "inactive"}
     mapped = Mapped(segments)
     before = None
     for entry in reversed(trace):
         action = entry["action"]
         expect(action in ACTIONS, f"action {action!r}")
-        place = "device_free" if action == "oom" else "addr"
-        wanted = {"action", place, "size", "stream", "time_us", "compile_context", "user_metadata", "frames"}
-        expect(wanted <= set(entry), f"an entry of {action} lacks {wanted - set(entry)}")
-        expect(before is None or entry["time_us"] <= before, "entries are not in the order of their times")
+        key = "device_free" if action == "oom" else "addr"
+        required = {"action", key, "size", "stream", "time_us", "compile_context", "user_metadata", "frames"}
+        expect(required <= set(entry), f"an entry of {action} lacks {required - set(entry)}")
+        expect(before is None or entry["time_us"] <= before, "entries are not ordered by time")
         before = entry["time_us"]
         check_frames(entry["frames"])
         address, end = entry.get("addr", 0), entry.get("addr", 0) + entry["size"]
         if action == "alloc":
             block = live.pop(address, None)
-            expect(block is not None, f"what was allocated at {address:#x} is neither there nor freed")
-            expect(block["requested_size"] == entry["size"], f"{entry['size']} bytes became {block['requested_size']}")
+            expect(block is not None, f"the block allocated at {address:#x} is neither live nor freed later")
+            expect(block["requested_size"] == entry["size"], f"the requested size {entry['size']} became {block['requested_size']}")
         elif action == "free_completed":
-            expect(address not in live, f"what was freed at {address:#x} is there")
+            expect(address not in live, f"the block freed at {address:#x} is live")
             mapped.index(address, end)
             live[address] = {"requested_size": entry["size"], "state": "active_pending_free"}
         elif action == "free_requested":
-            expect(address in live, f"what was freed at {address:#x} is not waiting")
+            expect(address in live, f"the block freed at {address:#x} is not pending")
             expect(live[address]["state"] == "active_pending_free", f"{address:#x} was freed and is live")
             live[address]["state"] = "active_allocated"
         elif action in ("segment_map", "segment_alloc"):
             mapped.remove(address, end)
             inside = [block for block in live if address <= block < end]
-            expect(not inside, f"blocks were there before {address:#x} was mapped: {inside[:3]}")
+            expect(not inside, f"blocks exist before {address:#x} was mapped: {inside[:3]}")
         elif action in ("segment_unmap", "segment_free"):
             mapped.add(address, end, entry["stream"], action == "segment_unmap")
 
 
 def resolve(json_snapshot):
-    """The JSON with its stacks in place, as the pickle has them."""
+    """Replaces stack indices in the JSON by the stacks, as in the pickle."""
     stacks = json_snapshot.pop("stacks")
     expect(stacks[0] == [], "stack 0 is not empty")
 
@@ -160,10 +159,10 @@ def resolve(json_snapshot):
     return walk(json_snapshot)
 
 
-def without_moment(snapshot):
-    """Two snapshots that were taken one after the other differ in this alone."""
+def without_times(snapshot):
+    """Removes what differs between two consecutive snapshots."""
     traces = [[entry for entry in trace if entry["action"] != "snapshot"] for trace in snapshot["device_traces"]]
-    # The clock is read anew for each, and may be set meanwhile.
+    # Each snapshot reads the clock itself, and the clock may be adjusted between them.
     strip = [[{key: value for key, value in entry.items() if key != "time_us"} for entry in trace] for trace in traces]
     annotations = [{key: value for key, value in one.items() if key != "time_us"} for one in snapshot["external_annotations"]]
     own = {key: value for key, value in snapshot["plinth"].items() if key != "time_us"}
@@ -182,7 +181,7 @@ def check_stats(segments, stats):
         "requested_bytes.all.current": sum(block["requested_size"] for block in live),
         "reserved_bytes.all.current": sum(segment["total_size"] - segment["asleep_size"] for segment in segments),
     }.items():
-        expect(stats[key] == value, f"{key} is {stats[key]}, and {value} in the snapshot")
+        expect(stats[key] == value, f"{key} is {stats[key]}, but {value} in the snapshot")
 
 
 def check(path, json_path=None, stats_paths=()):
@@ -197,7 +196,7 @@ def check(path, json_path=None, stats_paths=()):
         check_trace(trace, [segment for segment in snapshot["segments"] if segment["device"] == device])
     if json_path is not None:
         other = resolve(json.loads(pathlib.Path(json_path).read_text()))
-        expect(without_moment(other) == without_moment(snapshot), "the JSON says something else than the pickle")
+        expect(without_times(other) == without_times(snapshot), "the JSON differs from the pickle")
     for device, stats in enumerate(stats_paths):
         segments = [segment for segment in snapshot["segments"] if segment["device"] == device]
         check_stats(segments, json.loads(pathlib.Path(stats).read_text()))

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-# Clicks through the page of a snapshot. SPDX-License-Identifier: MIT OR Apache-2.0
-"""Opens a page that plinth wrote in a headless Chromium, and uses every view as a person would.
+# Tests the page of a snapshot. SPDX-License-Identifier: MIT OR Apache-2.0
+"""Opens a page that plinth wrote in a headless Chromium, and operates every view.
 
   page.py snapshot.html snapshot.pickle [--screenshots FOLDER]
 
-What it shows must be what the pickle of the same moment says. A complaint on the console, an exception, or a request to
-anything but the file itself is a failure.
+The page must show the content of the pickle of the same moment. An error or warning on the console, an exception, or a
+request to anything but the file itself is a failure.
 """
 
 import argparse
@@ -16,16 +16,16 @@ import sys
 import browser
 
 
-def expect(held, what):
-    if not held:
-        raise browser.Failure(what)
+def expect(condition, message):
+    if not condition:
+        raise browser.Failure(message)
 
 
-def facts(snapshot, device):
-    """What the page says of a device, from the pickle."""
+def totals(snapshot, device):
+    """Computes the totals that the page shows for a device, from the pickle."""
     segments = [segment for segment in snapshot["segments"] if segment["device"] == device]
     blocks = [block for segment in segments for block in segment["blocks"] if block["state"] != "inactive"]
-    # One more snapshot was taken between the page and the pickle; it may be of either.
+    # Another snapshot was taken between the page and the pickle, so entries of snapshots may differ.
     trace = [entry for entry in snapshot["device_traces"][device] if entry["action"] != "snapshot"]
     return {
         "segments": len(segments), "blocks": len(blocks), "inUse": sum(block["size"] for block in blocks),
@@ -35,7 +35,7 @@ def facts(snapshot, device):
 
 
 def active_over_time(trace, end):
-    """The bytes in use after each entry, played forward; blocks of before have what is left at the end."""
+    """Returns the bytes in use after each entry. The bytes in use before the history follow from those at its end."""
     def rounded(size):
         return -(-size // 512) * 512
 
@@ -46,13 +46,13 @@ def active_over_time(trace, end):
     return [change + end - changes[-1] for change in changes]
 
 
-class Walk:
-    """A person before the page."""
+class PageTest:
+    """Operates the page and checks what it shows."""
 
     def __init__(self, page, snapshot, screenshots):
         self.page, self.snapshot, self.screenshots = page, snapshot, screenshots
 
-    def shoot(self, name):
+    def screenshot(self, name):
         if self.screenshots:
             self.page.frame()
             self.page.screenshot(self.screenshots / f"{name}.png")
@@ -66,8 +66,8 @@ class Walk:
         shown = self.page.run("[...document.querySelectorAll('section.view:not([hidden])')].map(section => section.id)")
         expect(shown == [view], f"the tab {view} shows {shown}")
 
-    def place(self, selector, across, down):
-        """A point of an element, as shares of its width and height."""
+    def point(self, selector, across, down):
+        """Returns a point of an element, from fractions of its width and height."""
         box = self.page.run(f"(({{x, y, width, height}}) => [x, y, width, height])"
                             f"(document.querySelector('{selector}').getBoundingClientRect())")
         return box[0] + across * box[2], box[1] + down * box[3]
@@ -78,18 +78,18 @@ class Walk:
     def text(self, id):
         return self.page.run(f"document.getElementById('{id}').textContent")
 
-    def figures(self, device):
-        data, wanted = self.data(), facts(self.snapshot, device)
-        for key, value in wanted.items():
-            least = int(data[key])
+    def check_totals(self, device):
+        data, expected = self.data(), totals(self.snapshot, device)
+        for key, value in expected.items():
+            shown = int(data[key])
             if key == "events":
                 snapshots = len(self.snapshot["device_traces"][device]) - value
-                expect(value <= least <= value + snapshots + 3, f"{least} events, of {value}")
+                expect(value <= shown <= value + snapshots + 3, f"the page shows {shown} events, the pickle has {value}")
             else:
-                expect(least == value, f"{key}: the page says {least}, the pickle {value}")
+                expect(shown == value, f"{key}: the page shows {shown}, the pickle has {value}")
         trace = [entry for entry in self.snapshot["device_traces"][device] if entry["action"] != "snapshot"]
-        peak = max(active_over_time(trace, wanted["inUse"]))
-        expect(int(data["peak"]) == peak, f"the peak is {data['peak']} on the page, {peak} by the pickle")
+        peak = max(active_over_time(trace, expected["inUse"]))
+        expect(int(data["peak"]) == peak, f"the peak is {data['peak']} on the page, {peak} in the pickle")
 
     def timeline(self):
         self.show("timeline")
@@ -100,15 +100,15 @@ class Walk:
             return new Set(new Uint32Array(data.buffer)).size;
         })()""")
         expect(colours > 8, f"the timeline has {colours} colours")
-        self.shoot("timeline")
-        # The block at the bottom, its tip, and the side.
-        x, y = self.place("#timeline-canvas", 0.5, 0.92)
+        self.screenshot("timeline")
+        # Point at the block at the bottom, and click on it.
+        x, y = self.point("#timeline-canvas", 0.5, 0.92)
         self.page.mouse("mouseMoved", x, y)
         self.page.frame()
-        expect("in use" in self.text("tip") and not self.page.run("document.getElementById('tip').hidden"), "no tip")
+        expect("in use" in self.text("tip") and not self.page.run("document.getElementById('tip').hidden"), "the tooltip is not shown")
         self.page.click(x, y)
         expect("Block" in self.details() or "Nothing" in self.details(), self.details())
-        # Closer by the wheel, along by dragging, back by a double click.
+        # Zoom with the wheel, move by dragging, reset with the button.
         width = "timeline.to - timeline.from"
         whole = self.page.run(width)
         self.page.mouse("mouseWheel", x, y, deltaX=0, deltaY=-400)
@@ -134,20 +134,20 @@ class Walk:
         self.page.frame()
 
     def moments(self):
-        """Peak, out of memory, end: the tables show what was there then."""
+        """Tests the tables at the peak, at out of memory and at the end."""
         self.show("blocks")
         self.page.run("document.getElementById('to-peak').click()")
         self.page.frame()
         title = self.text("blocks-title")
         expect("event" in title, title)
         at_peak = self.page.run("page.model.active[page.moment]")
-        expect(at_peak == int(self.data()["peak"]), "the peak's moment is another")
+        expect(at_peak == int(self.data()["peak"]), "the moment of the peak is wrong")
         rows = self.page.run("document.querySelectorAll('#blocks tbody tr').length")
         expect(rows == min(500, self.page.run("page.model.live[page.moment]")), f"{rows} blocks are listed at the peak")
         if int(self.data()["ooms"]) > 0:
             self.page.key("o")
             expect("Out of memory" in self.details() and "requested" in self.details(), self.details())
-            self.shoot("oom")
+            self.screenshot("oom")
         self.page.key("End")
         expect(self.page.run("page.moment === page.model.n"), "End is not the end")
 
@@ -155,34 +155,34 @@ class Walk:
         self.show("map")
         expect("segments" in self.text("map-scale"), self.text("map-scale"))
         expect(self.page.run("map.segments.length") == int(self.data()["segments"]), "the map lacks segments")
-        self.shoot("map")
-        x, y = self.place("#map-canvas", 0.02, 0)
+        self.screenshot("map")
+        x, y = self.point("#map-canvas", 0.02, 0)
         self.page.click(x, y + 4 + 20 + 7)
         expect("address" in self.details(), self.details())
         self.choose("map-colours", "stack")
         for button in ("map-closer", "map-further"):
             self.page.run(f"document.getElementById('{button}').click()")
             self.page.frame()
-        # A moment before: what is mapped then is what is held then, or was there before the history began.
+        # At an earlier moment, the map must show the memory that was held and in use then.
         if int(self.data()["events"]) > 10:
             self.page.run("setMoment(page.model.peak)")
             self.page.frame()
             expect(self.page.run("map.segments.reduce((sum, segment) => sum + segment.size, 0) === page.model.held[page.moment]"),
-                   "the map at the peak is not what was held then")
+                   "the map at the peak does not show the memory held then")
             expect(self.page.run("map.segments.flatMap(segment => segment.blocks).filter(block => block.state !== 0)"
                                  ".reduce((sum, block) => sum + block.size, 0) === page.model.active[page.moment]"),
-                   "the map at the peak is not what was in use then")
+                   "the map at the peak does not show the memory in use then")
             self.page.run("setMoment(page.model.n)")
 
     def stacks(self):
         self.show("stacks")
         sums = self.page.run("[...document.querySelectorAll('#stacks tbody tr')].map(line => [line.row.bytes, line.row.count])")
-        expect(sum(size for size, _ in sums) == int(self.data()["inUse"]), "stacks do not have all that is in use")
+        expect(sum(size for size, _ in sums) == int(self.data()["inUse"]), "the stacks do not account for all memory in use")
         expect([size for size, _ in sums] == sorted((size for size, _ in sums), reverse=True), "stacks are not sorted")
         self.page.run("document.querySelector('#stacks tbody tr').focus()")
         self.page.key("Enter", number=13)
         expect("Stack" in self.details(), self.details())
-        self.shoot("stacks")
+        self.screenshot("stacks")
         self.page.run("document.querySelectorAll('#stacks th button')[2].click()")
         self.page.frame()
         counts = self.page.run("[...document.querySelectorAll('#stacks tbody tr')].map(line => line.row.count)")
@@ -207,23 +207,23 @@ class Walk:
         count = int(self.data()["events"])
         expect(self.text("events-count").startswith(f"{count:,} of "), self.text("events-count"))
         lines = self.page.run("document.querySelectorAll('#events-rows [data-event]').length")
-        expect(0 < lines < 100, f"{lines} lines are in the page")
-        self.shoot("events")
+        expect(0 < lines < 100, f"the page contains {lines} lines")
+        self.screenshot("events")
         self.page.run("document.getElementById('events-scroll').scrollTop = 0")
         self.page.frame()
         expect(self.page.run("document.querySelector('#events-rows [data-event]').dataset.event") == "0", "the first line is not 0")
         self.page.run("document.querySelector('#events-rows [data-event]').click()")
-        expect(self.page.run("page.moment") == 0, "a click on an event is not its moment")
+        expect(self.page.run("page.moment") == 0, "a click on an event does not select its moment")
         self.choose("events-actions", "oom")
         expect(self.text("events-count").startswith(f"{self.data()['ooms']} of "), self.text("events-count"))
         self.choose("events-actions", "")
 
     def keyboard(self):
-        """The views by arrow keys alone."""
+        """Tests the keyboard: arrow keys between tabs, and zoom."""
         self.show("timeline")
         self.page.run("document.getElementById('tab-timeline').focus()")
         self.page.key("ArrowRight", number=39)
-        expect(self.page.run("document.activeElement.id") == "tab-map", "the arrow does not lead to the next tab")
+        expect(self.page.run("document.activeElement.id") == "tab-map", "the arrow key does not select the next tab")
         self.page.key("ArrowLeft", number=37)
         self.page.run("document.getElementById('timeline-canvas').focus()")
         whole = self.page.run("timeline.to - timeline.from")
@@ -233,46 +233,46 @@ class Walk:
         expect(self.page.run("timeline.to - timeline.from") == whole, "0 does not show all")
 
 
-def walk(path, snapshot, screenshots=None, search=None, dark=False):
+def test_page(path, snapshot, screenshots=None, search=None, dark=False):
     with browser.Browser(dark=dark) as page:
         page.open(path)
         page.wait_for("document.body.dataset.ready === 'true' || document.body.dataset.problem")
-        person = Walk(page, snapshot, screenshots)
-        expect("problem" not in person.data(), person.data().get("problem"))
+        test = PageTest(page, snapshot, screenshots)
+        expect("problem" not in test.data(), test.data().get("problem"))
         for device in range(len(snapshot["device_traces"])):
-            person.choose("device", str(device))
-            person.figures(device)
-        person.choose("device", "0")
-        person.timeline()
-        person.moments()
-        person.map()
-        person.stacks()
+            test.choose("device", str(device))
+            test.check_totals(device)
+        test.choose("device", "0")
+        test.timeline()
+        test.moments()
+        test.map()
+        test.stacks()
         if search:
-            person.search(search)
-        person.events()
-        person.keyboard()
+            test.search(search)
+        test.events()
+        test.keyboard()
         page.check()
         others = [url for url in page.requests if not url.startswith(("file:", "about:", "data:"))]
-        expect(not others, f"the page asks for {others}")
+        expect(not others, f"the page requests {others}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("page", type=pathlib.Path)
     parser.add_argument("pickle", type=pathlib.Path)
-    parser.add_argument("--screenshots", type=pathlib.Path, help="a folder for pictures")
-    parser.add_argument("--search", help="a word that some stacks have, and some have not")
+    parser.add_argument("--screenshots", type=pathlib.Path, help="folder for screenshots")
+    parser.add_argument("--search", help="a word that some but not all stacks contain")
     parser.add_argument("--dark", action="store_true")
     arguments = parser.parse_args()
     if browser.find() is None:
-        print("skipped: there is no chromium")
+        print("skipped: no Chromium")
         return 77
     try:
-        walk(arguments.page, pickle.loads(arguments.pickle.read_bytes()), arguments.screenshots, arguments.search, arguments.dark)
+        test_page(arguments.page, pickle.loads(arguments.pickle.read_bytes()), arguments.screenshots, arguments.search, arguments.dark)
     except browser.Failure as failure:
         print(f"page.py: {failure}", file=sys.stderr)
         return 1
-    print(f"{arguments.page}: every view shows what the pickle says, without a complaint")
+    print(f"{arguments.page}: every view agrees with the pickle, without errors")
     return 0
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-# Tests snapshots from outside. SPDX-License-Identifier: MIT OR Apache-2.0
-"""Writes snapshots of a made-up training, and reads them as people and their tools do.
+# Tests the files of snapshots. SPDX-License-Identifier: MIT OR Apache-2.0
+"""Writes snapshots of a simulated training, and checks them with several readers.
 
   run.py --lib FOLDER [--include FOLDER] --build FOLDER [--device host] [--screenshots FOLDER] [--no-browser]
 
-training.c makes them; check.py reads pickle, JSON and figures; page.py clicks through the page in a headless Chromium, which is
-skipped by name where there is none; PyTorch's own tool reads the pickle where PyTorch is.
+training.c writes the snapshots; check.py checks pickle, JSON and statistics; page.py tests the page in a headless Chromium, if
+one is installed; PyTorch's own tool reads the pickle, if PyTorch is installed.
 """
 
 import argparse
@@ -29,15 +29,15 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lib", type=pathlib.Path, required=True, help="folder of libplinth.so")
     parser.add_argument("--include", type=pathlib.Path, default=ROOT / "include", help="folder of plinth.h")
-    parser.add_argument("--build", type=pathlib.Path, required=True, help="folder for what is made")
+    parser.add_argument("--build", type=pathlib.Path, required=True, help="folder for output")
     parser.add_argument("--device", default="host", help="PLINTH_DEVICE")
-    parser.add_argument("--screenshots", type=pathlib.Path, help="folder for pictures of every view")
-    parser.add_argument("--no-browser", action="store_true", help="leave the page alone")
+    parser.add_argument("--screenshots", type=pathlib.Path, help="folder for screenshots of every view")
+    parser.add_argument("--no-browser", action="store_true", help="do not test the page")
     return parser.parse_args()
 
 
 def build(arguments):
-    """Compiles training.c, and puts the library beside it under the name that it asks for."""
+    """Compiles training.c, and links the library's soname to the library next to it."""
     program = arguments.build / "training"
     subprocess.run(["gcc", "-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", f"-I{arguments.include}",
                     str(HERE / "training.c"), "-o", str(program), f"-L{arguments.lib}", "-lplinth",
@@ -58,7 +58,7 @@ def check_folder(folder):
 
 
 def check_training(snapshot, pool):
-    """What training.c did is what the snapshot tells."""
+    """Checks that the snapshot contains what training.c did."""
     trace = snapshot["device_traces"][0]
     functions = {frame["name"] for entry in trace for frame in entry["frames"]}
     for name in ("make_weights", "attention", "convolution", "backward", "optimizer_step", "too_large_a_batch", "main"):
@@ -71,7 +71,7 @@ def check_training(snapshot, pool):
     names = [annotation["name"] for annotation in snapshot["external_annotations"]]
     check.expect(set(names) == {"step", "forward", "backward", "optimizer"}, f"annotations: {sorted(set(names))}")
     begun = sum(annotation["stage"] == "START" for annotation in snapshot["external_annotations"])
-    check.expect(2 * begun == len(names), f"{begun} of {len(names)} annotations begin something")
+    check.expect(2 * begun == len(names), f"{begun} of {len(names)} annotations are starts")
     streams = {entry["stream"] for entry in trace if entry["action"] == "alloc"}
     check.expect(len(streams) == 2 and 0 in streams, f"streams: {streams}")
     pools = {segment["segment_pool_id"] for segment in pool["segments"]}
@@ -83,7 +83,7 @@ def check_training(snapshot, pool):
 
 
 def check_checker(folder):
-    """That what is wrong is found: each of these was a snapshot that holds."""
+    """Checks that check.py detects errors: each function below corrupts a valid snapshot."""
     snapshot = pickle.loads((folder / "snapshot.pickle").read_bytes())
 
     def gap(copy):
@@ -106,16 +106,16 @@ def check_checker(folder):
     def large_number(copy):
         copy["segments"][0]["stream"] = 1 << 60
 
-    for spoil in (gap, unknown_state, lost_free, lost_alloc, lost_segment, large_number):
+    for corrupt in (gap, unknown_state, lost_free, lost_alloc, lost_segment, large_number):
         copy = pickle.loads(pickle.dumps(snapshot, 4))
-        spoil(copy)
-        path = folder / "spoiled.pickle"
+        corrupt(copy)
+        path = folder / "corrupt.pickle"
         path.write_bytes(pickle.dumps(copy, 4))
         try:
             check.check(path)
         except (SystemExit, KeyError):
             continue
-        sys.exit(f"run.py: check.py does not mind {spoil.__name__}")
+        sys.exit(f"run.py: check.py does not detect {corrupt.__name__}")
 
 
 def main():
@@ -130,19 +130,19 @@ def main():
         snapshot = check_folder(folder)
         check.expect(snapshot["allocator_settings"]["expandable_segments"] == (name == "expandable"), "expandable_segments")
         entries = len(snapshot["device_traces"][0])
-        print(f"{name}: pickle, JSON and figures agree on {len(snapshot['segments'])} segments and {entries} entries")
+        print(f"{name}: pickle, JSON and statistics agree on {len(snapshot['segments'])} segments and {entries} entries")
         if arguments.no_browser or browser.find() is None:
-            print(f"{name}: skipped the page: " + ("not asked for" if arguments.no_browser else "there is no chromium"))
+            print(f"{name}: skipped the page: " + ("--no-browser" if arguments.no_browser else "no Chromium"))
             continue
-        shots = arguments.screenshots if name == "expandable" else None
-        if shots:
-            shots.mkdir(parents=True, exist_ok=True)
-        page.walk(folder / "snapshot.html", snapshot, shots, search="attention", dark=name == "segments")
-        print(f"{name}: every view of the page shows what the pickle says, without a complaint")
+        screenshots = arguments.screenshots if name == "expandable" else None
+        if screenshots:
+            screenshots.mkdir(parents=True, exist_ok=True)
+        page.test_page(folder / "snapshot.html", snapshot, screenshots, search="attention", dark=name == "segments")
+        print(f"{name}: every view of the page agrees with the pickle, without errors")
     check_checker(arguments.build / "expandable")
-    print("what is wrong is found")
+    print("corrupt snapshots are detected")
     if importlib.util.find_spec("torch") is None:
-        print("skipped torch's own tool: there is no PyTorch")
+        print("skipped torch's own tool: no PyTorch")
     else:
         path = arguments.build / "expandable" / "snapshot.pickle"
         subprocess.run([sys.executable, str(HERE / "torch_viz.py"), str(path)], check=True)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-# A training of PyTorch's on plinth's memory, with its history. SPDX-License-Identifier: MIT OR Apache-2.0
-"""Trains a small transformer on a GPU with plinth as PyTorch's allocator, and dumps what the allocator did.
+# A PyTorch training with plinth's memory and its history. SPDX-License-Identifier: MIT OR Apache-2.0
+"""Trains a small transformer on a GPU with plinth as PyTorch's allocator, and dumps the allocator's history.
 
   torch_training.py [--library LIBPLINTH] [--out FOLDER] [--steps 5]
 
-The history begins before the model is made, so that every block has a stack; then come a step to warm up, and the steps. FOLDER
-gets training.pickle and training.html; the pickle is read by check.py and by every command of torch's own tool. At the end the
-same steps run once more without a history, to tell what it costs. Ends with 77 where there is no PyTorch or no GPU. Made for
+The history begins before the model is created, so that every block has a stack. After a warm-up step and the measured steps,
+training.pickle and training.html are written to FOLDER. check.py and every command of torch's own tool read the pickle. At the
+end the same steps run without a history, to measure its cost. The exit status is 77 without PyTorch or a GPU. Written for
 PyTorch 2.11.
 """
 
@@ -43,7 +43,7 @@ OFF, ALL_HISTORY, NO_CONTEXT, ALL_CONTEXT = 0, 2, 0, 3
 
 
 def example():
-    """examples/pytorch_allocator.py, which shows users how it is done."""
+    """Loads examples/pytorch_allocator.py, so that the code that users copy is tested."""
     spec = importlib.util.spec_from_file_location("pytorch_allocator", ROOT / "examples" / "pytorch_allocator.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -51,7 +51,7 @@ def example():
 
 
 def record(plinth, enabled):
-    """Begins the history of everything, or ends it, which forgets it."""
+    """Starts a history of all events with all stacks, or stops it, which clears it."""
     options = HistoryOptions(struct_size=ctypes.sizeof(HistoryOptions), enabled=enabled, record_annotations=1,
                              context=ALL_CONTEXT if enabled else NO_CONTEXT)
     plinth.call("plinth_record_memory_history", ctypes.byref(options))
@@ -59,7 +59,7 @@ def record(plinth, enabled):
 
 @contextlib.contextmanager
 def annotated(plinth, name):
-    """A band in the pictures."""
+    """Annotates the allocations inside; the viewers show a band."""
     plinth.call("plinth_memory_annotation_begin", name.encode())
     yield
     plinth.call("plinth_memory_annotation_end", name.encode())
@@ -108,11 +108,11 @@ class Training:
         self.plinth, self.device = plinth, device
         self.model = make_model().to(device)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=3e-4)
-        # The same at every step, so that the loss must fall.
+        # The batch is the same at every step, so that the loss must decrease.
         self.tokens = torch.randint(VOCABULARY, (BATCH, LENGTH + 1))
 
     def step(self, name="step"):
-        """One step; its loss."""
+        """Runs one step; returns its loss."""
         import torch
         from torch.nn import functional
 
@@ -129,7 +129,7 @@ class Training:
         return loss.detach()
 
     def timed(self, steps):
-        """The median of the milliseconds that steps take, each waited for, and the last loss."""
+        """Returns the median milliseconds of synchronized steps, and the last loss."""
         import torch
 
         times = []
@@ -142,7 +142,7 @@ class Training:
 
 
 def train(library, folder, steps):
-    """Trains with the history on, dumps, trains without it, and tells. Returns the pickle's path."""
+    """Trains with the history on, dumps, trains without it, and prints results. Returns the pickle's path and the counters."""
     import torch
 
     plinth = example().use_plinth(library)
@@ -151,15 +151,15 @@ def train(library, folder, steps):
     first = training.step("warm-up").item()
     with_history, last = training.timed(steps)
     check.expect(last < first, f"the loss went from {first} to {last}")
-    figures = {name: getattr(plinth, name)() for name in
+    counters = {name: getattr(plinth, name)() for name in
                ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved")}
     begun = time.perf_counter()
     paths = [folder / f"training.{ending}" for ending in ("pickle", "html")]
     for path in paths:
         plinth.call("plinth_dump_snapshot", os.fsencode(path))
     took = time.perf_counter() - begun
-    # What was live then is what the snapshot must say: nothing ran in between.
-    check.expect(figures["memory_allocated"] == plinth.memory_allocated(), "something was allocated during the dump")
+    # Nothing ran in between, so the snapshot must agree with the counters.
+    check.expect(counters["memory_allocated"] == plinth.memory_allocated(), "something was allocated during the dump")
     record(plinth, OFF)
     training.step()
     without_history, _ = training.timed(steps)
@@ -168,16 +168,16 @@ def train(library, folder, steps):
     print(f"PyTorch {torch.__version__} on {torch.cuda.get_device_name(0)}, allocator: {torch.cuda.get_allocator_backend()}")
     print(f"a transformer of {LAYERS} layers, width {WIDTH}, {parameters} parameters; batches of {BATCH} x {LENGTH}; a step to "
           f"warm up and {steps} more; loss {first:.4f} to {last:.4f}")
-    for name, value in figures.items():
+    for name, value in counters.items():
         print(f"{name:22} {value:13} bytes, {value / MIB:8.1f} MiB")
     print(f"a step                 {with_history:.2f} ms with the history, {without_history:.2f} ms without (median of {steps})")
     print(f"dumps                  {', '.join(f'{path.name}: {path.stat().st_size} bytes' for path in paths)}; {took:.2f} s, "
-          "with looking up the functions' names")
-    return paths[0], figures
+          "including the look-up of function names")
+    return paths[0], counters
 
 
-def tell(snapshot):
-    """What the snapshot holds, in numbers."""
+def print_summary(snapshot):
+    """Prints the numbers of segments, blocks, entries and stacks."""
     trace = snapshot["device_traces"][0]
     blocks = [block for segment in snapshot["segments"] for block in segment["blocks"] if block["state"] != "inactive"]
     stacks = {tuple((frame["name"], frame["filename"], frame["line"]) for frame in entry["frames"]) for entry in trace}
@@ -186,29 +186,29 @@ def tell(snapshot):
           f"{len(stacks)} different stacks of at most {deepest} functions, {len(snapshot['external_annotations'])} annotations")
 
 
-def check_dump(path, figures, steps):
-    """That the pickle says what plinth counted and what the training did, and that torch's tool reads it."""
+def check_dump(path, counters, steps):
+    """Checks that the pickle agrees with plinth's counters and with the training, and that torch's tool reads it."""
     snapshot, _ = check.check(path)
     allocated = sum(segment["allocated_size"] for segment in snapshot["segments"])
     held = sum(segment["total_size"] for segment in snapshot["segments"])
-    check.expect(allocated == figures["memory_allocated"], f"{allocated} bytes in blocks, {figures['memory_allocated']} counted")
-    check.expect(held == figures["memory_reserved"], f"{held} bytes in segments, {figures['memory_reserved']} counted")
+    check.expect(allocated == counters["memory_allocated"], f"{allocated} bytes in blocks, {counters['memory_allocated']} counted")
+    check.expect(held == counters["memory_reserved"], f"{held} bytes in segments, {counters['memory_reserved']} counted")
     begun = [annotation["name"] for annotation in snapshot["external_annotations"] if annotation["stage"] == "START"]
     expected = {"warm-up": 1, "step": steps, "forward": steps + 1, "backward": steps + 1, "optimizer": steps + 1}
     check.expect({name: begun.count(name) for name in set(begun)} == expected, f"annotations: {begun}")
     stacks = [entry["frames"] for entry in snapshot["device_traces"][0] if entry["action"] == "alloc"]
     check.expect(sum(map(bool, stacks)) > 0.99 * len(stacks), f"{stacks.count([])} of {len(stacks)} allocations have no stack")
-    tell(snapshot)
+    print_summary(snapshot)
     torch_viz.read_with_torch(path, torch_viz.find_tool(None))
 
 
 def find_library(named):
-    """As the other programs that bring plinth to PyTorch find it."""
-    places = [named] if named else [os.environ.get("PLINTH_LIBRARY"), ROOT / "lib" / "libplinth.so",
-                                    ROOT / "target" / "release" / "libplinth.so"]
-    found = next((place for place in places if place and os.path.exists(place)), None)
+    """Finds libplinth.so: the given path, $PLINTH_LIBRARY, or the repository's."""
+    candidates = [named] if named else [os.environ.get("PLINTH_LIBRARY"), ROOT / "lib" / "libplinth.so",
+                                        ROOT / "target" / "release" / "libplinth.so"]
+    found = next((path for path in candidates if path and os.path.exists(path)), None)
     if found is None:
-        sys.exit("torch_training.py: there is no libplinth.so; name it by --library")
+        sys.exit("torch_training.py: cannot find libplinth.so; pass its path with --library")
     return os.path.abspath(found)
 
 
@@ -217,21 +217,21 @@ def main():
     parser.add_argument("--library", help="libplinth.so; else $PLINTH_LIBRARY, lib/ or target/release/ of the repository")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("."), help="the folder for the dumps")
     parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--most", type=int, default=8 * MIB, help="bytes that the pickle may have at most")
+    parser.add_argument("--most", type=int, default=8 * MIB, help="the largest permitted size of the pickle in bytes")
     arguments = parser.parse_args()
     if arguments.steps < 1:
         parser.error("--steps: at least 1")
     if importlib.util.find_spec("torch") is None:
-        print("skipped: there is no PyTorch")
+        print("skipped: no PyTorch")
         return SKIPPED
     import torch
 
     if not torch.cuda.is_available():
-        print("skipped: there is no GPU")
+        print("skipped: no GPU")
         return SKIPPED
     arguments.out.mkdir(parents=True, exist_ok=True)
-    path, figures = train(find_library(arguments.library), arguments.out, arguments.steps)
-    check_dump(path, figures, arguments.steps)
+    path, counters = train(find_library(arguments.library), arguments.out, arguments.steps)
+    check_dump(path, counters, arguments.steps)
     check.expect(path.stat().st_size <= arguments.most, f"{path} has {path.stat().st_size} bytes")
     return 0
 

@@ -1,6 +1,6 @@
 /*
- * What a training does to the allocator, in C: parameters that stay, activations that live from a layer's way forth to its
- * way back, a side stream, a pool, tags and annotations; at the end a request that cannot be met. Then it writes snapshots:
+ * Simulates a training's calls of the allocator: persistent parameters, activations that live from a layer's forward to its
+ * backward pass, a side stream, a pool, tags and annotations; at the end a request that fails. Then it writes snapshots:
  *
  *   training FOLDER [STEPS [LAYERS]]    FOLDER/snapshot.pickle, .json, .html, pool.json, stats.<device>.json
  *
@@ -34,35 +34,35 @@ typedef struct layer {
 static layer layers[MOST_LAYERS];
 static plinth_stream_t side;
 
-static void *take(size_t bytes, plinth_stream_t stream) {
+static void *allocate(size_t bytes, plinth_stream_t stream) {
   void *memory;
   CHECK(plinth_caching_allocator_alloc(bytes, 0, stream, &memory));
   return memory;
 }
 
-static void give(void *memory) { CHECK(plinth_caching_allocator_delete(memory)); }
+static void release(void *memory) { CHECK(plinth_caching_allocator_delete(memory)); }
 
-/* Layers get narrower and deeper, as those of a network for pictures. */
+/* Returns the bytes of a layer's weight, which grow with the depth, as in an image classifier. */
 static size_t width(int index, int count) { return (size_t)(1 + 3 * index / count) * 192 * KIB + (size_t)index * 1000; }
 
 static __attribute__((noinline)) void make_weights(int count) {
   for (int index = 0; index < count; index++) {
-    layers[index].weight = take(width(index, count), NULL);
+    layers[index].weight = allocate(width(index, count), NULL);
   }
 }
 
 static __attribute__((noinline)) void attention(layer *layer, size_t bytes) {
-  void *scores = take(4 * bytes, NULL);
-  void *mask = take(bytes / 16 + 1, NULL);
-  layer->activation = take(6 * bytes, NULL);
-  give(mask);
-  give(scores);
+  void *scores = allocate(4 * bytes, NULL);
+  void *mask = allocate(bytes / 16 + 1, NULL);
+  layer->activation = allocate(6 * bytes, NULL);
+  release(mask);
+  release(scores);
 }
 
 static __attribute__((noinline)) void convolution(layer *layer, size_t bytes) {
-  void *workspace = take(3 * bytes, NULL);
-  layer->activation = take(5 * bytes, NULL);
-  give(workspace);
+  void *workspace = allocate(3 * bytes, NULL);
+  layer->activation = allocate(5 * bytes, NULL);
+  release(workspace);
 }
 
 static __attribute__((noinline)) void forward(int count) {
@@ -78,14 +78,14 @@ static __attribute__((noinline)) void forward(int count) {
 static __attribute__((noinline)) void backward(int count) {
   CHECK(plinth_memory_annotation_begin("backward"));
   for (int index = count - 1; index >= 0; index--) {
-    void *partial = take(2 * width(index, count), NULL);
+    void *partial = allocate(2 * width(index, count), NULL);
     if (layers[index].gradient == NULL) {
-      layers[index].gradient = take(width(index, count), NULL);
+      layers[index].gradient = allocate(width(index, count), NULL);
     }
-    /* Gradients are summed over all devices in a stream of their own. */
+    /* Gradients are reduced over all devices in the side stream. */
     CHECK(plinth_record_stream(layers[index].gradient, side));
-    give(layers[index].activation);
-    give(partial);
+    release(layers[index].activation);
+    release(partial);
     layers[index].activation = NULL;
   }
   CHECK(plinth_memory_annotation_end("backward"));
@@ -95,11 +95,11 @@ static __attribute__((noinline)) void optimizer_step(int count) {
   CHECK(plinth_memory_annotation_begin("optimizer"));
   for (int index = 0; index < count; index++) {
     if (layers[index].momentum == NULL) {
-      layers[index].momentum = take(2 * width(index, count), NULL);
+      layers[index].momentum = allocate(2 * width(index, count), NULL);
     }
-    void *update = take(width(index, count), side);
-    give(update);
-    give(layers[index].gradient);
+    void *update = allocate(width(index, count), side);
+    release(update);
+    release(layers[index].gradient);
     layers[index].gradient = NULL;
   }
   CHECK(plinth_memory_annotation_end("optimizer"));
@@ -107,9 +107,9 @@ static __attribute__((noinline)) void optimizer_step(int count) {
 
 static __attribute__((noinline)) void load_batch(void **batch) {
   if (*batch != NULL) {
-    give(*batch);
+    release(*batch);
   }
-  *batch = take(24 * MIB + 77, NULL);
+  *batch = allocate(24 * MIB + 77, NULL);
 }
 
 static __attribute__((noinline)) void too_large_a_batch(void) {
@@ -160,9 +160,9 @@ int main(int count, char **arguments) {
     fprintf(stderr, "training FOLDER [STEPS [LAYERS]], at most %d layers\n", MOST_LAYERS);
     return 2;
   }
-  /* What was there before the history begins. */
-  void *older = take(5 * MIB, NULL);
-  void *older_still = take(3000, NULL);
+  /* Blocks that are allocated before the history begins. */
+  void *older = allocate(5 * MIB, NULL);
+  void *older_still = allocate(3000, NULL);
   options.record_annotations = 1;
   CHECK(plinth_record_memory_history(&options));
   CHECK(plinth_stream_create(0, 0, &side));
@@ -175,7 +175,7 @@ int main(int count, char **arguments) {
     optimizer_step(depth);
     CHECK(plinth_memory_annotation_end("step"));
     if (step == 0) {
-      give(older);
+      release(older);
     }
   }
   CHECK(plinth_device_count(&devices));
@@ -185,8 +185,8 @@ int main(int count, char **arguments) {
   }
   CHECK(plinth_mem_pool_create(false, false, &pool));
   CHECK(plinth_begin_allocate_current_thread_to_pool(0, pool));
-  void *pooled = take(3 * MIB, NULL);
-  give(take(100 * KIB, NULL));
+  void *pooled = allocate(3 * MIB, NULL);
+  release(allocate(100 * KIB, NULL));
   CHECK(plinth_end_allocate_to_pool(0, pool));
   forward(depth);
   too_large_a_batch();
@@ -195,7 +195,7 @@ int main(int count, char **arguments) {
   CHECK(plinth_mem_pool_snapshot(pool, true, &text));
   write_text(arguments[1], "pool.json", text);
   plinth_string_free(text);
-  give(pooled);
-  give(older_still);
+  release(pooled);
+  release(older_still);
   return 0;
 }

@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-// The headers of C++ do what those of C do.
+// Checks that the C++ headers work.
 static bool allocates() {
   const std::size_t before = plinth::memory_allocated();
   const plinth::DeviceBuffer buffer(4096);

@@ -33,7 +33,7 @@ pub const SCENARIOS: &[Scenario] = &[
     ("intruders", intruders),
     ("tunings", tunings),
     ("leak", leak),
-    ("refusals", refusals),
+    ("invalid_calls", invalid_calls),
 ];
 
 #[test]
@@ -81,7 +81,7 @@ fn destroyed_groups_leak_nothing() {
 
 #[test]
 fn invalid_calls_are_rejected_before_a_launch() {
-    run("refusals", 1, &[]);
+    run("invalid_calls", 1, &[]);
 }
 
 fn bytes() {
@@ -131,12 +131,12 @@ fn alone() {
     assert!(error.message().contains(missing) && error.message().contains("80ms"), "{error}");
     // A rendezvous without a timeout ends when the stop condition holds.
     let start = std::time::Instant::now();
-    let given_up = || (start.elapsed() > Duration::from_millis(80)).then(|| Error::new(Status::ABORTED, "no more"));
-    let error = Candidate::new(me.rank, 2, 0).unwrap().join(&id, None, &given_up).unwrap_err();
+    let stop = || (start.elapsed() > Duration::from_millis(80)).then(|| Error::new(Status::ABORTED, "stopped"));
+    let error = Candidate::new(me.rank, 2, 0).unwrap().join(&id, None, &stop).unwrap_err();
     assert_eq!(error.status(), Status::ABORTED, "{error}");
 }
 
-/// Rank 1 connects to the group's socket, whose name any process can read, before it and rank 2 join.
+/// Rank 1 opens many connections to the group's socket, whose name any process can read, before it and rank 2 join.
 fn intruders() {
     let me = me();
     let id = me.ids[0];
@@ -148,9 +148,9 @@ fn intruders() {
         while silent.len() < 70 {
             match UnixStream::connect_addr(&address) {
                 Ok(mut socket) => {
-                    let says: &[u8] = [&[][..], &[0; 5], &[0xFF; 200], &[0; 9]][silent.len() % 4];
+                    let data: &[u8] = [&[][..], &[0; 5], &[0xFF; 200], &[0; 9]][silent.len() % 4];
                     // It may have been closed already.
-                    let _ = socket.write_all(says);
+                    let _ = socket.write_all(data);
                     silent.push(socket);
                 }
                 Err(_) => sleep(Duration::from_millis(1)),
@@ -200,7 +200,7 @@ fn leak() {
     }
 }
 
-fn refusals() {
+fn invalid_calls() {
     let device = 0;
     let id = ProcessGroup::new_id().unwrap();
     assert!(ProcessGroup::is_id(&id) && !ProcessGroup::is_id(&[7; 128]));
@@ -210,12 +210,12 @@ fn refusals() {
         ProcessGroup::join(&id, 2, 2, device, None),
         ProcessGroup::join(&id, 0, 17, device, None),
     ];
-    for refused in invalid {
-        assert_eq!(refused.unwrap_err().status(), Status::INVALID_VALUE);
+    for result in invalid {
+        assert_eq!(result.unwrap_err().status(), Status::INVALID_VALUE);
     }
     assert_eq!(ProcessGroup::join(&id, 0, 1, 99, None).unwrap_err().status(), Status::INVALID_DEVICE);
     let group = ProcessGroup::join(&id, 0, 1, device, None).unwrap();
-    let (stream, elsewhere) = (new_stream(0), new_stream(1));
+    let (stream, other_stream) = (new_stream(0), new_stream(1));
     let memory = Memory::of(stream, &[0; 64]);
     let all = |from, to, count, op, stream| {
         group.all_reduce(memory.part(from, 64), memory.part(to, 64), count, ElementType::F32, op, stream)
@@ -225,7 +225,7 @@ fn refusals() {
     assert_eq!(status(all(0, 0, 17, sum, stream)), Status::INVALID_VALUE);
     assert_eq!(status(all(0, 0, u64::MAX / 2, sum, stream)), Status::INVALID_VALUE);
     assert_eq!(status(all(0, 4, 8, sum, stream)), Status::INVALID_VALUE);
-    assert_eq!(status(all(0, 0, 4, sum, elsewhere)), Status::DEVICE_MISMATCH);
+    assert_eq!(status(all(0, 0, 4, sum, other_stream)), Status::DEVICE_MISMATCH);
     assert_eq!(
         status(group.broadcast(memory.span, memory.span, 4, ElementType::F32, 1, stream)),
         Status::INVALID_VALUE
