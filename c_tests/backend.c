@@ -1,6 +1,7 @@
 /* Backends other than the caching allocator: cudaMallocAsync with the driver's pools, and uncached.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* alone: all; sets the environment */
+/* long: threads_share_the_async_backend */
 #include "allocating.h"
 #include "driver.h"
 

@@ -7,6 +7,8 @@
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 /* timeout: 600 */
 /* alone: all; enables fault injection before the first call */
+/* long: reuse_across_streams_survives_faults reuse_across_streams_between_live_blocks_survives_faults */
+/* long: allocation_slow_path_survives_faults */
 #include "faults.h"
 
 static plinth_stream_t own, other;

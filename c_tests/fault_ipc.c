@@ -7,6 +7,7 @@
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 /* timeout: 240 */
 /* alone: all; enables fault injection before the first call */
+/* long: a_message_is_abandoned_after_some_of_its_parts */
 #include "faults.h"
 #include "peering.h"
 

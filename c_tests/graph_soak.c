@@ -1,6 +1,8 @@
 /* Many thousands of captures and replays, which must not leak. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* timeout: 240 */
 /* alone: all; the parts of a test run side by side */
+/* long: captures_replays_and_resets_leave_nothing_1_of_4 captures_replays_and_resets_leave_nothing_2_of_4 */
+/* long: captures_replays_and_resets_leave_nothing_3_of_4 captures_replays_and_resets_leave_nothing_4_of_4 */
 #include "drawing.h"
 #include "graphing.h"
 

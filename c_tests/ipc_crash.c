@@ -6,6 +6,7 @@
  */
 /* timeout: 300 */
 /* alone: all; kills processes */
+/* long: all */
 #include "driver.h"
 #include "peering.h"
 

@@ -6,6 +6,7 @@
 /* alone: freed_memory_is_reused_without_driver_calls; enables fault injection, which comes before everything else */
 /* alone: a_free_while_the_process_exits_is_harmless; forks a child that uses the device */
 /* alone: the_message_contains_request_and_usage; expects what only a fresh process has */
+/* long: rounding_adds_less_than_an_eighth */
 #include "pinning.h"
 #include "process.h"
 

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 /* alone: all; changes the allocator's settings */
+/* long: threads_allocate_uncached_sizes */
 #include "graphing.h"
 #include "pinning.h"
 

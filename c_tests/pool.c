@@ -1,6 +1,7 @@
 /* Memory pools: which allocations use them, and that others do not get their memory.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
+/* long: pools_with_live_blocks_do_not_leak */
 #include "allocating.h"
 
 static plinth_pool_id_t new_pool(bool use_on_oom, bool no_split) {

@@ -2,6 +2,7 @@
  * another one, and no memory may leak. */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 /* timeout: 120 */
+/* long: a_pools_last_block_is_freed_while_the_pool_is_released */
 #include "allocating.h"
 
 #include <pthread.h>

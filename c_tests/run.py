@@ -211,9 +211,9 @@ def list_tests(program, arguments):
     if done.returncode != 0:
         raise RuntimeError(f"{program.name} --list ended with {done.returncode}:\n{done.stdout}")
     tests = done.stdout.split()
-    unknown = program.alone - {"all", *tests}
+    unknown = (program.alone | program.long) - {"all", *tests}
     if unknown:
-        raise RuntimeError(f"{program.source.name} declares `alone:` for tests that it does not have: {sorted(unknown)}")
+        raise RuntimeError(f"{program.source.name} declares something of tests that it does not have: {sorted(unknown)}")
     return tests
 
 
@@ -404,20 +404,22 @@ def shares_process(program, test, arguments):
     """Whether a test runs in one process with others of its program."""
     if arguments.alone or arguments.sanitizer or arguments.valgrind or wrong_device(program, arguments):
         return False
-    return arguments.together or not ({"all", test} & program.alone)
+    return arguments.together or not ({"all", test} & (program.alone | program.long))
 
 
 def plan(tests, arguments):
-    """What to run: functions that return a list of results each. Those with most tests come first."""
+    """What to run: functions that return a list of results each. First come the long tests, then the processes with most
+    tests, then the tests that are alone."""
     companies = {}
-    tasks = []
+    long, tasks = [], []
     for program, variant, test in tests:
         if shares_process(program, test, arguments):
             companies.setdefault((program.name, *variant.items()), (program, variant, []))[2].append(test)
         else:
-            tasks.append(lambda one=(program, variant, test): [run_one(*one, arguments)])
+            where = long if {"all", test} & program.long else tasks
+            where.append(lambda one=(program, variant, test): [run_one(*one, arguments)])
     shared = sorted(companies.values(), key=lambda company: -len(company[2]))
-    return [Company(*company, arguments).run for company in shared] + tasks
+    return long + [Company(*company, arguments).run for company in shared] + tasks
 
 
 class Report:

@@ -111,9 +111,10 @@ fi
 
 # Each call of the driver fails once; the host device has all kinds of faults.
 export PLINTH_TEST_FAULTS=${PLINTH_TEST_FAULTS:-each}
-# Few at a time: some tests measure time, and the driver makes contexts one after the other. Tests of a program share one.
+# At most 16 at a time: some tests measure time, and the driver makes contexts one after the other.
+cores=$(nproc)
 step c_tests 900 python3 sources/c_tests/run.py --no-build --lib lib --include include --build c_tests --device cuda \
-    --jobs 8 --filter '^(?!communicator|nccl)'
+    --first-variant --jobs $((cores < 16 ? cores : 16)) --filter '^(?!communicator|nccl)'
 # One at a time: NCCL's kernels wait for those on other GPUs, which hardly ever run at the same time where others want them.
 step c_tests-ranks 400 python3 sources/c_tests/run.py --no-build --lib lib --include include --build c_tests --device cuda \
     --jobs 1 --filter '^(communicator|nccl)'

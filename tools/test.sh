@@ -38,7 +38,7 @@ esac
 summary=$(mktemp)
 output=$(mktemp)
 begun=$SECONDS
-trap 'kill 0 2>/dev/null' INT TERM
+trap 'trap - INT TERM; kill 0' INT TERM
 trap 'rm -f "$summary" "$output"' EXIT
 
 # Runs steps one after the other until one fails, and adds a line for each to the summary.
