@@ -8,12 +8,15 @@
 
 enum { BLOCK = 128 * MIB, SLACK = 60 * MIB, BLOCKS = 2 };
 
-static int allowed_threads;
+static int started_threads, allowed_threads;
 
 /* Allocates a block once `allowed_threads` exceeds this thread's number. */
 static void *allocate_block(void *context) {
   const int number = *(int *)context;
   void *pointer = NULL;
+  /* The C library reserves address space for a thread's first allocation. */
+  free(malloc(KIB));
+  __atomic_add_fetch(&started_threads, 1, __ATOMIC_SEQ_CST);
   while (__atomic_load_n(&allowed_threads, __ATOMIC_SEQ_CST) <= number) {
     sleep_milliseconds(1);
   }
@@ -38,6 +41,9 @@ TEST(all_threads_wait_for_pending_blocks) {
   gate *shut = hold(stream);
   for (int index = 0; index < BLOCKS; index++) {
     CHECK(pthread_create(&threads[index], NULL, allocate_block, &numbers[index]) == 0);
+  }
+  while (__atomic_load_n(&started_threads, __ATOMIC_SEQ_CST) < BLOCKS) {
+    sleep_milliseconds(1);
   }
   FILE *file = fopen("/proc/self/statm", "r");
   CHECK(file != NULL && fscanf(file, "%lu", &pages) == 1);

@@ -5,16 +5,20 @@ set -euo pipefail
 sources=$1 programs=$2 lib=$3 rpath=$4
 cd "$(dirname "$0")/.."
 mkdir -p "$programs"
-for source in "$sources"/*.c "$sources"/*.cpp; do
-    [ -e "$source" ] || continue
-    case $source in
-    # benches/replay/peers.sh compiles these, because few machines have the libraries that they wrap.
-    */peer_*) continue ;;
-    *.c) compiler=(gcc -std=gnu11) ;;
-    *) compiler=(g++ -std=c++17) ;;
-    esac
-    name=$(basename "$source")
+
+# Compiles the source $1.
+compile() {
+    local compiler=(g++ -std=c++17) name
+    case $1 in *.c) compiler=(gcc -std=gnu11) ;; esac
+    name=$(basename "$1")
     # With --as-needed, a program that loads the library itself with dlopen is not linked to it.
-    "${compiler[@]}" -O2 -Wall -Wextra -Werror -Iinclude "$source" -o "$programs/${name%.*}" \
+    "${compiler[@]}" -O2 -Wall -Wextra -Werror -Iinclude "$1" -o "$programs/${name%.*}" \
         "-L$lib" "-Wl,-rpath,$rpath" -Wl,--as-needed -lplinth -ldl -lpthread -lm
-done
+}
+export -f compile
+export programs lib rpath
+
+# benches/replay/peers.sh compiles the peers, because few machines have the libraries that they wrap.
+# shellcheck disable=SC2016 # the inner shell expands it
+find "$sources" -maxdepth 1 -name '*.c*' ! -name 'peer_*' -print0 |
+    xargs -0 -r -n 1 -P "$(nproc)" bash -euo pipefail -c 'compile "$1"' compile

@@ -14,8 +14,8 @@ cd "$(dirname "$0")/.."
 tier=${1:-fast}
 case $tier in
 fast)
-    steps=(lint test-rust abi package examples test-c)
-    beside=(header-check conformance)
+    steps=(lint test-rust abi examples test-c)
+    beside=(header-check conformance package)
     export PROFILE=dev C_TESTS="--first-variant --optimize 0" PLINTH_TEST_FAULTS=sampled PLINTH_TEST_ROUNDS=few
     export HEADER_CHECK=oldest-and-newest
     ;;

@@ -100,8 +100,13 @@ impl Bins {
             id = blocks[id].link;
         }
         // Every block of a larger class is large enough, and the first one is the smallest of its class.
+        self.head_after(group, index)
+    }
+
+    /// Returns the first block of the next larger class that has blocks.
+    fn head_after(&self, group: usize, index: usize) -> Option<BlockId> {
         let higher = self.subclasses[group] & (u32::MAX << index << 1);
-        if index + 1 < SUBCLASSES && higher != 0 {
+        if higher != 0 {
             return Some(self.heads[group][higher.trailing_zeros() as usize]);
         }
         let groups = self.groups & (u64::MAX << group << 1);
@@ -114,11 +119,15 @@ impl Bins {
 
     /// Iterates over the blocks, smallest classes first.
     pub fn iter<'a>(&'a self, blocks: &'a Blocks) -> impl Iterator<Item = BlockId> + 'a {
-        let some = |id: BlockId| (id != NONE).then_some(id);
-        self.heads
-            .iter()
-            .flatten()
-            .flat_map(move |head| std::iter::successors(some(*head), move |id| some(blocks[*id].link)))
+        // No block is smaller than a unit, so the first class has none.
+        std::iter::successors(self.head_after(0, 0), move |id| {
+            let block = &blocks[*id];
+            if block.link != NONE {
+                return Some(block.link);
+            }
+            let (group, index) = class(block.size);
+            self.head_after(group, index)
+        })
     }
 
     /// Checks the lists and bitmaps. Returns a description of the first error.
@@ -126,6 +135,9 @@ impl Bins {
         for (group, heads) in self.heads.iter().enumerate() {
             if (self.groups >> group & 1 == 1) != (self.subclasses[group] != 0) {
                 return Err(format!("the bitmap of groups is wrong about group {group}"));
+            }
+            if self.subclasses[group] == 0 && *heads == [NONE; SUBCLASSES] {
+                continue;
             }
             for (index, head) in heads.iter().enumerate() {
                 if (self.subclasses[group] >> index & 1 == 1) != (*head != NONE) {

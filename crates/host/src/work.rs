@@ -125,13 +125,33 @@ impl Fill {
             unsafe {
                 match self.width {
                     1 => std::ptr::write_bytes(to as *mut u8, self.value as u8, count),
-                    2 => (0..count).for_each(|index| (to as *mut u16).add(index).write(self.value as u16)),
-                    _ => (0..count).for_each(|index| (to as *mut u32).add(index).write(self.value)),
+                    2 => fill(to as *mut u16, self.value as u16, count),
+                    _ => fill(to as *mut u32, self.value, count),
                 }
             }
             done += bytes;
         }
         Ok(())
+    }
+}
+
+/// Writes a value `count` times, by copies of what is written already: a loop over the elements takes most of the time of a
+/// test without optimization.
+///
+/// # Safety
+///
+/// `to` must be aligned and valid for writes of `count` values, which is at least 1.
+unsafe fn fill<T: Copy>(to: *mut T, value: T, count: usize) {
+    // SAFETY: the first value, and all that is copied below, lies within the `count` values; source and destination of a
+    // copy do not overlap, because no more is copied than stands before the destination.
+    unsafe {
+        to.write(value);
+        let mut written = 1;
+        while written < count {
+            let more = written.min(count - written);
+            std::ptr::copy_nonoverlapping(to, to.add(written), more);
+            written += more;
+        }
     }
 }
 
