@@ -5,7 +5,7 @@
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
-/* timeout: 240 */
+/* timeout: 480 */
 /* alone: all; enables fault injection before the first call */
 /* long: a_message_is_abandoned_after_some_of_its_parts */
 #include "faults.h"

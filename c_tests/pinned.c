@@ -92,7 +92,8 @@ TEST(small_blocks_share_a_segment) {
 
 TEST(rounding_adds_less_than_an_eighth) {
   uint64_t state = 5;
-  for (int round = 0; round < 3000; round++) {
+  /* Each larger block is pinned by the driver and unpinned again, which is slow on a GPU. */
+  for (int round = 0; round < (on_host_device() ? 3000 : 300); round++) {
     const size_t bytes = 1 + random_next(&state) % ((size_t)1 << (6 + random_next(&state) % 17));
     void *memory = pin(bytes);
     const size_t active = pinned_active();
