@@ -332,6 +332,21 @@ TEST(an_empty_graph_is_an_error) {
   expect_nothing_left();
 }
 
+TEST(a_capture_cannot_wait_for_work_from_outside) {
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_graph_t graph = new_graph(0);
+  plinth_event_t event = NULL;
+  CHECK_OK(plinth_event_create(0, &event));
+  CHECK_OK(plinth_event_record(event, NULL));
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  CHECK_STATUS(plinth_event_wait(event, stream), PLINTH_ERROR_CAPTURE_FORBIDS);
+  CHECK_EQ(plinth_last_driver_error(), 905);
+  CHECK_STATUS(plinth_graph_capture_end(graph), PLINTH_ERROR_CAPTURE_INVALIDATED);
+  CHECK_OK(plinth_event_destroy(event));
+  CHECK_OK(plinth_graph_destroy(graph));
+  expect_nothing_left();
+}
+
 TEST(a_side_stream_must_be_joined) {
   plinth_stream_t stream = on_new_stream(0);
   plinth_stream_t side = stream_on(0);

@@ -119,8 +119,9 @@ PLINTH_NOEXCEPT;
  *
  * @param event The event.
  * @param stream The stream that waits; NULL for the current device's default stream.
- * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL event; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER;
- *         the errors of initialization.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL event; PLINTH_ERROR_INVALID_HANDLE;
+ *         PLINTH_ERROR_CAPTURE_FORBIDS if the stream is capturing and the event was recorded outside of the capture,
+ *         which invalidates the capture; PLINTH_ERROR_DRIVER; the errors of initialization.
  */
 PLINTH_API
 plinth_status_t plinth_event_wait(plinth_event_t event,

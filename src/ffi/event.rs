@@ -99,8 +99,9 @@ pub unsafe extern "C" fn plinth_event_record(event: plinth_event_t, stream: plin
 ///
 /// @param event The event.
 /// @param stream The stream that waits; NULL for the current device's default stream.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL event; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER;
-///         the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL event; PLINTH_ERROR_INVALID_HANDLE;
+///         PLINTH_ERROR_CAPTURE_FORBIDS if the stream is capturing and the event was recorded outside of the capture,
+///         which invalidates the capture; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_event_wait(event: plinth_event_t, stream: plinth_stream_t) -> plinth_status_t {
     guard(|| event::wait(handle(event)?, stream as usize))

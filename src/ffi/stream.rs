@@ -4,8 +4,9 @@
 //! CUDA and its libraries, and to a kernel launch.
 //!
 //! The streams that plinth_stream_create returns come from a pool of the device. They belong to the library and are
-//! never destroyed. A stream that the program or another library made stays its owner's, who keeps it alive while
-//! plinth uses it; register it with plinth_stream_from_external.
+//! never destroyed. A stream that the program or another library made stays its owner's; register it with
+//! plinth_stream_from_external. Its owner keeps it alive as long as plinth caches memory that was allocated for it
+//! (plinth_empty_cache releases what is free), and as long as a capture or a thread's current stream uses it.
 //!
 //! Each thread has its own current stream on each device, which is the default stream until the thread sets it. Several
 //! threads may submit work to one stream; the order of their work is then the order of their calls.

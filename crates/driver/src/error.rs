@@ -81,6 +81,7 @@ impl From<Failure> for Error {
             codes::CUDA_ERROR_ILLEGAL_ADDRESS => Status::ILLEGAL_ADDRESS,
             codes::CUDA_ERROR_LAUNCH_FAILED => Status::LAUNCH_FAILED,
             codes::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+            | codes::CUDA_ERROR_STREAM_CAPTURE_ISOLATION
             | codes::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
             | codes::CUDA_ERROR_CAPTURED_EVENT => Status::CAPTURE_FORBIDS,
             codes::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED => Status::CAPTURE_INVALIDATED,

@@ -110,7 +110,9 @@ fn device_of(element: &str, devices: usize, model: &Model) -> Option<usize> {
         // A prefix that matches two devices selects neither.
         return if matching.next().is_none() { first } else { None };
     }
-    element.parse().ok().filter(|physical| *physical < devices)
+    // Like the driver, ignores what follows the digits.
+    let digits = element.find(|character: char| !character.is_ascii_digit()).unwrap_or(element.len());
+    element[..digits].parse().ok().filter(|physical| *physical < devices)
 }
 
 #[cfg(test)]
@@ -170,6 +172,7 @@ mod tests {
         assert_eq!(visible("1,-1,2"), [1]);
         assert_eq!(visible("1,9,2"), [1]);
         assert_eq!(visible("1,x"), [1]);
+        assert_eq!(visible("1gpu0,0ampere"), [1, 0]);
         assert!(visible("").is_empty());
         assert!(visible("0,1,0").is_empty());
         let uuid = uuid_text(MODELS[0].uuid(3));
