@@ -198,6 +198,31 @@ TEST(visible_devices_can_hide_every_device) {
   CHECK_EQ(device, UNTOUCHED);
 }
 
+/* What torch.cuda answers there with 0, False or None. */
+TEST(without_a_device_nothing_is_allocated) {
+  size_t bytes = 1;
+  bool capturing = true;
+  int32_t previous = UNTOUCHED;
+  plinth_memory_stats_t stats = {.struct_size = sizeof stats, .num_ooms = 5};
+  setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  CHECK_OK(plinth_memory_allocated(0, &bytes));
+  CHECK_EQ(bytes, 0);
+  bytes = 1;
+  CHECK_OK(plinth_max_memory_reserved(-1, &bytes));
+  CHECK_EQ(bytes, 0);
+  CHECK_OK(plinth_memory_stats(0, &stats));
+  CHECK_EQ(stats.num_ooms, 0);
+  CHECK_OK(plinth_empty_cache());
+  CHECK_OK(plinth_reset_peak_memory_stats(0));
+  CHECK_OK(plinth_reset_accumulated_memory_stats(0));
+  CHECK_OK(plinth_ipc_collect());
+  CHECK_OK(plinth_is_current_stream_capturing(&capturing));
+  CHECK(!capturing);
+  CHECK_OK(plinth_exchange_device_of(NULL, &previous));
+  CHECK_EQ(previous, -1);
+  CHECK(!plinth_is_initialized());
+}
+
 TEST(without_a_gpu_the_message_suggests_the_host_device) {
   setenv("PLINTH_DEVICE", "cuda", 1);
   setenv("CUDA_VISIBLE_DEVICES", "", 1);

@@ -9,7 +9,8 @@
  * other stream that uses the block, call plinth_record_stream before the free.
  *
  * Any thread may free what another thread allocated. Statistics, limits and settings hold for the whole process; the
- * more detailed statistics are in memory_stats.h.
+ * more detailed statistics are in memory_stats.h. Without any device, all statistics are 0, and calls that release
+ * cached memory or reset statistics do nothing.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */

@@ -262,12 +262,15 @@ plinth_status_t plinth_stream_is_capturing(plinth_stream_t stream,
 PLINTH_NOEXCEPT;
 
 /**
- * Reports whether the calling thread's current stream is capturing into a graph. Creates no CUDA context.
+ * Reports whether the calling thread's current stream is capturing into a graph. Creates no CUDA context. Without any
+ * device it is not.
  *
  * @param capturing Out: whether it is capturing.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of initialization.
  */
-PLINTH_API plinth_status_t plinth_is_current_stream_capturing(bool *capturing) PLINTH_NOEXCEPT;
+PLINTH_API
+plinth_status_t plinth_is_current_stream_capturing(bool *capturing)
+PLINTH_NOEXCEPT;
 
 /**
  * Enqueues a host function in a stream: it runs when the stream's earlier work is complete, and later work waits until

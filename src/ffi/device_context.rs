@@ -45,7 +45,7 @@ pub unsafe extern "C" fn plinth_maybe_exchange_device(device: i32, previous: *mu
 /// Makes the device current to whose memory a pointer belongs, and returns the previous device: the start of torch's
 /// `device_of` context. Call plinth_maybe_exchange_device(previous, ...) at its end.
 ///
-/// @param pointer An address. If it is not in a device's memory, nothing changes.
+/// @param pointer An address. If it is not in a device's memory, or there is no device, nothing changes.
 /// @param previous Out: the device that was current; -1 if nothing was changed.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL previous; PLINTH_ERROR_DRIVER; the errors of
 ///         initialization.

@@ -326,7 +326,8 @@ pub unsafe extern "C" fn plinth_stream_is_capturing(stream: plinth_stream_t, cap
     })
 }
 
-/// Reports whether the calling thread's current stream is capturing into a graph. Creates no CUDA context.
+/// Reports whether the calling thread's current stream is capturing into a graph. Creates no CUDA context. Without any
+/// device it is not.
 ///
 /// @param capturing Out: whether it is capturing.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of initialization.

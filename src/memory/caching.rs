@@ -257,18 +257,18 @@ pub fn is_cached(address: u64) -> bool {
 
 /// Returns all free memory to the driver, on every device.
 pub fn empty_cache() -> Result<()> {
-    let runtime = runtime::ready()?;
+    let Some(runtime) = runtime::ready_if_any()? else { return Ok(()) };
     let emptied = cache::empty(runtime).and(backend::empty_cache(runtime));
     trackers::deliver();
     emptied
 }
 
-/// Calls `body` with a device.
-fn with_memory<T>(
+/// Calls `body` with a device. Without any device, returns the default: nothing is allocated.
+fn with_memory<T: Default>(
     number: i32,
     body: impl FnOnce(&'static Runtime, &'static crate::runtime::device::Device) -> T,
 ) -> Result<T> {
-    let runtime = runtime::ready()?;
+    let Some(runtime) = runtime::ready_if_any()? else { return Ok(T::default()) };
     Ok(body(runtime, runtime.device(number)?))
 }
 

@@ -197,6 +197,6 @@ fn refused(error: Error, span: Span, call: &str) -> Error {
 
 /// Returns the ordinal of the device whose memory an address is in; `None` for host memory and unknown addresses.
 pub fn device_of(address: u64) -> Result<Option<u32>> {
-    let runtime = runtime::ready()?;
+    let Some(runtime) = runtime::ready_if_any()? else { return Ok(None) };
     if address == 0 { Ok(None) } else { owner(runtime, address) }
 }

@@ -83,7 +83,9 @@ pub fn stream_stats(stream: &Stream) -> Result<Stats> {
 
 /// Resets all sums and counters of a device.
 pub fn reset_accumulated_stats(number: i32) -> Result<()> {
-    runtime::ready()?.device(number)?.memory().reset_accumulated();
+    if let Some(runtime) = runtime::ready_if_any()? {
+        runtime.device(number)?.memory().reset_accumulated();
+    }
     Ok(())
 }
 

@@ -64,6 +64,14 @@ pub fn ready() -> Result<&'static Runtime> {
     initialize()
 }
 
+/// Returns the runtime, or `None` on a machine without devices; for calls that have an answer there, such as 0 bytes.
+pub fn ready_if_any() -> Result<Option<&'static Runtime>> {
+    match ready() {
+        Err(error) if error.status() == Status::NO_DEVICE => Ok(None),
+        ready => ready.map(Some),
+    }
+}
+
 /// Returns the runtime if the driver may be called now; for code that only releases resources.
 pub fn usable() -> Option<&'static Runtime> {
     matches!(STATE.load(Ordering::Acquire), LOADED | READY).then(|| RUNTIME.get()).flatten()

@@ -62,7 +62,7 @@ pub fn is_validated_capturing(runtime: &Runtime, stream: Stream) -> Result<bool>
 /// Returns whether the thread's current stream is capturing. Creates no context.
 #[inline]
 pub fn is_current_capturing() -> Result<bool> {
-    let runtime = runtime::ready()?;
+    let Some(runtime) = runtime::ready_if_any()? else { return Ok(false) };
     let raw = thread::stream(thread::device());
     if raw.handle() <= CU_STREAM_LEGACY {
         return Ok(false);
