@@ -84,6 +84,7 @@ TEST(a_null_is_out_of_memory) {
   void *memory = UNTOUCHED_POINTER;
   state()->fail = 100;
   CHECK_STATUS(plinth_caching_allocator_alloc(MIB, 0, NULL, &memory), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK_MESSAGE("the program's own allocator, which returned NULL");
   CHECK_MESSAGE("1.00 MiB");
   CHECK_SAME(memory, UNTOUCHED_POINTER);
   /* The allocator retries once after a failure. */
@@ -333,6 +334,7 @@ TEST(a_pools_allocator_may_fail) {
   CHECK_OK(plinth_begin_allocate_current_thread_to_pool(0, pool));
   state()->fail = 1000;
   CHECK_STATUS(plinth_caching_allocator_alloc(MIB, 0, NULL, &memory), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK_MESSAGE("the program's own allocator, which returned NULL");
   CHECK_SAME(memory, UNTOUCHED_POINTER);
   CHECK_EQ(reserved(0), 0);
   state()->fail = 0;

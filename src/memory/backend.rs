@@ -227,7 +227,7 @@ impl BackendRequest<'_> {
         }
         made.ok_or_else(|| {
             memory.ooms.increment();
-            let shortage = stats_aggregation::backend_shortage(self.runtime, device, request);
+            let shortage = stats_aggregation::backend_shortage(self.runtime, device, request, kind == Kind::Pluggable);
             callbacks::observe(device.ordinal, request.requested, shortage.total, shortage.free);
             Error::new(Status::OUT_OF_MEMORY, shortage.to_string())
         })

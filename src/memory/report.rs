@@ -66,6 +66,8 @@ pub struct Shortage {
     pub expandable: bool,
     /// The budget of the request's pool, if it has one.
     pub budget: Option<Budget>,
+    /// Whether the request went to an allocator of the program, which returned NULL.
+    pub external: bool,
 }
 
 impl Shortage {
@@ -128,6 +130,12 @@ impl Shortage {
             return write!(
                 formatter,
                 " The request exceeds the limit, not the device; plinth_set_per_process_memory_fraction sets the limit."
+            );
+        }
+        if self.external {
+            return write!(
+                formatter,
+                " The request went to the program's own allocator, which returned NULL; the cause is in that allocator."
             );
         }
         let private_free = self.private_free();
@@ -295,6 +303,10 @@ mod tests {
             (
                 Shortage { limit: Some(5 * GIB), held: 0, allocated: 0, ..full() },
                 "The request exceeds the limit, not the device",
+            ),
+            (
+                Shortage { allocated: 120 * GIB, free: 9 * GIB, external: true, ..full() },
+                "The request went to the program's own allocator, which returned NULL",
             ),
             (Shortage { allocated: 120 * GIB, expandable: false, ..full() }, "Enough memory is free, but fragmented"),
             (Shortage { allocated: 120 * GIB, pending: 8 * GIB, ..full() }, "Freed memory that waits for streams"),

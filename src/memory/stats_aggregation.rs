@@ -109,8 +109,9 @@ fn arena_bytes(arena: &Arena) -> (u64, u64) {
     (inner.space.counters.live, inner.space.mapped_bytes())
 }
 
-/// Collects the data for the error message of a failed request to another backend.
-pub fn backend_shortage(runtime: &Runtime, device: &Device, request: Request) -> Shortage {
+/// Collects the data for the error message of a failed request to another backend; `external` says whether that is an
+/// allocator of the program.
+pub fn backend_shortage(runtime: &Runtime, device: &Device, request: Request, external: bool) -> Shortage {
     let (driver, memory) = (&runtime.driver, &device.memory());
     let known_total = memory.total(device, driver).unwrap_or(0);
     let (free, total) = device.memory_info(driver).unwrap_or((0, known_total));
@@ -126,6 +127,7 @@ pub fn backend_shortage(runtime: &Runtime, device: &Device, request: Request) ->
         retries: memory.retries.get(),
         // Suppresses the advice to change how memory is mapped, which does not apply to this backend.
         expandable: true,
+        external,
         ..Shortage::default()
     }
 }
@@ -170,6 +172,7 @@ pub fn shortage(runtime: &Runtime, device: &Device, arena: &Arena, request: Requ
         retries: memory.retries.get(),
         expandable: matches!(memory.method(device, driver), Ok(Method::Virtual { .. })),
         budget: budget.map(|bytes| Budget { bytes, pool: key.pool, reserved: pool_bytes(memory, key.pool).1 }),
+        external: pool::allocator(key.pool).is_some(),
     }
 }
 
