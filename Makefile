@@ -154,7 +154,7 @@ test: ## run the tests for every change, under ten minutes on two cores: see too
 	@tools/test.sh fast
 
 .PHONY: test-deep
-test-deep: ## run the additional tests for every submission, about 40 minutes
+test-deep: ## run the additional tests for every submission, about 30 minutes
 	@tools/test.sh deep
 
 .PHONY: test-nightly

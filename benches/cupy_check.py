@@ -4,10 +4,12 @@ those on CuPy's own memory pool.
     python3 benches/cupy_check.py [LIBPLINTH]
 
 CFunctionAllocator calls plinth from C, without the interpreter; CuPy gives it no stream, so plinth takes its own current
-one. PythonFunctionAllocator goes through Python and passes CuPy's current stream on. One program hands arrays from a stream to another and frees them while the other
-still reads them, which takes plinth_record_stream; it runs once more with a limit of 1.05 times the memory that it had in
-use at its peak. Exit status 1 if a result is wrong or differs from that on CuPy's pool, memory is lost or plinth was not
-asked; 77 without CuPy.
+one. PythonFunctionAllocator goes through Python and passes CuPy's current stream on. One program passes arrays from one
+stream to another and frees them while the other still reads them, which requires plinth_record_stream; it runs once more
+with a limit of 1.05 times the memory that it had in use at its peak.
+
+The exit status is 1 if a result is wrong or differs from that on CuPy's pool, if memory leaks, or if plinth was not used;
+it is 77 without CuPy.
 """
 import ctypes
 import gc

@@ -7,13 +7,15 @@ Each model trains in four ways. gpt2 and resnet50 run in eager mode, with sequen
 change at every step. The runs named -graph capture the whole step in a CUDA graph, one graph for each of two shapes in one
 pool, with eager evaluations between the replays. Those named -compile train through torch.compile in its default mode, on
 two shapes. Those named -limit are the eager runs again with a limit on the memory that the process may hold: 1.05 times
-what native had in use at its peak without a limit. Their numbers have to be those of native without a limit; native itself
-may run out of memory under it, which the table says. All batches are made ready by a side stream while the step before them computes, so
-record_stream has to work. Four allocators: native and expandable are PyTorch's own, without and with
-expandable_segments; plinth is plinth in place of PyTorch's (CUDAPluggableAllocator); mempool is plinth under PyTorch's
-allocator (torch.cuda.MemPool).
+the peak of native's memory in use without a limit. Their results must be those of native without a limit; native itself
+may run out of memory under the limit, which the table shows. A side stream prepares each batch while the previous step
+computes, so record_stream has to work.
 
-Each run is a process of its own. Exit status 1 if a process failed, if any loss, evaluation or parameter differs from
+Four allocators: native and expandable are PyTorch's own, without and with expandable_segments; plinth is plinth in place
+of PyTorch's (CUDAPluggableAllocator); mempool is plinth under PyTorch's allocator (torch.cuda.MemPool). The runs named
+-compile and -limit use native and plinth only.
+
+Each run has its own process. The exit status is 1 if a process failed, if any loss, evaluation or parameter differs from
 native's by a bit, or if plinth's peak of memory held is above native's. Needs PyTorch and a GPU, and for torch.compile a
 C compiler; no data, no network.
 """
@@ -505,7 +507,8 @@ def main():
         sys.exit("there is no libplinth.so; name it by --library")
 
     chosen = arguments.allocators.split(",")
-    plan = [(run, allocator) for run in arguments.runs.split(",") for allocator in ("native", *(a for a in chosen if a != "native"))
+    plan = [(run, allocator) for run in arguments.runs.split(",")
+            for allocator in ("native", *(a for a in chosen if a != "native"))
             if allocator in ("native", "plinth") or not run.endswith(("-compile", "-limit"))]
     unknown = {name for pair in plan for name in pair} - {*RUNS, *ALLOCATORS}
     if unknown:

@@ -57,6 +57,16 @@ static inline int64_t count_of(const test_tensor *tensor) {
   return count;
 }
 
+/* A tensor that a call must refuse, with the status and a part of the message. */
+typedef struct refused_tensor {
+  int device;
+  int kind;
+  int32_t rank;
+  const int64_t *shape;
+  plinth_status_t status;
+  const char *message;
+} refused_tensor;
+
 /* Makes a tensor `offset` bytes into its memory. Without strides it is contiguous. */
 static inline void make_tensor(test_tensor *out, int device, int kind, int32_t rank, const int64_t *shape,
                                const int64_t *strides, size_t offset) {

@@ -434,14 +434,7 @@ TEST(invalid_arguments_of_gather_are_refused) {
   static const int64_t shape[] = {4, 5};
   static const int64_t wider[] = {4, 6};
   static const int64_t deeper[] = {4, 5, 1};
-  static const struct {
-    int device;
-    int kind;
-    int32_t rank;
-    const int64_t *shape;
-    plinth_status_t status;
-    const char *message;
-  } wrong[] = {
+  static const refused_tensor wrong[] = {
       {0, F32, 2, wider, PLINTH_ERROR_INVALID_VALUE, "input 1 has invalid shape: got [4, 6], but expected [4, 5]"},
       {0, F32, 3, deeper, PLINTH_ERROR_INVALID_VALUE, "input 1 has 3 dimensions, and not 2"},
       {0, I32, 2, shape, PLINTH_ERROR_INVALID_VALUE, "inputs[1] has elements"},

@@ -380,22 +380,16 @@ TEST(sums_are_deterministic) {
 
 TEST(invalid_arguments_are_refused) {
   static const int64_t other[] = {5, 9, 7};
-  static const struct {
-    int device;
-    int kind;
-    const int64_t *shape;
-    plinth_status_t status;
-    const char *message;
-  } wrong[] = {
-      {0, F32, other, PLINTH_ERROR_INVALID_VALUE, "input 1 has invalid shape: got [5, 9, 7], but expected [5, 7, 9]"},
-      {0, F64, three, PLINTH_ERROR_INVALID_VALUE, "input 1 has elements of float64, not of float32"},
-      {ON_CPU, F32, three, PLINTH_ERROR_DEVICE_MISMATCH, "input 1 is in memory of the CPU"},
+  static const refused_tensor wrong[] = {
+      {0, F32, 3, other, PLINTH_ERROR_INVALID_VALUE, "input 1 has invalid shape: got [5, 9, 7], but expected [5, 7, 9]"},
+      {0, F64, 3, three, PLINTH_ERROR_INVALID_VALUE, "input 1 has elements of float64, not of float32"},
+      {ON_CPU, F32, 3, three, PLINTH_ERROR_DEVICE_MISMATCH, "input 1 is in memory of the CPU"},
   };
   test_tensor inputs[2], out;
   make_tensor(&inputs[0], 0, F32, 3, three, NULL, 0);
   describe_output(&out, 0, 3, false);
   for (int index = 0; index < 3; index++) {
-    make_tensor(&inputs[1], wrong[index].device, wrong[index].kind, 3, wrong[index].shape, NULL, 0);
+    make_tensor(&inputs[1], wrong[index].device, wrong[index].kind, wrong[index].rank, wrong[index].shape, NULL, 0);
     CHECK_STATUS(reduce(inputs, 2, &out), wrong[index].status);
     CHECK_MESSAGE(wrong[index].message);
     free_tensor(&inputs[1]);

@@ -1,5 +1,4 @@
-/* Memory pools: which allocations use them, and that others do not get their memory.
- * SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Memory pools: allocations from them and isolation from others. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 /* long: pools_with_live_blocks_do_not_leak */
 #include "allocating.h"

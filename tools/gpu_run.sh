@@ -111,7 +111,7 @@ fi
 
 # Each call of the driver fails once; the host device has all kinds of faults.
 export PLINTH_TEST_FAULTS=${PLINTH_TEST_FAULTS:-each}
-# At most 16 at a time: some tests measure time, and the driver makes contexts one after the other.
+# Each test once, without the variants of its program. At most 16 at a time: some tests measure time, and the driver makes contexts one after the other.
 cores=$(nproc)
 step c_tests 900 python3 sources/c_tests/run.py --no-build --lib lib --include include --build c_tests --device cuda \
     --first-variant --jobs $((cores < 16 ? cores : 16)) --filter '^(?!communicator|nccl)'
