@@ -1,7 +1,8 @@
 # The tasks of the project, one target each. `make` without a target prints the list.
 #
 # Every target installs the tools that it needs (tools/bootstrap.sh), so a Debian machine with Rust, gcc, make and
-# Python 3 is enough. Build output goes under target/, or under $CARGO_TARGET_DIR.
+# Python 3 is enough. Targets that build check the tools of all requested targets first. Build output goes under target/,
+# or under $CARGO_TARGET_DIR.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -15,6 +16,8 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # all that `cargo test` needs, so that everything is compiled once. `make test` uses dev, `make test-deep` release.
 PROFILE ?= release
 LIBRARY := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
+# Options of tools/release.sh for `make release`.
+RELEASE ?=
 # Options of c_tests/run.py for `make test-c`.
 C_TESTS ?=
 # With `oldest-and-newest`, `make header-check` skips the language standards in between.
@@ -28,11 +31,22 @@ FUZZ_INPUTS = $(wildcard fuzz/corpus/*)
 # A shell that was opened before rustup was installed does not have cargo's folder in its path.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
+# The tools that the requested targets need in addition to those that build: the arguments of their calls of bootstrap.sh.
+NEEDS = $(shell $(MAKE) -n -o build -o library -o docs $(MAKECMDGOALS) | sed -n 's|^tools/bootstrap.sh ||p')
+
 # The library prints nothing. The header documents safety requirements in its own form, not in rustdoc's Safety section.
 CLIPPY := -D clippy::print_stdout -D clippy::print_stderr -D clippy::dbg_macro -A clippy::missing_safety_doc
 
 NVCC := $(TARGET)/tools/python/nvidia/cu13/bin/nvcc
 NVRTC := $(TARGET)/tools/python/nvidia/cu13/lib/libnvrtc.so.13
+
+# Makes the C types and functions of the Python package.
+GENERATE_BINDINGS = PYTHONPATH=$(TARGET)/tools/bindings python3 python/generate.py
+
+# The wheel is built for the C library of manylinux_2_28, by zig's linker.
+WHEEL_TRIPLE := x86_64-unknown-linux-gnu
+WHEEL_GLIBC = $(abspath $(TARGET))/wheel/glibc.o
+ZIGBUILD = PATH="$(abspath $(TARGET)/tools/wheel/bin):$$PATH" cargo-zigbuild
 
 # Builds the trace replay program; compares allocators with it.
 REPLAY_PROGRAMS = tools/programs.sh benches/replay $(TARGET)/benches/replay $(LIBRARY) $(abspath $(LIBRARY))
@@ -40,7 +54,7 @@ COMPARE = benches/replay/compare.py --replay $(TARGET)/benches/replay/replay --p
 
 .PHONY: help
 help: ## print this list
-	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
+	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
 		printf '%-15s %s\n' "$$name" "$$text"; done
 
 # ---- building
@@ -48,13 +62,13 @@ help: ## print this list
 # The crate types are named because cargo optimises across crates only if no rlib is requested.
 .PHONY: build
 build: ## build the shared and the static library, in target/release
-	@tools/bootstrap.sh rust cc
+	@tools/bootstrap.sh rust cc $(NEEDS)
 	cargo rustc --release --lib --locked --crate-type cdylib,staticlib
 	@tools/soname_link.sh $(TARGET)/release
 
 .PHONY: library
 library: $(if $(filter release,$(PROFILE)),build)
-	@tools/bootstrap.sh rust cc
+	@tools/bootstrap.sh rust cc $(NEEDS)
 	$(if $(filter release,$(PROFILE)),@,cargo build --profile $(PROFILE) --workspace --all-targets --locked &&) \
 		tools/soname_link.sh $(LIBRARY)
 
@@ -64,9 +78,15 @@ header: ## write include/plinth.h, include/plinth/*.h and tests/symbols.txt from
 	PLINTH_WRITE_HEADER=1 cargo test --locked --test header
 
 .PHONY: layout
-layout: ## write tests/abi/layout.txt from the headers
-	@tools/bootstrap.sh cc
+layout: ## write tests/abi/layout.txt and tests/abi/signatures.abi from the headers
+	@tools/bootstrap.sh cc abigail
 	python3 tests/abi/layout.py --write
+	python3 tests/abi/signatures.py --write
+
+.PHONY: bindings
+bindings: ## write python/plinth/_bindings.py from the headers
+	@tools/bootstrap.sh cc python3 bindings
+	$(GENERATE_BINDINGS) --write
 
 .PHONY: kernels
 kernels: ## compile kernels/*.cu to kernels/*.ptx
@@ -75,15 +95,20 @@ kernels: ## compile kernels/*.cu to kernels/*.ptx
 
 .PHONY: docs
 docs: ## build the reference, for Rust and for C, in target/doc and target/doxygen; warnings are errors
-	@tools/bootstrap.sh rust cc doxygen
+	@tools/bootstrap.sh rust cc doxygen $(NEEDS)
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --workspace --no-deps --lib
 	tools/doxygen.sh
+
+.PHONY: site
+site: ## build the documentation site in target/site, with the reference and offline search, and check its links
+	@tools/bootstrap.sh doxygen site
+	tools/site/build.sh
 
 # ---- using
 
 .PHONY: demo
 demo: build ## build, run a tour of the library in C, replay a training run; PLINTH_DEVICE=cuda or host selects the device
-	@tools/bootstrap.sh cc c++
+	@tools/bootstrap.sh cc c++ python3
 	@mkdir -p $(TARGET)/demo
 	gcc -std=c11 -O2 -Wall -Wextra -Iinclude examples/01-tour.c -o $(TARGET)/demo/tour -L$(TARGET)/release \
 		-Wl,-rpath,$(abspath $(TARGET)/release) -lplinth
@@ -129,9 +154,14 @@ bench-random: build ## measure random fills against memset, cuRAND and PyTorch, 
 	PLINTH_DEVICE=cuda python3 benches/random_table.py --library $(TARGET)/release/libplinth.so \
 		--program $(TARGET)/benches/random || [ $$? = 77 ]
 
+# Does not build, because root, who may install into /usr/local, often has no cargo.
 .PHONY: install
-install: build ## install under PREFIX=/usr/local, LIBDIR=lib; DESTDIR= for packagers
-	tools/install.sh --from $(TARGET)/release --prefix "$(PREFIX)" --libdir "$(LIBDIR)" --destdir "$(DESTDIR)"
+install: ## install what `make build` built under PREFIX=/usr/local, LIBDIR=lib; DESTDIR= for packagers
+	@tools/install.sh --from $(TARGET)/release --prefix "$(PREFIX)" --libdir "$(LIBDIR)" --destdir "$(DESTDIR)"
+
+.PHONY: uninstall
+uninstall: ## remove what `make install` installed under PREFIX=/usr/local, LIBDIR=lib
+	@tools/install.sh --uninstall --prefix "$(PREFIX)" --libdir "$(LIBDIR)"
 
 # In its own target folder: for a program, cargo also builds the library as an rlib, which yields another libplinth.so.
 .PHONY: tool
@@ -140,12 +170,67 @@ tool: ## build the command-line tool, target/tool/release/plinth
 	cargo build --release --locked -p plinth-tool --target-dir $(TARGET)/tool
 
 .PHONY: install-tool
-install-tool: tool ## install the tool under PREFIX=/usr/local; DESTDIR= for packagers
-	install -D -m 755 $(TARGET)/tool/release/plinth "$(DESTDIR)$(PREFIX)/bin/plinth"
+install-tool: ## install the built tool, its manual pages and shell completions under PREFIX=/usr/local; DESTDIR= for packagers
+	tools/install_tool.sh --from $(TARGET)/tool/release/plinth --prefix "$(PREFIX)" --destdir "$(DESTDIR)"
+
+# ---- packaging: see packaging/README.md
+
+PACKAGING = --from $(TARGET)/release --tool $(TARGET)/tool/release/plinth --out $(TARGET)/packages
+
+.PHONY: packages
+packages: package-tarball package-debian package-conan package-vcpkg package-conda package-spack ## make all packages, in target/packages
+
+.PHONY: package-tarball
+package-tarball: build tool ## pack libraries, headers and tool into an archive that works wherever it is unpacked
+	packaging/tarball.sh $(PACKAGING)
+
+.PHONY: package-debian
+package-debian: build tool ## make the Debian packages libplinth0.2, libplinth-dev and plinth-tools
+	@tools/bootstrap.sh debian-packaging
+	packaging/debian.sh $(PACKAGING)
+
+.PHONY: package-source
+package-source: ## pack the sources with those of all crates, to build without a network
+	@tools/bootstrap.sh rust
+	packaging/source.sh $(PACKAGING)
+
+.PHONY: package-conan package-vcpkg package-conda package-spack
+package-conan: ## write a Conan recipe for the source archive; SOURCE_URL=where the archive is published
+package-vcpkg: ## write a vcpkg port, likewise
+package-conda: ## write a recipe for conda-forge, likewise
+package-spack: ## write a Spack package, likewise
+package-conan package-vcpkg package-conda package-spack: package-%: package-source
+	SOURCE_URL="$(SOURCE_URL)" packaging/recipe.sh $* $(PACKAGING)
+
+# Two target folders, as for `tool`.
+.PHONY: wheel
+wheel: ## make the wheel of the Python package, in target/wheels, for Python 3.10 or newer and glibc 2.28 or newer
+	@tools/bootstrap.sh rust cc wheel
+	@mkdir -p $(TARGET)/wheel
+	$(TARGET)/tools/wheel/bin/python -m ziglang cc -target $(subst -unknown,,$(WHEEL_TRIPLE)).2.28 -O2 -fPIC -Wall -Wextra -Werror \
+		-c packaging/glibc.c -o $(WHEEL_GLIBC)
+	$(ZIGBUILD) rustc --release --lib --locked --crate-type cdylib,staticlib --target $(WHEEL_TRIPLE).2.28 \
+		--target-dir $(TARGET)/wheel/library -- -C link-arg=$(WHEEL_GLIBC)
+	$(ZIGBUILD) rustc --release --locked -p plinth-tool --bin plinth --target $(WHEEL_TRIPLE).2.28 \
+		--target-dir $(TARGET)/wheel/tool -- -C link-arg=$(WHEEL_GLIBC)
+	packaging/wheel.sh --from $(TARGET)/wheel/library/$(WHEEL_TRIPLE)/release \
+		--tool $(TARGET)/wheel/tool/$(WHEEL_TRIPLE)/release/plinth --out $(TARGET)/wheels
 
 .PHONY: gpu-bundle
 gpu-bundle: build ## pack tests and benches into build/gpu for a GPU machine without Rust; run tools/gpu_run.sh there
 	tools/gpu_bundle.sh build/gpu
+
+.PHONY: licenses
+licenses: ## write licenses/: the licences of other crates and the bills of materials, from Cargo.lock
+	@tools/bootstrap.sh rust cc cargo-licenses
+	tools/licenses.sh
+
+# The parts are built anew, so that nothing of an earlier version is packed.
+.PHONY: release
+release: ## build packages, documentation, licences and checksums into target/dist-VERSION; RELEASE=--draft: see docs/releasing.md
+	rm -rf $(TARGET)/packages $(TARGET)/wheels $(TARGET)/site
+	$(MAKE) packages wheel site
+	tools/release.sh $(RELEASE)
 
 # ---- testing
 
@@ -166,12 +251,18 @@ lint: docs ## check formatting, clippy, shell scripts and documentation; warning
 	@tools/bootstrap.sh shellcheck
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings $(CLIPPY)
-	shellcheck tools/*.sh benches/replay/*.sh tests/package/*.sh .ci/run
+	shellcheck -x tools/*.sh tools/site/*.sh packaging/*.sh benches/replay/*.sh tests/newcomer/*.sh tests/package/*.sh \
+		tests/package/prebuilt/cargo .ci/run
 
 .PHONY: test-rust
 test-rust: ## run unit, property and header tests, and those of the command-line tool
 	@tools/bootstrap.sh rust cc c++ python
 	cargo test --locked --workspace
+
+.PHONY: test-aarch64
+test-aarch64: ## cross-build for aarch64 and run the tests under qemu-user; skipped where Rust has no library for aarch64
+	@tools/bootstrap.sh rust cc c++ pkg-config abigail aarch64
+	tools/aarch64.sh || [ $$? = 77 ]
 
 .PHONY: conformance
 conformance: ## compare the host device with a GPU's recorded results of random driver calls: see docs/host.md
@@ -192,6 +283,26 @@ test-c: library ## run the C and C++ tests on PLINTH_DEVICE=host (default) or cu
 	PLINTH_NVRTC_LIBRARY=$${PLINTH_NVRTC_LIBRARY:-$(abspath $(NVRTC))} python3 c_tests/run.py --lib $(LIBRARY) \
 		--include include --build $(if $(filter release,$(PROFILE)),$(TARGET),$(LIBRARY))/c_tests \
 		--device $${PLINTH_DEVICE:-host} $(C_TESTS)
+
+# Without PyTorch.
+.PHONY: test-python
+test-python: library ## test the Python package on PLINTH_DEVICE=host (default) or cuda
+	@tools/bootstrap.sh python3
+	PLINTH_DEVICE=$${PLINTH_DEVICE:-host} PLINTH_LIBRARY=$(abspath $(LIBRARY))/libplinth.so PYTHONPATH=python \
+		python3 -m unittest discover -s tests/python
+
+# Link-time optimization takes most of the wheel's time, and these tests do not need it.
+.PHONY: test-wheel
+test-wheel: export CARGO_PROFILE_RELEASE_LTO = off
+test-wheel: export CARGO_PROFILE_RELEASE_CODEGEN_UNITS = 16
+test-wheel: wheel ## check the wheel, install it without a network, and test what was installed; link programs with it
+	@tools/bootstrap.sh cc c++ cmake pkg-config python3
+	tests/package/wheel.sh $(TARGET)/wheels/libplinth-$$(tools/version.sh)-py3-none-*.whl
+
+.PHONY: test-bridge
+test-bridge: library ## compile the bridge to PyTorch against its headers, and run it in its libraries on the host device
+	@tools/bootstrap.sh cc c++ python3 torch
+	python3 tests/python/bridge/run.py $(TARGET)/tools/torch $(TARGET)/tools/torch/nvidia/cu13/include $(LIBRARY)/libplinth.so
 
 .PHONY: examples
 examples: library ## compile the examples and benches, warnings as errors, and run the examples
@@ -217,22 +328,44 @@ test-random: library ## test random numbers on the host device: against PyTorch'
 
 .PHONY: test-snapshot
 test-snapshot: library ## test snapshots of a simulated training: pickle and JSON in Python, the page in headless Chromium
-	@tools/bootstrap.sh cc chromium
+	@tools/bootstrap.sh cc c++ chromium
 	python3 tests/snapshot/run.py --lib $(LIBRARY) --build $(TARGET)/snapshot-test --device $${PLINTH_DEVICE:-host}
 
+.PHONY: test-docs
+test-docs: library ## compile the code blocks of the documentation, run them on the host device; check the site
+	@tools/bootstrap.sh rust cc c++ cmake pkg-config python rmm doxygen site chromium
+	python3 tests/docs/run.py --library $(LIBRARY) --build $(TARGET)/docs-test --tools $(TARGET)/tools
+	tools/site/build.sh
+	python3 tests/docs/check_site.py $(TARGET)/site
+
 .PHONY: test-fuzz
-test-fuzz: library ## check fixed sequences of allocator calls, generated and stored, against a model; some seconds
+test-fuzz: library ## check fixed sequences of allocator calls against a model, and hostile arguments; some seconds
 	@tools/bootstrap.sh c++
 	@tools/programs.sh fuzz $(TARGET)/fuzz $(LIBRARY) $(abspath $(LIBRARY))
 	@for segments in True False; do \
 		PLINTH_ALLOC_CONF=expandable_segments:$$segments PLINTH_DEVICE=host $(TARGET)/fuzz/allocator \
 			--save $(TARGET)/fuzz/failed-$$segments --seeds 0 150 $(FUZZ_INPUTS); \
+		PLINTH_ALLOC_CONF=expandable_segments:$$segments PLINTH_DEVICE=host $(TARGET)/fuzz/hostile \
+			--save $(TARGET)/fuzz/failed-hostile-$$segments --seeds 0 500; \
 	done
 
+.PHONY: test-chaos
+test-chaos: library ## run processes that use everything while faults, signals, forks, limits, kills strike; CHAOS=options
+	@tools/bootstrap.sh c++
+	@tools/programs.sh fuzz $(TARGET)/fuzz $(LIBRARY) $(abspath $(LIBRARY))
+	PLINTH_DEVICE=$${PLINTH_DEVICE:-host} $(TARGET)/fuzz/chaos $(or $(CHAOS),--seconds 20)
+	$(if $(CHAOS),,PLINTH_DEVICE=$${PLINTH_DEVICE:-host} $(TARGET)/fuzz/chaos --seconds 20 --kill-every 0)
+
 .PHONY: fuzz
-fuzz: ## search for new failing sequences with libFuzzer, FUZZ_SECONDS=60 for each variant (test-nightly)
+fuzz: ## search for new failing inputs with libFuzzer, FUZZ_SECONDS=60 for each program and variant (test-nightly)
 	@tools/bootstrap.sh rust c++ clang
 	tools/fuzz.sh
+
+.PHONY: fuzz-sanitized
+fuzz-sanitized: ## run the fuzzers' fixed inputs, FUZZ_SEEDS=300, with AddressSanitizer and ThreadSanitizer (test-nightly)
+	@tools/bootstrap.sh rust c++ clang
+	tools/sanitize.sh address --fuzz
+	tools/sanitize.sh thread --fuzz
 
 .PHONY: header-check
 header-check: ## compile the headers, alone and with CUDA's and DLPack's, in every supported C and C++, by gcc and clang
@@ -240,14 +373,34 @@ header-check: ## compile the headers, alone and with CUDA's and DLPack's, in eve
 	tools/check_header.sh $(HEADER_CHECK)
 
 .PHONY: abi
-abi: library ## check exports, soname, needed libraries, struct layouts, version numbers and, for a release, the size
+abi: library ## check exports, signatures, soname, needed libraries, struct layouts, version numbers and, for a release, the size
+	@tools/bootstrap.sh cc abigail python3 bindings
 	python3 tests/abi/layout.py
+	$(GENERATE_BINDINGS)
+	python3 tests/abi/signatures.py --library $(LIBRARY)/libplinth.so
+	python3 tests/abi/signatures.py --self-test
 	python3 tests/abi/binary.py $(LIBRARY) $(if $(filter release,$(PROFILE)),--release)
 
 .PHONY: package
 package: library ## test programs that use an installed plinth through CMake and pkg-config; for a release also its sources
 	@tools/bootstrap.sh c++ cmake pkg-config
 	tests/package/run.sh $(LIBRARY) $(if $(filter release,$(PROFILE)),--sources)
+
+.PHONY: test-newcomer
+test-newcomer: library ## install and use the library as a new user does, on a minimal Debian; skipped where none can be made
+	@tests/newcomer/run.sh $(LIBRARY) || [ $$? = 77 ]
+
+.PHONY: deny
+deny: ## check the crates' licences, sources and versions with cargo-deny; advisories where their database can be fetched
+	@tools/bootstrap.sh rust cargo-deny
+	tools/deny.sh
+
+# The tool is that of the dev profile: to build it for release takes minutes.
+.PHONY: test-packages
+test-packages: build ## make all packages, install them, build programs with them, and remove them
+	@tools/bootstrap.sh cc c++ cmake pkg-config debian-packaging packaging
+	cargo build --locked -p plinth-tool
+	tests/package/packages.sh $(TARGET)/release $(TARGET)/debug/plinth
 
 .PHONY: kernels-check
 kernels-check: ## check that kernels/*.ptx are the output of kernels/*.cu

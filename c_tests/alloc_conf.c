@@ -131,9 +131,12 @@ TEST(an_invalid_setting_changes_nothing) {
       {"roundup_power2_divisions:[256:3]", "roundup_power2_divisions"}, {"large_segment_size_mb:10", "large_segment_size_mb"},
       {"per_process_memory_fraction:2", "per_process_memory_fraction"}, {"pinned_num_register_threads:3", "pinned_num"},
       {"debug:[guard],backend:uncached", "debug"},
+      {"expandable_segment:False", "unknown key \"expandable_segment\"; did you mean expandable_segments?"},
+      {"speed:high", "unknown key \"speed\"; the keys are backend, expandable_segments, "},
   };
-  for (int index = 0; index < 9; index++) {
+  for (size_t index = 0; index < sizeof texts / sizeof texts[0]; index++) {
     CHECK_STATUS(plinth_set_allocator_settings(texts[index][0]), PLINTH_ERROR_INVALID_VALUE);
+    CHECK_MESSAGE("changing the allocator's settings: ");
     CHECK_MESSAGE(texts[index][1]);
   }
   CHECK(has_setting("expandable_segments:True"));

@@ -76,3 +76,41 @@ TEST(access_follows_enable_and_disable) {
   CHECK_EQ(access_of(0, memory), 3);
   CHECK_OK(plinth_caching_allocator_delete(memory));
 }
+
+enum { ENABLERS = 4, MAPPINGS = 60 };
+
+static void *mappings[MAPPINGS];
+static pthread_barrier_t barrier;
+
+/* Every mapping is accessible when the call returns, whichever thread made the change. */
+static void *enable_and_check(void *context) {
+  pthread_barrier_wait(&barrier);
+  CHECK_OK(plinth_enable_peer_access(1, 0));
+  for (int index = MAPPINGS - 1; index >= 0; index--) {
+    CHECK_EQ(access_of(1, mappings[index]), 3);
+  }
+  return context;
+}
+
+TEST(threads_enable_one_pair_at_once) {
+  need_devices(2);
+  if (!peers_possible()) {
+    SKIP("the devices cannot access each other");
+  }
+  if (getenv("PLINTH_ALLOC_CONF") != NULL) {
+    SKIP("is about mapped memory");
+  }
+  for (int index = 0; index < MAPPINGS; index++) {
+    mappings[index] = alloc_on(BYTES, 0, stream_on(0));
+  }
+  CHECK_EQ(pthread_barrier_init(&barrier, NULL, ENABLERS), 0);
+  for (int round = 0; round < some_rounds(200); round++) {
+    run_threads(ENABLERS, enable_and_check);
+    CHECK_OK(plinth_disable_peer_access(1, 0));
+    CHECK_EQ(access_of(1, mappings[0]), 0);
+  }
+  CHECK_EQ(pthread_barrier_destroy(&barrier), 0);
+  for (int index = 0; index < MAPPINGS; index++) {
+    release(mappings[index]);
+  }
+}

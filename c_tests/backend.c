@@ -4,6 +4,7 @@
 /* long: threads_share_the_async_backend */
 #include "allocating.h"
 #include "driver.h"
+#include "logging.h"
 
 static void configure(const char *text) { CHECK(setenv("PLINTH_ALLOC_CONF", text, 1) == 0); }
 
@@ -142,6 +143,17 @@ TEST(uncached_backend_allocates) { configure("backend:uncached"), use("uncached"
 TEST(uncached_backend_has_a_limit) { configure("backend:uncached"), exceed_the_limit(); }
 TEST(uncached_backend_calls_free_memory_callbacks) { configure("backend:uncached"), expect_callback(); }
 
+TEST(torchs_variable_disables_caching) {
+  CHECK(setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", "1", 1) == 0);
+  CHECK_TEXT(backend(), "uncached");
+}
+
+TEST(the_own_variable_overrides_torchs) {
+  CHECK(setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", "1", 1) == 0);
+  CHECK(setenv("PLINTH_NO_CUDA_MEMORY_CACHING", "0", 1) == 0);
+  CHECK_TEXT(backend(), "native");
+}
+
 TEST(pytorch_variable_disables_caching) {
   CHECK(setenv("PLINTH_NO_CUDA_MEMORY_CACHING", "1", 1) == 0);
   CHECK_OK(plinth_enable_fault_injection());
@@ -204,9 +216,185 @@ TEST(async_backend_keeps_freed_memory_reserved) {
   CHECK_EQ(reserved(0), 0);
 }
 
-TEST(async_backend_refuses_allocations_in_a_capture) {
+/* ---- captures */
+
+static unsigned char byte_of(const void *memory, plinth_stream_t stream) {
+  unsigned char byte = 0;
+  CHECK_OK(plinth_memcpy(&byte, memory, 1, stream));
+  CHECK_OK(plinth_stream_synchronize(stream));
+  return byte;
+}
+
+static plinth_graph_t begin_graph(plinth_stream_t stream) {
+  plinth_graph_t graph = NULL;
+  CHECK_OK(plinth_graph_create(&graph));
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
+  return graph;
+}
+
+/* Temporary memory of a graph, also used in a second stream, and memory that outlives the capture. */
+TEST(async_backend_allocates_in_a_capture) {
   select_async_backend();
-  expect_no_memory_for_captures("the backend cudaMallocAsync cannot allocate in a stream that is capturing");
+  plinth_stream_t stream = stream_on(0);
+  plinth_stream_t side = stream_on(0);
+  unsigned char *result = alloc_on(2 * MIB, 0, stream);
+  plinth_graph_t graph = begin_graph(stream);
+  unsigned char *first = alloc_on(2 * MIB, 0, stream);
+  CHECK_OK(plinth_memset(first, 7, 2 * MIB, stream));
+  CHECK_OK(plinth_stream_wait_stream(side, stream));
+  CHECK_OK(plinth_memcpy(result, first, MIB, side));
+  CHECK_OK(plinth_record_stream(first, side));
+  release(first);
+  CHECK_OK(plinth_stream_wait_stream(stream, side));
+  unsigned char *second = alloc_on(2 * MIB, 0, stream);
+  unsigned char *kept = alloc_on(MIB, 0, stream);
+  CHECK(!overlap(second, 2 * MIB, kept, MIB));
+  CHECK_OK(plinth_memset(second, 8, 2 * MIB, stream));
+  CHECK_OK(plinth_memset(kept, 9, MIB, stream));
+  CHECK_OK(plinth_memcpy(result + MIB, second, MIB, stream));
+  release(second);
+  CHECK_OK(plinth_graph_capture_end(graph));
+  for (int round = 0; round < 3; round++) {
+    CHECK_OK(plinth_memset(result, 0, 2 * MIB, stream));
+    CHECK_OK(plinth_graph_replay(graph));
+    CHECK_EQ(byte_of(result, stream), 7);
+    CHECK_EQ(byte_of(result + MIB, stream), 8);
+    CHECK_EQ(byte_of(kept + MIB - 1, stream), 9);
+  }
+  CHECK_EQ(allocated(0), 3 * MIB);
+  release(kept);
+  CHECK_EQ(allocated(0), 2 * MIB);
+  /* The graph allocates it again. */
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_EQ(byte_of(result, stream), 7);
+  CHECK_OK(plinth_graph_destroy(graph));
+  release(result);
+  CHECK_OK(plinth_stream_synchronize(stream));
+  expect_nothing_left();
+}
+
+TEST(async_backend_frees_memory_of_a_graph_that_never_ran) {
+  select_async_backend();
+  plinth_stream_t stream = stream_on(0);
+  unsigned char *before = alloc_on(MIB, 0, stream);
+  plinth_graph_t graph = begin_graph(stream);
+  unsigned char *memory = alloc_on(MIB, 0, stream);
+  CHECK_OK(plinth_memset(memory, 1, MIB, stream));
+  /* Memory from before the capture is freed after it. */
+  release(before);
+  CHECK_OK(plinth_graph_capture_end(graph));
+  release(memory);
+  CHECK_EQ(allocated(0), 0);
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_stream_synchronize(stream));
+  CHECK_OK(plinth_graph_destroy(graph));
+  expect_nothing_left();
+}
+
+static plinth_stream_t capturing, side;
+
+/* Frees a block while its stream captures. The next call for this backend frees it in the driver, after the work of another
+ * stream too. The capture is the program's own, because the library makes such calls when it ends one. */
+static unsigned char *defer_a_free(void) {
+  DRIVER(driver_begin_capture, begin, "cuStreamBeginCapture");
+  DRIVER(driver_end_capture, end, "cuStreamEndCapture");
+  DRIVER(driver_graph_destroy, destroy, "cuGraphDestroy");
+  void *graph = NULL;
+  unsigned char *memory = alloc_on(2 * MIB, 0, capturing);
+  CHECK_OK(plinth_record_stream(memory, side));
+  CHECK_EQ(begin(capturing, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  CHECK_OK(plinth_memset(memory, 1, KIB, capturing));
+  release(memory);
+  CHECK_EQ(end(capturing, &graph), CUDA_SUCCESS);
+  CHECK_EQ(destroy(graph), CUDA_SUCCESS);
+  return memory;
+}
+
+/* Frees a block of the default stream, and fails one driver call meanwhile. Returns whether that is a call for the order of
+ * streams, which only the deferred free makes. */
+static bool free_with_fault(void *memory, uint64_t nth) {
+  CHECK_OK(plinth_inject_fault(nth, CUDA_ERROR_UNKNOWN));
+  const plinth_status_t status = plinth_caching_allocator_delete(memory);
+  const char *tripped = plinth_tripped_fault();
+  CHECK_OK(plinth_inject_fault(0, 0));
+  if (tripped != NULL && (strcmp(tripped, "cuEventRecord") == 0 || strcmp(tripped, "cuStreamWaitEvent") == 0)) {
+    CHECK_EQ(status, PLINTH_OK);
+    return true;
+  }
+  if (status != PLINTH_OK) {
+    release(memory);
+  }
+  return false;
+}
+
+TEST(a_deferred_free_that_fails_is_no_error_of_another_call) {
+  enum { MOST_CALLS = 60, ATTEMPTS = 3 };
+  uint64_t of_order = 0;
+  void *others[ATTEMPTS];
+  CHECK_OK(plinth_enable_fault_injection());
+  select_async_backend();
+  capturing = stream_on(0);
+  side = stream_on(0);
+  log_collect(PLINTH_LOG_ERROR);
+  /* The first deferred free creates a stream. */
+  defer_a_free();
+  release(alloc_on(KIB, 0, NULL));
+  for (uint64_t nth = 1; nth < MOST_CALLS; nth++) {
+    void *other = alloc_on(KIB, 0, NULL);
+    void *memory = defer_a_free();
+    if (free_with_fault(other, nth)) {
+      of_order = nth;
+    }
+    CHECK_EQ(allocated(0), 0);
+    CHECK_STATUS(plinth_caching_allocator_delete(memory), PLINTH_ERROR_INVALID_POINTER);
+    /* This call tries it again. */
+    release(alloc_on(KIB, 0, NULL));
+      CHECK_EQ(log_find(PLINTH_LOG_ERROR, "deferred"), -1);
+  }
+  CHECK(of_order > 0);
+  CHECK_OK(plinth_stream_synchronize(side));
+  expect_nothing_left();
+  /* The driver always refuses it. */
+  for (int index = 0; index < ATTEMPTS; index++) {
+    others[index] = alloc_on(KIB, 0, NULL);
+  }
+  void *memory = defer_a_free();
+  for (int index = 0; index < ATTEMPTS; index++) {
+    CHECK_EQ(log_find(PLINTH_LOG_ERROR, "deferred"), -1);
+    CHECK(free_with_fault(others[index], of_order));
+  }
+  CHECK_LOGGED(PLINTH_LOG_ERROR, "which was deferred");
+  CHECK_EQ(allocated(0), 0);
+  CHECK_STATUS(plinth_caching_allocator_delete(memory), PLINTH_ERROR_INVALID_POINTER);
+  CHECK_OK(plinth_set_log_callback(PLINTH_LOG_ERROR, NULL, NULL));
+  expect_sound();
+}
+
+TEST(async_backend_reuses_memory_within_a_capture) {
+  select_async_backend();
+  plinth_stream_t stream = stream_on(0);
+  limit_memory(64 * MIB, 0);
+  plinth_graph_t graph = begin_graph(stream);
+  for (int layer = 0; layer < 8; layer++) {
+    unsigned char *memory = alloc_on(48 * MIB, 0, stream);
+    CHECK_OK(plinth_memset(memory, layer, 48 * MIB, stream));
+    release(memory);
+  }
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_stream_synchronize(stream));
+  CHECK_OK(plinth_graph_destroy(graph));
+  lift_limit(0);
+  expect_nothing_left();
+}
+
+TEST(uncached_backend_refuses_allocations_in_a_capture) {
+  configure("backend:uncached");
+  expect_no_memory_for_captures(
+      "the backend uncached cannot allocate in a stream that is capturing; allocate before the capture, or use the "
+      "backend native or cudaMallocAsync");
 }
 
 static void *empty_the_cache(void *context) {

@@ -190,7 +190,7 @@ TEST(scatter_in_explicit_streams) {
   descriptors[0].data = descriptors[1].data = NULL;
   streams[0] = streams[1];
   CHECK_STATUS(plinth_comm_scatter(&whole.dl, descriptors, 2, NULL, 0, streams), PLINTH_ERROR_DEVICE_MISMATCH);
-  CHECK_MESSAGE("stream 0 is of device 1, and its output on device 0");
+  CHECK_MESSAGE("the stream of output 0: the call works on device 0");
   streams[0] = (plinth_stream_t)(uintptr_t)0x1234560;
   CHECK_STATUS(plinth_comm_scatter(&whole.dl, descriptors, 2, NULL, 0, streams), PLINTH_ERROR_INVALID_HANDLE);
   free(descriptors);

@@ -138,3 +138,57 @@ TEST(two_ranks_in_a_global_capture) { capture_in_processes(2, PLINTH_CAPTURE_GLO
 TEST(two_ranks_in_a_thread_local_capture) { capture_in_processes(2, PLINTH_CAPTURE_THREAD_LOCAL); }
 TEST(two_ranks_in_a_relaxed_capture) { capture_in_processes(2, PLINTH_CAPTURE_RELAXED); }
 TEST(four_ranks_in_a_global_capture) { capture_in_processes(4, PLINTH_CAPTURE_GLOBAL); }
+
+/* ---- a rank that leaves */
+
+enum { REPLAYS_BEFORE = 5 };
+
+/* Rank 1 leaves after some replays. Rank 0 calls once more than rank 1, and learns it long before the limit of the wait. */
+static void lose_a_rank(int rank, bool by_replay) {
+  static uint8_t id[PLINTH_UNIQUE_ID_SIZE];
+  plinth_communicator_options_t options = options_of(PLINTH_ENGINE_SHARED, MILLISECONDS, 0);
+  plinth_communicator_t communicator = NULL;
+  plinth_graph_t graph;
+  need_devices(2);
+  share_id(rank, id);
+  CHECK_OK(plinth_set_device(rank));
+  CHECK_OK(plinth_communicator_init_rank(2, id, rank, rank, &options, &communicator));
+  plinth_stream_t stream = stream_on(rank);
+  CHECK_OK(plinth_set_stream(stream));
+  float *memory = floats_on(rank, COUNT, 1, 0);
+  CHECK_OK(plinth_graph_create(&graph));
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  CHECK_OK(plinth_communicator_all_reduce(communicator, memory, memory, COUNT, FLOAT32, PLINTH_REDUCE_MAX, stream));
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_communicator_all_reduce(communicator, memory, memory, COUNT, FLOAT32, PLINTH_REDUCE_MAX, stream));
+  for (int replay = 0; replay < REPLAYS_BEFORE; replay++) {
+    CHECK_OK(plinth_graph_replay(graph));
+  }
+  CHECK_OK(plinth_communicator_wait(communicator, MILLISECONDS, stream));
+  if (rank == 0) {
+    const double start = seconds_now();
+    if (by_replay) {
+      CHECK_OK(plinth_graph_replay(graph));
+    } else {
+      CHECK_OK(plinth_communicator_all_reduce(communicator, memory, memory, COUNT, FLOAT32, PLINTH_REDUCE_MAX, stream));
+    }
+    CHECK_STATUS(plinth_communicator_wait(communicator, MILLISECONDS, stream), PLINTH_ERROR_PEER_LOST);
+    CHECK_MESSAGE("rank 1");
+    CHECK(seconds_now() - start < MILLISECONDS / 3000.0);
+  }
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_OK(plinth_communicator_destroy(communicator));
+}
+
+static void lose_a_rank_by_replay(int rank) { lose_a_rank(rank, true); }
+static void lose_a_rank_after_replays(int rank) { lose_a_rank(rank, false); }
+
+static void lose(void (*body)(int rank)) {
+  if (strcmp(getenv("PLINTH_COMMUNICATOR_ENGINE"), "shared") != 0) {
+    SKIP("is about shared memory");
+  }
+  run_processes(2, body);
+}
+
+TEST(a_replay_that_needs_a_rank_that_left_is_an_error) { lose(lose_a_rank_by_replay); }
+TEST(a_call_that_needs_a_rank_that_left_is_an_error_after_replays) { lose(lose_a_rank_after_replays); }

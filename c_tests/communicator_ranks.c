@@ -6,6 +6,7 @@
 /* library: fake_nccl */
 /* alone: a_killed_process_is_reported_to_the_others two_ranks_in_processes; forks a child that uses the device */
 /* alone: four_ranks_in_processes ranks_fall_back_to_nccl_if_one_cannot_share_memory; forks a child that uses the device */
+/* alone: ranks_fall_back_to_nccl_if_they_cannot_share_memory_in_time; forks a child that uses the device */
 #include "ranks.h"
 
 enum { COUNT = 5000 };
@@ -109,12 +110,9 @@ TEST(four_ranks_in_processes) {
   run_processes(ranks, rank_in_process);
 }
 
-/* Rank 1 cannot share memory. */
-static void fall_back(int rank) {
+/* The ranks use NCCL within some seconds, because one of them has a setting with which it cannot share memory. */
+static void fall_back_within(int rank, double seconds, uint64_t milliseconds) {
   uint32_t engine = 77;
-  if (rank == 1) {
-    setenv("PLINTH_GROUP_TUNING", "nonsense", 1);
-  }
   need_devices(ranks);
   need_engine();
   if (uses_engine("shared")) {
@@ -122,17 +120,38 @@ static void fall_back(int rank) {
   }
   share_id(rank, id);
   const double start = seconds_now();
-  plinth_communicator_t communicator = join(rank, rank, 60000, 0);
-  CHECK(seconds_now() - start < 30);
+  plinth_communicator_t communicator = join(rank, rank, milliseconds, 0);
+  CHECK(seconds_now() - start < seconds);
   CHECK_OK(plinth_communicator_engine(communicator, &engine));
   CHECK_EQ(engine, PLINTH_ENGINE_NCCL);
   work_as(rank, rank, communicator);
   CHECK_OK(plinth_communicator_destroy(communicator));
 }
 
+/* Rank 1 cannot share memory. */
+static void fall_back(int rank) {
+  if (rank == 1) {
+    setenv("PLINTH_GROUP_TUNING", "nonsense", 1);
+  }
+  fall_back_within(rank, 30, 60000);
+}
+
 TEST(ranks_fall_back_to_nccl_if_one_cannot_share_memory) {
   ranks = 2;
   run_processes(ranks, fall_back);
+}
+
+/* Rank 0 cannot listen for the others, which learn it before their limit. */
+static void fall_back_without_rendezvous(int rank) {
+  if (rank == 0) {
+    setenv("PLINTH_RENDEZVOUS_DIR", "/nowhere", 1);
+  }
+  fall_back_within(rank, 8, 10000);
+}
+
+TEST(ranks_fall_back_to_nccl_if_they_cannot_share_memory_in_time) {
+  ranks = 2;
+  run_processes(ranks, fall_back_without_rendezvous);
 }
 
 static void *split_in_thread(void *context) {

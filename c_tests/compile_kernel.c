@@ -165,6 +165,13 @@ TEST(invalid_arguments_are_refused) {
   CHECK_STATUS(plinth_compile_kernel(SCALE, "f", "90", NULL, NULL, 0, NULL), PLINTH_ERROR_NULL_POINTER);
   CHECK_STATUS(plinth_kernel_module_load(NULL, 4, 0, &module), PLINTH_ERROR_NULL_POINTER);
   CHECK_STATUS(plinth_kernel_module_load("", 0, 0, &module), PLINTH_ERROR_INVALID_VALUE);
+  /* The driver reads an image as far as its header states. */
+  unsigned char short_image[100] = {0x7F, 'E', 'L', 'F', 2, 1, 1};
+  const uint64_t sections = 1 << 20;
+  memcpy(short_image + 0x28, &sections, sizeof sections);
+  CHECK_STATUS(plinth_kernel_module_load(short_image, sizeof short_image, 0, &module), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("loading an image of 100 bytes: its header states at least 1048576; pass the complete image");
+  CHECK_STATUS(plinth_kernel_module_load(short_image, 10, 0, &module), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_kernel_module_get_kernel((plinth_kernel_module_t)(uintptr_t)7, "f", &kernel),
                PLINTH_ERROR_INVALID_HANDLE);
   CHECK_STATUS(plinth_kernel_attributes((plinth_kernel_t)(uintptr_t)7, &attributes), PLINTH_ERROR_INVALID_HANDLE);

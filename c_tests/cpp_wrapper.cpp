@@ -2,13 +2,16 @@
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-#include "support.h"
+#include "wrapping.h"
 
 #include <plinth.hpp>
 
 #include <cmath>
 #include <memory>
+#include <stdexcept>
+#include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 // Expressions that must not compile.
@@ -239,6 +242,37 @@ TEST(memory_is_filled_and_copied_to_the_host) {
   for (std::size_t i = 0; i < count; i++) CHECK(host[i] == 0.0f);
 }
 
+TEST(rows_and_tensors_are_copied) {
+  const plinth::DeviceMemory device = plinth::device_malloc(64);
+  const std::int32_t numbers[] = {1, -2, 3, 4, -5, 6};
+  std::int64_t shape[] = {2, 3}, columns[] = {1, 2};
+  const auto on = [&](int kind) { return DLDevice{static_cast<decltype(DLDevice::device_type)>(kind), 0}; };
+  const DLTensor host = {const_cast<std::int32_t *>(numbers), on(1), 2, {0, 32, 1}, shape, nullptr, 0};
+  const DLTensor turned = {device.get(), on(2), 2, {2, 64, 1}, shape, columns, 0};
+  plinth::copy_tensor(turned, host);
+  double fetched[6];
+  plinth::copy(fetched, device.get(), sizeof fetched);
+  for (int row = 0; row < 2; row++) {
+    for (int column = 0; column < 3; column++) CHECK(fetched[column * 2 + row] == numbers[row * 3 + column]);
+  }
+  double first_row[3];
+  plinth::memcpy_2d(first_row, sizeof(double), device.get(), 2 * sizeof(double), sizeof(double), 3);
+  plinth::current_stream().synchronize();
+  for (int column = 0; column < 3; column++) CHECK(first_row[column] == numbers[column]);
+}
+
+TEST(the_drivers_functions_are_found_by_type) {
+  using GetVersion = int (*)(int *);
+  int version = 0;
+  const GetVersion get = plinth::driver_entry_point<GetVersion>("cuDriverGetVersion");
+  CHECK(get(&version) == 0 && version == plinth::driver_version());
+  CHECK(plinth::driver_entry_point<GetVersion>("cuDriverGetVersion", version) != nullptr);
+  THROWS(plinth::driver_entry_point<GetVersion>("cuMakeCoffee"), PLINTH_ERROR_INVALID_VALUE);
+  plinth::check_error(0);
+  THROWS(plinth::check_error(2), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK(plinth::is_bf16_supported() && plinth::is_tf32_supported() == plinth::is_bf16_supported(false));
+}
+
 TEST(the_sync_debug_mode_is_an_enum) {
   CHECK(plinth::sync_debug_mode() == plinth::SyncDebugMode::standard);
   plinth::init();
@@ -269,4 +303,29 @@ TEST(any_callable_may_receive_warnings) {
   plinth::synchronize();
   CHECK_EQ(warnings.size(), length);
   CHECK_EQ(plinth::sync_debug_warnings(), 2);
+}
+
+TEST(any_callable_may_receive_the_log) {
+  std::vector<std::pair<plinth::LogLevel, std::string>> messages;
+  plinth::set_log_callback(plinth::LogLevel::debug, [&](plinth::LogLevel level, const char *message) {
+    messages.emplace_back(level, message);
+  });
+  CHECK_STATUS(plinth_set_device(99), PLINTH_ERROR_INVALID_DEVICE);
+  CHECK_EQ(messages.size(), 1);
+  CHECK(messages[0].first == plinth::LogLevel::debug);
+  CHECK(messages[0].second.find("plinth_set_device: failed with PLINTH_ERROR_INVALID_DEVICE") == 0);
+  plinth::set_log_callback(plinth::LogLevel::debug, [](plinth::LogLevel, const char *message) {
+    throw std::runtime_error(message);
+  });
+  bool caught = false;
+  CHECK_STATUS(plinth_set_device(99), PLINTH_ERROR_INVALID_DEVICE); /* no function of plinth.hpp: it throws nothing */
+  try {
+    plinth::init();
+  } catch (const std::runtime_error &error) {
+    caught = std::string(error.what()).find("plinth_set_device: failed") == 0;
+  }
+  CHECK(caught);
+  plinth::set_log_callback(plinth::LogLevel::warning, nullptr);
+  CHECK_STATUS(plinth_set_device(99), PLINTH_ERROR_INVALID_DEVICE);
+  CHECK_EQ(messages.size(), 1);
 }

@@ -56,6 +56,42 @@ TEST(an_unknown_call_is_refused) {
   }
 }
 
+TEST(a_function_is_found_as_of_a_version) {
+  void *now = NULL;
+  void *before = UNTOUCHED_POINTER;
+  int (*get_version)(int *) = NULL;
+  int version = 0;
+  CHECK_OK(plinth_driver_entry_point_by_version("cuDriverGetVersion", 12000, 0, (void **)&get_version));
+  CHECK_EQ(get_version(&version), CUDA_SUCCESS);
+  CHECK(version >= 12000);
+  /* plinth uses the second version, which came with CUDA 3.2. */
+  CHECK_OK(plinth_driver_entry_point_by_version("cuMemAlloc", version, 0, &now));
+  CHECK(now != NULL);
+  for (uint64_t flags = 1; flags <= 2; flags++) {
+    void *variant = NULL;
+    CHECK_OK(plinth_driver_entry_point_by_version("cuMemcpyAsync", version, flags, &variant));
+    CHECK(variant != NULL);
+  }
+  CHECK_STATUS(plinth_driver_entry_point_by_version("cuGreenCtxCreate", 12000, 0, &before), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("\"cuGreenCtxCreate\" is no function of this driver as of CUDA 12.0");
+  CHECK_STATUS(plinth_driver_entry_point_by_version("cuMakeCoffee", version, 0, &before), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_driver_entry_point_by_version("cuInit", version, 3, &before), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("flags is 3; it must be 0, 1 (the legacy default stream) or 2");
+  CHECK_STATUS(plinth_driver_entry_point_by_version(NULL, version, 0, &before), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_driver_entry_point_by_version("cuInit", version, 0, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_SAME(before, UNTOUCHED_POINTER);
+}
+
+TEST(any_function_of_a_gpus_driver_is_found) {
+  void *function = NULL;
+  if (on_host_device()) {
+    SKIP("is about GPUs");
+  }
+  CHECK_OK(plinth_driver_entry_point("cuArrayCreate", &function));
+  CHECK(function != NULL);
+  CHECK_OK(plinth_driver_entry_point("cuGetProcAddress", &function));
+}
+
 TEST(names_and_outputs_must_not_be_null) {
   void *function = UNTOUCHED_POINTER;
   uint64_t number = UNTOUCHED;

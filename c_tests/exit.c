@@ -196,6 +196,32 @@ static void exit_without_a_device(void) {
 
 TEST(a_process_exits_without_having_used_a_device) { expect_child(start_child(exit_without_a_device), 7); }
 
+static char trace_path[] = "/tmp/plinth-exit-XXXXXX";
+
+static void exit_with_a_trace(void) {
+  void *first = NULL;
+  void *second = NULL;
+  CHECK_OK(plinth_trace_start(trace_path));
+  CHECK_OK(plinth_caching_allocator_alloc(KIB, 0, NULL, &first));
+  CHECK_OK(plinth_caching_allocator_alloc(3 * KIB, 0, NULL, &second));
+  CHECK_OK(plinth_caching_allocator_delete(first));
+  exit(7);
+}
+
+TEST(a_trace_that_was_not_stopped_ends_with_the_process) {
+  /* Little-endian: number, 0 for an allocation or 1 for a free, stream, bytes. */
+  static const unsigned char expected[3][16] = {
+      {0, 0, 0, 0, 0, 0, 0, 0, 0, 4}, {1, 0, 0, 0, 0, 0, 0, 0, 0, 12}, {0, 0, 0, 0, 1, 0, 0, 0, 0, 4}};
+  unsigned char events[4][16];
+  const int file = mkstemp(trace_path);
+  CHECK(file >= 0);
+  expect_child(start_child(exit_with_a_trace), 7);
+  CHECK_EQ(read(file, events, sizeof events), sizeof expected);
+  CHECK(memcmp(events, expected, sizeof expected) == 0);
+  close(file);
+  CHECK_EQ(unlink(trace_path), 0);
+}
+
 static pthread_key_t key;
 
 /* The thread-local message may be freed by now, but the status is returned. */

@@ -223,14 +223,58 @@ SCENARIO_OF(allocator_plan, blocks_that_outlive_their_pool) {
   free_block(memory[1], last_device, 30 * MIB);
 }
 
+SCENARIO_OF(allocator_plan, a_stream_that_ends_before_its_memory) {
+  plinth_stream_t stream = NULL;
+  if (!ATTEMPT(plinth_stream_create_dedicated(last_device, -1, &stream))) {
+    CHECK(stream == NULL);
+    return;
+  }
+  unsigned char *memory[2] = {try_alloc(6 * MIB, last_device, stream), try_alloc(30 * MIB, last_device, stream)};
+  if (memory[0] != NULL) {
+    (void)ATTEMPT(plinth_memset(memory[0], 1, 6 * MIB, stream));
+    (void)ATTEMPT(plinth_record_stream(memory[0], other));
+  }
+  free_block(memory[1], last_device, 30 * MIB);
+  RETRY(plinth_stream_destroy(stream));
+  free_block(memory[0], last_device, 6 * MIB);
+  free_block(try_alloc(30 * MIB, last_device, own), last_device, 30 * MIB);
+}
+
+SCENARIO_OF(allocator_plan, a_checkpoint_of_a_pool) {
+  plinth_pool_id_t pool = {0, 0};
+  plinth_pool_checkpoint_t checkpoint = NULL;
+  unsigned char *memory = NULL;
+  if (!ATTEMPT(plinth_mem_pool_create(false, false, &pool))) {
+    return;
+  }
+  if (ATTEMPT(plinth_begin_allocate_current_thread_to_pool(last_device, pool))) {
+    memory = try_alloc(SCALED(3), last_device, own);
+    unsigned char *used = try_alloc(MIB, last_device, own);
+    if (used != NULL) {
+      RETRY(plinth_record_stream(used, other));
+    }
+    free_block(used, last_device, MIB);
+    RETRY(plinth_end_allocate_to_pool(last_device, pool));
+    RETRY(plinth_release_pool(last_device, pool));
+  }
+  if (ATTEMPT(plinth_pool_checkpoint_create(last_device, pool, &checkpoint))) {
+    free_block(memory, last_device, SCALED(3));
+    RETRY(plinth_synchronize(last_device));
+    RETRY(plinth_pool_checkpoint_restore(checkpoint, NULL, 0, NULL, NULL));
+    RETRY(plinth_pool_checkpoint_destroy(checkpoint));
+  }
+  free_block(memory, last_device, SCALED(3));
+  RETRY(plinth_mem_pool_destroy(pool));
+}
+
 SCENARIO_OF(allocator_plan, a_capture) {
   DRIVER(driver_begin_capture, begin_call, "cuStreamBeginCapture");
   DRIVER(driver_end_capture, end_call, "cuStreamEndCapture");
   DRIVER(driver_graph_destroy, destroy, "cuGraphDestroy");
-  const plinth_pool_id_t pool = {4321, 0};
+  plinth_pool_id_t pool = {0, 0};
   unsigned char *memory = NULL;
   void *graph = NULL;
-  if (!ATTEMPT(plinth_begin_allocate_to_pool(last_device, pool))) {
+  if (!ATTEMPT(plinth_graph_pool_handle(&pool)) || !ATTEMPT(plinth_begin_allocate_to_pool(last_device, pool))) {
     return;
   }
   if (attempt_driver("cuStreamBeginCapture_v2", begin_call(own, CU_STREAM_CAPTURE_MODE_GLOBAL))) {

@@ -238,3 +238,22 @@ SCENARIO_OF(graph_plan, sleep_and_wake) {
   }
   destroy(graph);
 }
+
+/* Memory of the default pool could go back to the driver while the graph uses it. */
+SCENARIO_OF(graph_plan, allocate_in_a_capture) {
+  plinth_graph_t graph = new_graph(0);
+  void *block = NULL;
+  size_t in_pool = 0, held = 0;
+  if (ATTEMPT(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_RELAXED))) {
+    const bool allocated = ATTEMPT(plinth_caching_allocator_alloc(BYTES, 0, own, &block));
+    (void)ATTEMPT(plinth_sleep(1, own));
+    if (ATTEMPT(plinth_graph_capture_end(graph)) && allocated) {
+      CHECK_OK(plinth_graph_memory(graph, &in_pool, &held));
+      CHECK(in_pool >= BYTES);
+    }
+  }
+  destroy(graph);
+  if (block != NULL) {
+    RETRY(plinth_caching_allocator_delete(block));
+  }
+}

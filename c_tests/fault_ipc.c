@@ -26,7 +26,7 @@ HELPER(receives) {
     plinth_ipc_memory_t memory = PLINTH_IPC_MEMORY_INIT;
     const plinth_status_t status = plinth_ipc_receive(SOCKET, -1, &memory);
     if (status == PLINTH_ERROR_IPC_PEER_GONE) {
-      if (strstr(plinth_last_error(), "gave the message up") != NULL) {
+      if (strstr(plinth_last_error(), "aborted the message") != NULL) {
         abandoned++;
         continue;
       }
@@ -133,6 +133,81 @@ static void start_sender(void) { other = start_peer("sends", SOCK_STREAM); }
 static const fault_plan receiving_plan = {MESSAGE_PLAN, .set_up = start_sender};
 
 TEST(receiving_survives_faults) { survive_faults(&receiving_plan, receive_and_close); }
+
+/* ---- a refused message */
+
+/* A message as it arrives: bytes and descriptors. */
+typedef struct raw_message {
+  unsigned char bytes[4096];
+  int32_t descriptors[64];
+  size_t size, count;
+} raw_message;
+
+static void receive_part(raw_message *into) {
+  _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof into->descriptors)];
+  struct iovec bytes = {into->bytes + into->size, sizeof into->bytes - into->size};
+  struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+  const ssize_t size = recvmsg(other.socket, &message, MSG_CMSG_CLOEXEC);
+  CHECK(size > 0);
+  into->size += (size_t)size;
+  for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header != NULL; header = CMSG_NXTHDR(&message, header)) {
+    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int32_t);
+    memcpy(into->descriptors + into->count, CMSG_DATA(header), count * sizeof(int32_t));
+    into->count += count;
+  }
+}
+
+/* Sends two blocks in turn, each in memory of its own. */
+HELPER(sends_two_blocks) {
+  char word = 0;
+  void *blocks[2] = {alloc_on(40 * MIB, 0, NULL), alloc_on(40 * MIB, 0, NULL)};
+  for (int turn = 0; recv(SOCKET, &word, 1, 0) == 1; turn++) {
+    CHECK_OK(plinth_ipc_send(SOCKET, blocks[turn % 2]));
+  }
+}
+
+static plinth_ipc_memory_t first_block = PLINTH_IPC_MEMORY_INIT;
+static raw_message refused;
+
+/* Imports the second block with another file in the place of the sender's. The memory is mapped before that is noticed. */
+static void import_what_is_refused(void) {
+  int32_t descriptors[64];
+  plinth_ipc_memory_t memory = {sizeof memory, UNTOUCHED_POINTER, 1, 2, 3, 4};
+  FILE *wrong_file = tmpfile();
+  CHECK(wrong_file != NULL);
+  memcpy(descriptors, refused.descriptors, sizeof descriptors);
+  descriptors[0] = fileno(wrong_file);
+  const plinth_status_t status =
+      plinth_ipc_import(refused.bytes, refused.size, descriptors, refused.count, -1, &memory);
+  CHECK(status == PLINTH_ERROR_INVALID_VALUE || !ATTEMPT(status));
+  CHECK_SAME(memory.pointer, UNTOUCHED_POINTER);
+  CHECK(fclose(wrong_file) == 0);
+  RETRY(plinth_ipc_collect());
+}
+
+static void start_sender_of_two(void) {
+  other = start_peer("sends_two_blocks", SOCK_SEQPACKET);
+  say(other.socket, '1');
+  first_block = receive_from(other.socket);
+  say(other.socket, '2');
+  receive_part(&refused);
+  receive_part(&refused);
+}
+
+static void end_sender_of_two(void) {
+  for (size_t index = 0; index < refused.count; index++) {
+    CHECK(close(refused.descriptors[index]) == 0);
+  }
+  refused = (raw_message){.size = 0};
+  CHECK_OK(plinth_ipc_close(first_block.pointer));
+  end_peer();
+}
+
+static const fault_plan refusing_plan = {
+    .set_up = start_sender_of_two, .tear_down = end_sender_of_two, .compare = expect_no_leak,
+    .report = FAULT_MAY_BE_AVOIDED, .kinds = EVERY_KIND, .warm_up = 5, .no_run_between = true};
+
+TEST(refusing_memory_survives_faults) { survive_faults(&refusing_plan, import_what_is_refused); }
 
 /* ---- a message of several parts */
 

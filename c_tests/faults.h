@@ -409,6 +409,8 @@ static inline void survive_faults(const fault_plan *chosen, void (*scenario)(voi
 
 static inline void expect_no_leak(const plinth_host_usage_t *before, const plinth_host_usage_t *after) {
   CHECK_EQ(after->device_bytes, before->device_bytes);
+  CHECK_EQ(after->memory_handles, before->memory_handles);
+  CHECK_EQ(after->mappings, before->mappings);
   CHECK_EQ(after->pinned_bytes, before->pinned_bytes);
   CHECK_EQ(after->streams, before->streams);
   CHECK_EQ(after->events, before->events);

@@ -144,6 +144,8 @@ TEST(pageable_memory_is_not_filled) {
   unsigned char *pageable = (unsigned char *)pageable_memory(KIB);
   memset(pageable, 0, KIB);
   CHECK_STATUS(plinth_memset(pageable, 1, KIB, NULL), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("filling 1.00 KiB: the destination at 0x");
+  CHECK_MESSAGE(" is host memory that is not pinned");
   CHECK_EQ(pageable[0] | pageable[KIB - 1], 0);
   free(pageable);
 }

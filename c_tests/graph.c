@@ -183,7 +183,7 @@ TEST(a_capture_needs_a_stream_of_its_own) {
   CHECK_STATUS(plinth_graph_capture_begin(graph, NULL, 3), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_graph_capture_begin(graph, NULL, -1), PLINTH_ERROR_INVALID_VALUE);
   const plinth_pool_id_t both = {1, 1};
-  CHECK_STATUS(plinth_graph_capture_begin(graph, &both, PLINTH_CAPTURE_GLOBAL), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_graph_capture_begin(graph, &both, PLINTH_CAPTURE_GLOBAL), PLINTH_ERROR_INVALID_HANDLE);
   CHECK(!capturing_here());
   CHECK_OK(plinth_graph_destroy(graph));
   expect_nothing_left();
@@ -316,12 +316,20 @@ TEST(a_capture_ends_in_its_thread) {
   CHECK_OK(plinth_graph_destroy(shared_graph));
 }
 
-TEST(an_empty_graph_is_an_error) {
+TEST(an_empty_graph_replays_as_nothing) {
   plinth_stream_t stream = on_new_stream(0);
   plinth_graph_t graph = new_graph(0);
-  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
-  CHECK_STATUS(plinth_graph_capture_end(graph), PLINTH_ERROR_GRAPH_EMPTY);
-  CHECK(!capturing_here());
+  for (uint32_t keep = 0; keep < 2; keep++) {
+    CHECK_OK(plinth_graph_set_flags(graph, keep ? PLINTH_GRAPH_KEEP_GRAPH : 0));
+    CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+    CHECK_OK(plinth_graph_capture_end(graph));
+    CHECK(!capturing_here());
+    CHECK_OK(plinth_graph_replay(graph));
+    CHECK_OK(plinth_graph_replay(graph));
+    finish(stream);
+    CHECK_OK(plinth_graph_reset(graph));
+  }
+  CHECK_OK(plinth_graph_set_flags(graph, 0));
   /* The graph can capture again, and the stream is usable. */
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
   CHECK_OK(plinth_sleep(1, stream));
@@ -398,7 +406,7 @@ TEST(the_error_names_the_call_that_a_capture_forbids) {
       CHECK_STATUS(plinth_graph_replay(earlier), PLINTH_ERROR_CAPTURE_FORBIDS);
       CHECK_MESSAGE("replaying a graph");
     }
-    if (which == 3) {
+    if (which == 1 || which == 3) {
       /* The library refused the call, so the capture stays valid. */
       CHECK_OK(plinth_graph_capture_end(graph));
       CHECK_OK(plinth_graph_replay(graph));

@@ -240,13 +240,23 @@ TEST(errors_name_the_argument) {
   wrong = callable;
   wrong.forward = empty_forward;
   wrong.backward = NULL;
-  CHECK_STATUS(plinth_make_graphed_callables(&wrong, 1, NULL, 3, &unchanged), PLINTH_ERROR_GRAPH_EMPTY);
+  CHECK_OK(plinth_make_graphed_callables(&wrong, 1, NULL, 3, &graphed)); /* a pass without work */
+  CHECK_OK(plinth_graphed_callable_destroy(graphed));
+  graphed = NULL;
   self.fails = PLINTH_ERROR_SYSTEM;
   CHECK_STATUS(plinth_make_graphed_callables(&callable, 1, NULL, 3, &unchanged), PLINTH_ERROR_SYSTEM);
   CHECK_MESSAGE("warming up callables[0]");
   CHECK_STATUS(plinth_make_graphed_callables(&callable, 1, NULL, 0, &unchanged), PLINTH_ERROR_SYSTEM);
   CHECK_MESSAGE("capturing the forward pass of callables[0]");
   CHECK(!capturing_here());
+  /* The pass calls nothing, so the message of an earlier call is not its own. */
+  self.fails = PLINTH_ERROR_OUT_OF_MEMORY;
+  CHECK_STATUS(plinth_caching_allocator_alloc((size_t)1 << 60, 0, NULL, &argument.data), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK_STATUS(plinth_make_graphed_callables(&callable, 1, NULL, 0, &unchanged), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK_TEXT(plinth_last_error(),
+             "capturing the forward pass of callables[0]: running the forward pass: the function failed with "
+             "PLINTH_ERROR_OUT_OF_MEMORY");
+  CHECK_EQ(plinth_last_driver_error(), 0);
   self.fails = PLINTH_OK;
   argument.strides = gaps;
   wrong = callable;

@@ -98,6 +98,21 @@ static inline void harness_check(int held, const char *text, const char *file, i
 }
 
 /* Checks a call's status, and that a failure sets an error message and a success none. */
+/* Whether a message describes an attempt twice: "replaying a graph: replaying a graph: why". */
+static inline int harness_repeats(const char *message) {
+  const char *end = strstr(message, ": ");
+  while (end != NULL) {
+    const size_t length = (size_t)(end - message);
+    const char *next = end + 2;
+    if (length > 0 && strncmp(message, next, length) == 0 && strncmp(next + length, ": ", 2) == 0) {
+      return 1;
+    }
+    message = next;
+    end = strstr(message, ": ");
+  }
+  return 0;
+}
+
 static inline void harness_check_status(plinth_status_t actual, plinth_status_t expected, const char *text,
                                         const char *file, int line) {
   char message[2048];
@@ -109,6 +124,10 @@ static inline void harness_check_status(plinth_status_t actual, plinth_status_t 
   }
   if ((actual == PLINTH_OK) != (error[0] == '\0')) {
     snprintf(message, sizeof message, "%s: %s leaves the message \"%s\"", text, plinth_status_name(actual), error);
+    harness_fail(file, line, message);
+  }
+  if (harness_repeats(error)) {
+    snprintf(message, sizeof message, "%s: the message repeats itself: \"%s\"", text, error);
     harness_fail(file, line, message);
   }
   if (actual == PLINTH_OK && plinth_last_driver_error() != 0) {
@@ -352,6 +371,7 @@ static inline const char *harness_reset_library(harness_session *session) {
   HARNESS_LEFT(capturing, "the current stream is capturing");
   HARNESS_RESET(plinth_set_sync_debug_mode(0));
   HARNESS_RESET(plinth_set_sync_debug_callback(NULL, NULL));
+  HARNESS_RESET(plinth_set_log_callback(PLINTH_LOG_WARNING, NULL, NULL));
   HARNESS_RESET(plinth_device_count(&count));
   for (device = 0; device < count; device++) {
     if (harness_has_context(device)) {

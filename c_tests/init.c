@@ -117,9 +117,24 @@ TEST(the_kind_cannot_change_after_init) {
   CHECK_OK(plinth_set_device_kind(kind));
 }
 
-TEST(the_kind_cannot_change_after_a_query) {
+TEST(the_kind_can_change_after_a_query) {
+  const int32_t here = on_host_device() ? PLINTH_DEVICE_HOST : PLINTH_DEVICE_CUDA;
   CHECK(plinth_is_available());
+  CHECK_OK(plinth_set_device_kind(other_kind()));
+  CHECK_OK(plinth_set_device_kind(here));
+  CHECK(plinth_is_available());
+  CHECK_OK(plinth_init());
   CHECK_STATUS(plinth_set_device_kind(other_kind()), PLINTH_ERROR_ALREADY_INITIALIZED);
+}
+
+TEST(an_invalid_choice_of_who_counts_the_gpus_is_named) {
+  int32_t count = UNTOUCHED;
+  CHECK_OK(plinth_set_device_kind(PLINTH_DEVICE_CUDA));
+  setenv("PLINTH_NVML_BASED_CUDA_CHECK", "maybe", 1);
+  CHECK_STATUS(plinth_device_count(&count), PLINTH_ERROR_INVALID_CONFIGURATION);
+  CHECK_MESSAGE("PLINTH_NVML_BASED_CUDA_CHECK is \"maybe\"; set it to 1");
+  CHECK_EQ(count, UNTOUCHED);
+  CHECK(!plinth_is_available());
 }
 
 TEST(invalid_kinds_are_refused) {

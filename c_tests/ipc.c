@@ -44,8 +44,6 @@ TEST(another_process_has_the_same_memory) { expect_shared_through(SOCK_STREAM); 
 
 TEST(packets_carry_memory) { expect_shared_through(SOCK_SEQPACKET); }
 
-TEST(datagrams_carry_memory) { expect_shared_through(SOCK_DGRAM); }
-
 HELPER(receives_the_middle_of_a_block) {
   const plinth_ipc_memory_t memory = receive_from(SOCKET);
   CHECK_EQ(memory.offset, 1000);

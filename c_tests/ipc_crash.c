@@ -7,6 +7,7 @@
 /* timeout: 300 */
 /* alone: all; kills processes */
 /* long: all */
+/* last: no_memory_leaks_when_processes_are_killed */
 #include "driver.h"
 #include "peering.h"
 

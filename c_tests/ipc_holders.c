@@ -32,6 +32,59 @@ static unsigned char *freed_block_of(peer *holders, int count) {
   return block;
 }
 
+enum { MESSAGES = 20 };
+
+HELPER(receives_and_closes_all) {
+  plinth_ipc_memory_t memories[MESSAGES];
+  for (int index = 0; index < MESSAGES; index++) {
+    memories[index] = receive_from(SOCKET);
+  }
+  say(SOCKET, 'r');
+  for (int index = 0; index < MESSAGES; index++) {
+    CHECK_OK(plinth_ipc_close(memories[index].pointer));
+  }
+}
+
+/* Sends blocks whose contents are not yet written, so that each message has an event. */
+static void send_unfinished_blocks(void) {
+  unsigned char *blocks[MESSAGES];
+  plinth_stream_t stream = stream_on(0);
+  const peer other = start_peer("receives_and_closes_all", SOCK_STREAM);
+  CHECK_OK(plinth_set_stream(stream));
+  gate *held = gate_shut(stream);
+  for (int index = 0; index < MESSAGES; index++) {
+    blocks[index] = alloc_on(BLOCK, 0, stream);
+    CHECK_OK(plinth_memset(blocks[index], index, BLOCK, stream));
+    CHECK_OK(plinth_ipc_send(other.socket, blocks[index]));
+  }
+  expect_to_hear(other.socket, 'r');
+  gate_open(held);
+  expect_end(other);
+  for (int index = 0; index < MESSAGES; index++) {
+    release(blocks[index]);
+  }
+  expect_all_freed();
+}
+
+TEST(the_events_of_messages_are_closed_with_their_blocks) {
+  const char *setting = getenv("PLINTH_IPC");
+  if (setting != NULL) {
+    SKIP("is about events");
+  }
+  /* The library keeps its file of holders, and the driver may keep descriptors. */
+  CHECK_OK(plinth_init());
+  unsigned char *block = alloc_on(BLOCK, 0, NULL);
+  plinth_ipc_export_t message = PLINTH_IPC_EXPORT_INIT;
+  CHECK_OK(plinth_ipc_export(block, &message));
+  CHECK_OK(plinth_ipc_export_free(&message));
+  release(block);
+  expect_all_freed();
+  const size_t before = open_descriptors();
+  send_unfinished_blocks();
+  /* The driver of a GPU may open some for its first events. */
+  CHECK(open_descriptors() <= before + (on_host_device() ? 0 : 3));
+}
+
 TEST(a_freed_block_is_reused_after_its_last_holder) {
   peer holders[3];
   unsigned char *block = freed_block_of(holders, 3);
@@ -327,5 +380,59 @@ TEST(a_pool_with_holders_does_not_sleep) {
   expect_still_held(block);
   /* The last holder's close frees the pool. */
   CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+  expect_all_freed();
+}
+
+static unsigned char *sleeper;
+static int sleeping_ends;
+
+/* Exports the block, whether or not its memory is asleep. Counts both outcomes. */
+static void *export_sleeper(void *context) {
+  int *outcomes = (int *)context;
+  while (!__atomic_load_n(&sleeping_ends, __ATOMIC_SEQ_CST)) {
+    plinth_ipc_export_t message = PLINTH_IPC_EXPORT_INIT;
+    const plinth_status_t status = plinth_ipc_export(sleeper, &message);
+    outcomes[status != PLINTH_OK]++;
+    if (status != PLINTH_OK) {
+      CHECK_EQ(status, PLINTH_ERROR_GRAPH_ASLEEP);
+    }
+    CHECK_OK(plinth_ipc_export_free(&message));
+  }
+  return NULL;
+}
+
+/* The handles of a pool that goes to sleep are released, so an export must not use them: the driver may give their
+ * numbers to other memory. */
+TEST(a_block_is_exported_while_its_pool_goes_to_sleep) {
+  pthread_t thread;
+  plinth_graph_t graph = NULL;
+  plinth_stream_t stream = stream_on(0);
+  int outcomes[2] = {0, 0};
+  int refused = 0;
+  if (has_segments()) {
+    SKIP("segments do not sleep");
+  }
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK_OK(plinth_graph_create(&graph));
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_RELAXED));
+  sleeper = alloc_on(BLOCK, 0, stream);
+  CHECK_OK(plinth_memset(sleeper, 1, BLOCK, stream));
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK(pthread_create(&thread, NULL, export_sleeper, outcomes) == 0);
+  for (int round = 0; round < some_rounds(20000); round++) {
+    const plinth_status_t status = plinth_graph_sleep(graph);
+    if (status == PLINTH_OK) {
+      CHECK_OK(plinth_graph_wake(graph));
+    } else {
+      CHECK_STATUS(status, PLINTH_ERROR_GRAPH_MEMORY_IN_USE);
+      refused++;
+    }
+  }
+  __atomic_store_n(&sleeping_ends, 1, __ATOMIC_SEQ_CST);
+  CHECK(pthread_join(thread, NULL) == 0);
+  printf("%d exports, %d while asleep; sleep was refused %d times\n", outcomes[0], outcomes[1], refused);
+  CHECK(outcomes[0] > 0);
+  CHECK_OK(plinth_graph_destroy(graph));
+  release(sleeper);
   expect_all_freed();
 }

@@ -35,6 +35,36 @@ HELPER(opens_a_handle) {
   }
 }
 
+/* A program may close the memory with the driver's own call. Then plinth has nothing to close, also when the memory is opened
+ * again at the address. */
+HELPER(closes_with_the_driver) {
+  typedef int (*driver_close)(unsigned long long memory);
+  handle_message message;
+  void *base = NULL;
+  DRIVER(driver_close, close_memory, "cuIpcCloseMemHandle");
+  CHECK_EQ(recv(SOCKET, &message, sizeof message, MSG_WAITALL), sizeof message);
+  CHECK_OK(plinth_set_device(0));
+  for (int round = 0; round < 3; round++) {
+    CHECK_OK(plinth_ipc_open_mem_handle(0, message.ipc_handle, &base));
+    CHECK_EQ(close_memory((unsigned long long)(uintptr_t)base), CUDA_SUCCESS);
+    CHECK_STATUS(plinth_ipc_close_mem_handle(base), PLINTH_ERROR_INVALID_POINTER);
+    CHECK_OK(plinth_ipc_open_mem_handle(0, message.ipc_handle, &base));
+    CHECK_OK(plinth_ipc_close_mem_handle(base));
+    CHECK_STATUS(plinth_ipc_close_mem_handle(base), PLINTH_ERROR_INVALID_POINTER);
+    CHECK_MESSAGE("is not the start of memory that was opened");
+  }
+}
+
+TEST(memory_may_be_closed_with_the_driver) {
+  handle_message message;
+  unsigned char *memory = (unsigned char *)device_memory(BYTES, 0);
+  CHECK_OK(plinth_ipc_mem_handle(memory, message.ipc_handle, &message.offset));
+  const peer other = start_peer("closes_with_the_driver", SOCK_STREAM);
+  CHECK_EQ(send(other.socket, &message, sizeof message, 0), sizeof message);
+  expect_end(other);
+  CHECK_OK(plinth_device_free(memory));
+}
+
 /* Shares the memory without its first 1000 bytes with another process. */
 static void expect_shared(unsigned char *memory, size_t offset) {
   handle_message message;

@@ -12,6 +12,28 @@
 
 enum { FIRST_INHERITED = 100 };
 
+/* Changes a message so that its block and its first chunk are 2 MiB larger, with a correct checksum. */
+static void enlarge(unsigned char *bytes) {
+  enum { SERIAL = 48, START = 64, SIZE = 72, SUM = 248, CHUNK_SIZE = 264 };
+  uint64_t numbers[4], sum = UINT64_C(0xcbf29ce484222325);
+  memcpy(&numbers[0], bytes + SERIAL, 8);
+  memcpy(&numbers[1], bytes + START, 8);
+  memcpy(&numbers[2], bytes + SIZE, 8);
+  memcpy(&numbers[3], bytes + CHUNK_SIZE, 8);
+  numbers[0] += 1;
+  numbers[1] += 512;
+  numbers[2] += 2 * MIB - 512;
+  numbers[3] += 2 * MIB;
+  memcpy(bytes + SERIAL, &numbers[0], 8);
+  memcpy(bytes + START, &numbers[1], 8);
+  memcpy(bytes + SIZE, &numbers[2], 8);
+  memcpy(bytes + CHUNK_SIZE, &numbers[3], 8);
+  for (int index = 0; index < SUM; index++) {
+    sum = (sum ^ bytes[index]) * UINT64_C(0x100000001b3);
+  }
+  memcpy(bytes + SUM, &sum, 8);
+}
+
 HELPER(imports_an_inherited_message) {
   uint32_t sizes[2];
   int32_t descriptors[64];
@@ -30,6 +52,12 @@ HELPER(imports_an_inherited_message) {
   CHECK_STATUS(plinth_ipc_import(bytes, sizes[0], descriptors, sizes[1], -1, &memory), PLINTH_ERROR_INVALID_VALUE);
   bytes[40] ^= 1;
   CHECK_OK(plinth_ipc_import(bytes, sizes[0], descriptors, sizes[1], -1, &memory));
+  /* The memory is mapped. A later message cannot make it larger. */
+  plinth_ipc_memory_t larger = PLINTH_IPC_MEMORY_INIT;
+  enlarge(bytes);
+  CHECK_STATUS(plinth_ipc_import(bytes, sizes[0], descriptors, sizes[1], -1, &larger), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("contradicts an earlier message");
+  CHECK(larger.pointer == NULL);
   for (uint32_t index = 0; index < sizes[1]; index++) {
     CHECK(close(descriptors[index]) == 0);
   }

@@ -3,59 +3,8 @@
 /* timeout: 120 */
 /* alone: all; sets the environment */
 #include "jitting.h"
-#include "process.h"
-
-#include <dirent.h>
-#include <sys/stat.h>
-
-static char folder[256], kernels[320];
-
-/* Makes a folder for this test, and sets it as the folder of the kernel cache. */
-static void use_own_folder(void) {
-  const char *temporary = getenv("TMPDIR");
-  snprintf(folder, sizeof folder, "%s/plinth-test-XXXXXX", temporary != NULL ? temporary : "/tmp");
-  CHECK(mkdtemp(folder) != NULL);
-  snprintf(kernels, sizeof kernels, "%s/a/b", folder);
-  CHECK(setenv("PLINTH_KERNEL_CACHE_PATH", kernels, 1) == 0);
-}
-
-/* Returns the number of cached kernels, and the path of one. */
-static int cached_kernels(char path[640]) {
-  DIR *opened = opendir(kernels);
-  struct dirent *entry;
-  int count = 0;
-  if (opened == NULL) {
-    return 0;
-  }
-  while ((entry = readdir(opened)) != NULL) {
-    if (entry->d_name[0] != '.') {
-      count++;
-      if (path != NULL) {
-        snprintf(path, 640, "%s/%s", kernels, entry->d_name);
-      }
-    }
-  }
-  closedir(opened);
-  return count;
-}
-
-static void remove_own_folder(void) {
-  char path[640], parent[300];
-  (void)chmod(kernels, 0700);
-  while (cached_kernels(path) > 0) {
-    CHECK(unlink(path) == 0);
-  }
-  (void)rmdir(kernels);
-  snprintf(parent, sizeof parent, "%s/a", folder);
-  (void)rmdir(parent);
-  CHECK(rmdir(folder) == 0);
-}
-
-static struct stat status_of(const char *path) {
-  struct stat found;
-  CHECK(stat(path, &found) == 0);
-  return found;
-}
+#include "kernel_caching.h"
+#include "logging.h"
 
 static void add_once(void) {
   plinth_jit_function_t add = jit(ADD);
@@ -145,6 +94,46 @@ TEST(an_unusable_folder_is_not_used) {
   remove_own_folder();
 }
 
+/* The warning that a process expects in its log, once; NULL for none. */
+static const char *expected_warning;
+
+static void add_with_log(void) {
+  log_collect(PLINTH_LOG_WARNING);
+  add_once();
+  CHECK_EQ(logged.count, expected_warning == NULL ? 0 : 1);
+  if (expected_warning != NULL) {
+    CHECK_LOGGED(PLINTH_LOG_WARNING, expected_warning);
+    CHECK_LOGGED(PLINTH_LOG_WARNING, "plinth_jiterator_call: ");
+  }
+}
+
+TEST(the_log_has_why_the_cache_is_not_used) {
+  char path[640], folder_of_file[700];
+  use_own_folder();
+  expected_warning = NULL;
+  in_child(add_with_log);
+  in_child(add_with_log);
+  CHECK_EQ(cached_kernels(path), 1);
+  FILE *file = fopen(path, "r+b");
+  CHECK(file != NULL && fputs("damage", file) >= 0 && fclose(file) == 0);
+  expected_warning = "is compiled again and replaced: the file is damaged";
+  in_child(add_with_log);
+  expected_warning = NULL;
+  in_child(add_with_log);
+  CHECK(chmod(path, 0666) == 0);
+  expected_warning = "replaced: it is not a file of at most 1 GiB that only this user can write";
+  in_child(add_with_log);
+  CHECK(chmod(kernels, 0777) == 0);
+  expected_warning = "it is not a folder that only this user can write; remove the write permission of others";
+  in_child(add_with_log);
+  CHECK(chmod(kernels, 0700) == 0);
+  snprintf(folder_of_file, sizeof folder_of_file, "%s/kernels", path);
+  CHECK(setenv("PLINTH_KERNEL_CACHE_PATH", folder_of_file, 1) == 0);
+  expected_warning = "kernels: Not a directory (os error 20); make the folder writable, or set PLINTH_KERNEL_CACHE_PATH";
+  in_child(add_with_log);
+  remove_own_folder();
+}
+
 TEST(the_cache_can_be_disabled) {
   use_own_folder();
   CHECK(setenv("PLINTH_USE_KERNEL_CACHE", "0", 1) == 0);
@@ -190,22 +179,64 @@ TEST(concurrent_processes_cache_one_kernel) {
   remove_own_folder();
 }
 
-/* No file of the compilers is left. */
-static void expect_no_temporary_files(void) {
-  char pattern[64];
-  const char *temporary = getenv("TMPDIR");
-  DIR *opened = opendir(temporary != NULL ? temporary : "/tmp");
+static char temporary[64], slow_compiler[80];
+
+static void use_own_temporary_folder(void) {
+  strcpy(temporary, "/tmp/plinth-test-XXXXXX");
+  CHECK(mkdtemp(temporary) != NULL);
+  snprintf(slow_compiler, sizeof slow_compiler, "%s/slow", temporary);
+  CHECK(setenv("TMPDIR", temporary, 1) == 0);
+  CHECK(setenv("PLINTH_USE_KERNEL_CACHE", "0", 1) == 0);
+}
+
+static int temporary_folders(void) {
+  DIR *opened = opendir(temporary);
   struct dirent *entry;
+  int count = 0;
   CHECK(opened != NULL);
-  snprintf(pattern, sizeof pattern, "plinth-%d-", (int)getpid());
   while ((entry = readdir(opened)) != NULL) {
-    CHECK(strncmp(entry->d_name, pattern, strlen(pattern)) != 0);
+    count += strncmp(entry->d_name, "plinth-", 7) == 0;
   }
   closedir(opened);
+  return count;
+}
+
+/* No file of the compilers is left. */
+static void expect_no_temporary_files(void) { CHECK_EQ(temporary_folders(), 0); }
+
+static void remove_own_temporary_folder(void) {
+  (void)unlink(slow_compiler);
+  CHECK(rmdir(temporary) == 0);
+}
+
+static void compile_slowly(void) {
+  FILE *script = fopen(slow_compiler, "w");
+  CHECK(script != NULL);
+  /* It answers the question for its version at once. */
+  CHECK(fputs("#!/bin/sh\n[ \"$*\" = --version ] && exit 0\nexec sleep 5\n", script) >= 0);
+  CHECK(fclose(script) == 0 && chmod(slow_compiler, 0700) == 0);
+  CHECK(setenv("PLINTH_CXX", slow_compiler, 1) == 0);
+  add_once();
+}
+
+TEST(the_next_process_removes_the_files_of_a_killed_one) {
+  const char *device = getenv("PLINTH_DEVICE");
+  if (device == NULL || strcmp(device, "host") != 0) {
+    SKIP("is about the compiler of the host device");
+  }
+  use_own_temporary_folder();
+  const pid_t child = start_child(compile_slowly);
+  EVENTUALLY(temporary_folders() == 1);
+  CHECK(kill(child, SIGKILL) == 0);
+  CHECK_EQ(waitpid(child, NULL, 0), child);
+  CHECK_EQ(temporary_folders(), 1);
+  /* The killed process may have just forked for the compiler, and the fork has the lock of the folder until it executes it. */
+  EVENTUALLY((in_child(add_once), temporary_folders() == 0));
+  remove_own_temporary_folder();
 }
 
 TEST(no_temporary_files_are_left) {
-  CHECK(setenv("PLINTH_USE_KERNEL_CACHE", "0", 1) == 0);
+  use_own_temporary_folder();
   add_once();
   expect_no_temporary_files();
   plinth_jit_function_t wrong = jit("template <typename T> T f(T x) { return nonsense; }");
@@ -216,6 +247,7 @@ TEST(no_temporary_files_are_left) {
   expect_no_temporary_files();
   drop(&x);
   CHECK_OK(plinth_jiterator_destroy_jit_fn(wrong));
+  remove_own_temporary_folder();
 }
 
 TEST(a_missing_compiler_is_an_error) {

@@ -122,16 +122,6 @@ static void expect_same(const plinth_host_usage_t *now, const plinth_host_usage_
   CHECK_EQ(now->reservations, before->reservations);
 }
 
-static long resident_pages(void) {
-  long total = 0;
-  long resident = 0;
-  FILE *file = fopen("/proc/self/statm", "r");
-  CHECK(file != NULL);
-  CHECK_EQ(fscanf(file, "%ld %ld", &total, &resident), 2);
-  fclose(file);
-  return resident;
-}
-
 static int open_files(void) {
   int count = 0;
   for (int file = 0; file < 1024; file++) {

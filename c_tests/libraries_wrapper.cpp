@@ -60,6 +60,25 @@ TEST(handles_have_the_callers_types) {
   CHECK_EQ(plinth::memory_allocated(), 0);
 }
 
+TEST(precision_settings_are_enums) {
+  CHECK(plinth::float32_matmul_precision() == plinth::MatmulPrecision::highest && !plinth::matmul_allow_tf32());
+  plinth::set_float32_matmul_precision(plinth::MatmulPrecision::medium);
+  CHECK(plinth::matmul_allow_tf32());
+  plinth::set_matmul_allow_tf32(false);
+  CHECK(plinth::float32_matmul_precision() == plinth::MatmulPrecision::highest);
+  plinth::set_matmul_allow_fp16_reduced_precision_reduction(false);
+  CHECK(!plinth::matmul_allow_fp16_reduced_precision_reduction() && plinth::matmul_allow_bf16_reduced_precision_reduction());
+  plinth::set_matmul_allow_bf16_reduced_precision_reduction(true);
+  plinth::set_matmul_allow_fp16_reduced_precision_reduction(true);
+  plinth::set_preferred_blas_library(plinth::BlasLibrary::cublaslt);
+  CHECK(plinth::preferred_blas_library() == plinth::BlasLibrary::cublaslt);
+  plinth::set_preferred_blas_library(plinth::BlasLibrary::library_default);
+  CHECK(plinth::preferred_blas_library() == plinth::BlasLibrary::cublas);
+  plinth::set_preferred_linalg_library(plinth::LinalgLibrary::cusolver);
+  CHECK(plinth::preferred_linalg_library() == plinth::LinalgLibrary::cusolver);
+  plinth::set_preferred_linalg_library(plinth::LinalgLibrary::library_default);
+}
+
 TEST(without_the_libraries_there_is_an_error) {
   need_host_device();
   THROWS(plinth::current_blas_handle(), PLINTH_ERROR_LIBRARY_UNAVAILABLE);

@@ -78,13 +78,29 @@ TEST(a_write_far_past_the_end_faults) {
   expect_fault(NULL);
 }
 
+/* Two places that messages name. */
+__attribute__((noinline)) static void *make_block(size_t bytes, plinth_stream_t stream) {
+  void *memory = NULL;
+  CHECK_OK(plinth_caching_allocator_alloc(bytes, 0, stream, &memory));
+  return memory;
+}
+
+__attribute__((noinline)) static plinth_status_t free_block(void *memory) {
+  const plinth_status_t status = plinth_caching_allocator_delete(memory);
+  __asm__ volatile("" ::: "memory"); /* no tail call */
+  return status;
+}
+
 TEST(a_write_just_past_the_end_is_found) {
   debug("guard");
-  unsigned char *memory = alloc_on(1000, 0, NULL);
+  unsigned char *memory = make_block(1000, NULL);
   CHECK_OK(plinth_memset(memory, 1, 1003, NULL));
-  CHECK_STATUS(plinth_caching_allocator_delete(memory), PLINTH_ERROR_MEMORY_CORRUPTED);
+  CHECK_STATUS(free_block(memory), PLINTH_ERROR_MEMORY_CORRUPTED);
   CHECK_MESSAGE("0 bytes behind its end");
   CHECK_MESSAGE("1000 bytes");
+  CHECK_MESSAGE("; it was allocated in make_block (");
+  CHECK_MESSAGE("mem_debug.c:");
+  CHECK_MESSAGE(" and freed in free_block (");
   /* It was freed nevertheless. */
   expect_nothing_left();
 }
@@ -92,8 +108,10 @@ TEST(a_write_just_past_the_end_is_found) {
 TEST(a_write_before_the_beginning_is_found) {
   debug("guard");
   unsigned char *memory = alloc_on(4096, 0, NULL);
+  CHECK_OK(plinth_memory_set_name(memory, "weights"));
   CHECK_OK(plinth_memset(memory - 8, 1, 16, NULL));
   CHECK_STATUS(plinth_caching_allocator_delete(memory), PLINTH_ERROR_MEMORY_CORRUPTED);
+  CHECK_MESSAGE(" (\"weights\") of ");
   CHECK_MESSAGE("8 bytes before its beginning");
   expect_nothing_left();
 }
@@ -170,15 +188,18 @@ TEST(a_late_write_is_found_without_a_fault) {
   debug("fill");
   plinth_stream_t other = stream_on(0);
   load_kernel();
-  unsigned char *memory = alloc_on(MIB, 0, NULL);
+  unsigned char *memory = make_block(MIB, NULL);
+  CHECK_OK(plinth_memory_set_name(memory, "weights"));
   gate *shut = gate_shut(other);
   CHECK_OK(plinth_memset(memory + 1000, 7, 3, other));
-  release(memory);
+  CHECK_OK(free_block(memory));
   gate_open(shut);
   CHECK_OK(plinth_stream_synchronize(other));
   CHECK_STATUS(plinth_empty_cache(), PLINTH_ERROR_MEMORY_CORRUPTED);
+  CHECK_MESSAGE(" (\"weights\") of ");
   CHECK_MESSAGE("after it was freed");
-  CHECK_MESSAGE("byte 1000 is now 0x07");
+  CHECK_MESSAGE("byte 1000 is now 0x07; it was allocated in make_block (");
+  CHECK_MESSAGE(" and freed in free_block (");
   expect_nothing_left();
 }
 
@@ -194,4 +215,36 @@ TEST(a_shortage_frees_quarantined_memory) {
 TEST(captures_are_refused) {
   debug("guard");
   expect_no_memory_for_captures("cannot allocate in a stream that is capturing");
+}
+
+/* The driver refuses a copy or a fill past the end with an error that names neither the block nor its size. */
+TEST(a_call_past_the_end_of_a_guarded_block_names_it) {
+  plinth_stream_t stream = stream_on(0);
+  char place[128];
+  debug("guard");
+  unsigned char *block = make_block(4 * KIB, stream);
+  void *pinned = pinned_memory(8 * KIB);
+  snprintf(place, sizeof place, "8.00 KiB from byte 0 of a block of 4.00 KiB at %#zx, of which 4.00 KiB lie past its end",
+           (size_t)block);
+  CHECK_STATUS(plinth_memset(block, 1, 8 * KIB, stream), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("filling 8.00 KiB: the destination is ");
+  CHECK_MESSAGE(place);
+  CHECK_MESSAGE("; the block was allocated in make_block (");
+  CHECK_STATUS(plinth_memcpy_2d(block, KIB, pinned, KIB, KIB, 8, stream), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("copying 8 rows of 1.00 KiB: the destination is ");
+  CHECK_MESSAGE(place);
+  CHECK_STATUS(plinth_memcpy(block, pinned, 8 * KIB, stream), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("copying 8.00 KiB: the destination is ");
+  CHECK_MESSAGE(place);
+  CHECK_STATUS(plinth_memcpy(pinned, block + KIB, 4 * KIB, stream), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("the source is 4.00 KiB from byte 1024 of a block of 4.00 KiB");
+  CHECK_STATUS(plinth_copy(pinned, block, 8 * KIB, true), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("the source is 8.00 KiB from byte 0");
+  CHECK_STATUS(plinth_caching_allocator_delete(block + 512), PLINTH_ERROR_INVALID_POINTER);
+  CHECK_MESSAGE("it is byte 512 of a live block of 4.00 KiB");
+  CHECK_MESSAGE("; the block was allocated in make_block (");
+  CHECK_OK(plinth_memset(block, 1, 4 * KIB, stream));
+  CHECK_OK(plinth_stream_synchronize(stream));
+  release(block);
+  CHECK_OK(plinth_pinned_free(pinned));
 }

@@ -1,5 +1,6 @@
 /* The allocator's statistics, with PyTorch's names. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
+/* alone: a_read_is_of_one_moment; compares counts since the start of the process */
 #include "allocating.h"
 
 enum { KEYS = 122 };
@@ -168,6 +169,94 @@ TEST(a_pending_free_stays_active) {
   expect_stat(stats_of(0).allocation.all, 0, 1, 0, 0);
 }
 
+static void expect_peaks(plinth_memory_stat_by_pool_t stat, size_t all, size_t small, size_t large) {
+  CHECK_EQ(stat.all.peak, all);
+  CHECK_EQ(stat.small_pool.peak, small);
+  CHECK_EQ(stat.large_pool.peak, large);
+}
+
+/* One block at a time, in eight streams: the peak is one block. */
+TEST(peaks_are_those_of_the_device) {
+  enum { STREAMS = 8, LARGE = 64 * MIB, SMALL = 1000 };
+  for (int index = 0; index < STREAMS; index++) {
+    plinth_stream_t stream = stream_on(0);
+    release(alloc_on(LARGE, 0, stream));
+    release(alloc_on(SMALL, 0, stream));
+  }
+  plinth_memory_stats_t stats = stats_of(0);
+  expect_peaks(stats.allocation, 1, 1, 1);
+  expect_peaks(stats.active, 1, 1, 1);
+  expect_peaks(stats.allocated_bytes, LARGE, 1024, LARGE);
+  expect_peaks(stats.active_bytes, LARGE, 1024, LARGE);
+  expect_peaks(stats.requested_bytes, LARGE, SMALL, LARGE);
+  CHECK_EQ(max_allocated(0), LARGE);
+  CHECK_EQ(stats.reserved_bytes.all.peak, max_reserved(0));
+  CHECK(stats.reserved_bytes.large_pool.peak >= LARGE);
+  CHECK(stats.reserved_bytes.large_pool.peak <= stats.reserved_bytes.all.peak);
+  CHECK(stats.segment.all.peak <= stats.segment.all.allocated);
+  CHECK_OK(plinth_reset_peak_memory_stats(0));
+  stats = stats_of(0);
+  expect_peaks(stats.allocation, 0, 0, 0);
+  expect_peaks(stats.active_bytes, 0, 0, 0);
+  expect_peaks(stats.requested_bytes, 0, 0, 0);
+  CHECK_EQ(stats.segment.all.peak, stats.segment.all.current);
+  CHECK_EQ(stats.reserved_bytes.small_pool.peak, stats.reserved_bytes.small_pool.current);
+  /* Blocks of several streams at a time, and a freed one that another stream uses. */
+  plinth_stream_t streams[2] = {stream_on(0), stream_on(0)};
+  void *kept = alloc_on(SMALL, 0, streams[0]);
+  void *used = alloc_on(3 * MIB, 0, streams[1]);
+  gate *shut = hold(streams[0]);
+  CHECK_OK(plinth_record_stream(used, streams[0]));
+  release(used);
+  void *next = alloc_on(2 * MIB, 0, NULL);
+  stats = stats_of(0);
+  expect_peaks(stats.allocation, 2, 1, 1);
+  expect_peaks(stats.allocated_bytes, 3 * MIB + 1024, 1024, 3 * MIB);
+  expect_peaks(stats.active, 3, 1, 2);
+  expect_peaks(stats.active_bytes, 5 * MIB + 1024, 1024, 5 * MIB);
+  expect_peaks(stats.requested_bytes, 3 * MIB + SMALL, SMALL, 3 * MIB);
+  expect_held(shut);
+  gate_open(shut);
+  CHECK_OK(plinth_stream_synchronize(streams[0]));
+  release(next);
+  release(kept);
+  expect_nothing_left();
+}
+
+enum { PEAK_THREADS = 4, PEAK_BYTES = 8 * MIB, PEAK_ROUNDS = 2000 };
+static pthread_barrier_t peak_barrier;
+
+static void *allocate_pairs(void *context) {
+  (void)context;
+  plinth_stream_t stream = stream_on(0);
+  pthread_barrier_wait(&peak_barrier);
+  for (int round = 0; round < PEAK_ROUNDS; round++) {
+    release(alloc_on(PEAK_BYTES, 0, stream));
+  }
+  /* All threads have one block at this point. */
+  void *memory = alloc_on(PEAK_BYTES, 0, stream);
+  pthread_barrier_wait(&peak_barrier);
+  release(memory);
+  return NULL;
+}
+
+/* The bound of plinth_memory_stats: never too high, and too low by an eighth or 1 MiB for each stream at most. */
+TEST(peaks_of_concurrent_threads_are_within_the_bound) {
+  CHECK_EQ(pthread_barrier_init(&peak_barrier, NULL, PEAK_THREADS), 0);
+  run_threads(PEAK_THREADS, allocate_pairs);
+  plinth_memory_stats_t stats = stats_of(0);
+  const int64_t most = (int64_t)PEAK_THREADS * PEAK_BYTES;
+  const int64_t peaks[] = {stats.allocated_bytes.all.peak, stats.active_bytes.large_pool.peak,
+                           stats.requested_bytes.all.peak};
+  for (int index = 0; index < 3; index++) {
+    CHECK(peaks[index] <= most);
+    CHECK(peaks[index] + (int64_t)(PEAK_THREADS * MIB) >= most);
+  }
+  CHECK(stats.allocation.all.peak <= PEAK_THREADS && stats.allocation.all.peak > 0);
+  CHECK_EQ(pthread_barrier_destroy(&peak_barrier), 0);
+  expect_nothing_left();
+}
+
 TEST(pools_and_streams_have_their_own_stats) {
   plinth_stream_t stream = stream_on(0);
   plinth_pool_id_t pool;
@@ -253,6 +342,112 @@ TEST(deprecated_functions_return_the_same) {
   CHECK_OK(plinth_reset_max_memory_cached(-1));
   CHECK_EQ(max_allocated(0), 0);
   CHECK_EQ(max_reserved(0), reserved(0));
+}
+
+enum { WORKERS = 4, BLOCKS = 24 };
+
+static plinth_stream_t worker_streams[WORKERS];
+static int reading;
+
+/* Allocates and frees in a stream of its own, so that all quantities change. */
+static void *change_all_quantities(void *context) {
+  const int worker = *(int *)context;
+  uint64_t state = (uint64_t)worker;
+  unsigned char *held[BLOCKS] = {NULL};
+  while (__atomic_load_n(&reading, __ATOMIC_SEQ_CST)) {
+    const uint64_t number = random_next(&state);
+    unsigned char **block = &held[number % BLOCKS];
+    release(*block);
+    *block = NULL;
+    if (number >> 8 & 1) {
+      *block = alloc_on(number >> 9 & 1 ? 1 + (number >> 20) % MIB : 1 + (number >> 20) % (6 * MIB), 0, worker_streams[worker]);
+      if (number >> 10 & 1) {
+        CHECK_OK(plinth_record_stream(*block, worker_streams[(worker + 1) % WORKERS]));
+      }
+    } else if ((number >> 8 & 255) == 0) {
+      CHECK_OK(plinth_empty_cache());
+    }
+  }
+  for (int index = 0; index < BLOCKS; index++) {
+    release(held[index]);
+  }
+  return NULL;
+}
+
+static void *read_and_compare(void *context) {
+  for (int round = 0; round < some_rounds(50000); round++) {
+    const plinth_memory_stats_t stats = stats_of(0);
+    const plinth_memory_stat_by_pool_t *const quantities[] = {
+        &stats.allocation,     &stats.segment,        &stats.active, &stats.inactive_split,
+        &stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes, &stats.inactive_split_bytes,
+        &stats.requested_bytes};
+    for (size_t index = 0; index < sizeof quantities / sizeof *quantities; index++) {
+      const plinth_memory_stat_by_pool_t *of = quantities[index];
+      const plinth_memory_stat_t *const scopes[] = {&of->all, &of->small_pool, &of->large_pool};
+      for (int scope = 0; scope < 3; scope++) {
+        CHECK(scopes[scope]->current >= 0 && scopes[scope]->current <= scopes[scope]->peak);
+        CHECK_EQ(scopes[scope]->allocated - scopes[scope]->freed, scopes[scope]->current);
+      }
+      if (of == &stats.reserved_bytes) {
+        CHECK(of->all.current >= of->small_pool.current + of->large_pool.current);
+      } else {
+        CHECK_EQ(of->all.current, of->small_pool.current + of->large_pool.current);
+        CHECK_EQ(of->all.allocated, of->small_pool.allocated + of->large_pool.allocated);
+      }
+    }
+    CHECK(stats.active.all.current >= stats.allocation.all.current);
+    CHECK(stats.active_bytes.all.current >= stats.allocated_bytes.all.current);
+    CHECK(stats.allocated_bytes.all.current >= stats.requested_bytes.all.current);
+    CHECK(stats.reserved_bytes.small_pool.current >= stats.active_bytes.small_pool.current);
+    CHECK(stats.reserved_bytes.large_pool.current >= stats.active_bytes.large_pool.current);
+  }
+  return context;
+}
+
+TEST(a_read_is_of_one_moment) {
+  pthread_t workers[WORKERS];
+  int numbers[WORKERS];
+  for (int worker = 0; worker < WORKERS; worker++) {
+    worker_streams[worker] = stream_on(0);
+  }
+  __atomic_store_n(&reading, 1, __ATOMIC_SEQ_CST);
+  for (int worker = 0; worker < WORKERS; worker++) {
+    numbers[worker] = worker;
+    CHECK_EQ(pthread_create(&workers[worker], NULL, change_all_quantities, &numbers[worker]), 0);
+  }
+  read_and_compare(NULL);
+  __atomic_store_n(&reading, 0, __ATOMIC_SEQ_CST);
+  for (int worker = 0; worker < WORKERS; worker++) {
+    CHECK_EQ(pthread_join(workers[worker], NULL), 0);
+  }
+  expect_nothing_left();
+}
+
+/* The memory of a destroyed stream returns to the driver; what was counted stays counted. */
+TEST(sums_include_destroyed_streams) {
+  enum { STREAMS = 5 };
+  CHECK_OK(plinth_reset_accumulated_memory_stats(0));
+  for (int index = 1; index <= STREAMS; index++) {
+    plinth_stream_t stream = NULL;
+    CHECK_OK(plinth_stream_create_dedicated(0, 0, &stream));
+    release(alloc_on(KIB, 0, stream));
+    release(alloc_on(3 * MIB, 0, stream));
+    CHECK_OK(plinth_stream_destroy(stream));
+    CHECK_OK(plinth_empty_cache());
+    const plinth_memory_stats_t stats = stats_of(0);
+    expect_stat(stats.allocation.small_pool, 0, 1, index, index);
+    expect_stat(stats.allocated_bytes.large_pool, 0, 3 * MIB, index * 3 * MIB, index * 3 * MIB);
+    CHECK(stats.reserved_bytes.all.allocated >= (long long)(index * 3 * MIB));
+    CHECK_EQ(stats.reserved_bytes.all.allocated, stats.reserved_bytes.all.freed);
+  }
+  CHECK_OK(plinth_reset_accumulated_memory_stats(0));
+  CHECK_EQ(stats_of(0).allocation.all.allocated, 0);
+  plinth_stream_t stream = NULL;
+  CHECK_OK(plinth_stream_create_dedicated(0, 0, &stream));
+  release(alloc_on(KIB, 0, stream));
+  CHECK_EQ(stats_of(0).allocation.all.allocated, 1);
+  CHECK_OK(plinth_stream_destroy(stream));
+  expect_nothing_left();
 }
 
 TEST(invalid_arguments_are_errors) {

@@ -16,6 +16,7 @@
 static_assert(owns<plinth::DeviceBuffer>(), "a buffer");
 static_assert(owns<plinth::MemPool>(), "a pool");
 static_assert(owns<plinth::PluggableAllocator>(), "an allocator");
+static_assert(owns<plinth::PoolCheckpoint>(), "a checkpoint");
 static_assert(is_block<plinth::MemPoolGuard>(), "a block");
 static_assert(is_block<plinth::OutOfMemoryObserver>(), "a block");
 static_assert(is_block<plinth::MemoryAnnotation>(), "a block");
@@ -52,9 +53,40 @@ TEST(buffers_are_moved_and_freed) {
   expect_nothing_left();
 }
 
+TEST(checkpoints_restore_the_blocks_of_a_pool) {
+  const plinth::MemPool pool;
+  plinth::DeviceBuffer kept, dropped;
+  {
+    const plinth::MemPoolGuard guard(pool);
+    kept = plinth::DeviceBuffer(5000);
+    dropped = plinth::DeviceBuffer(7000);
+  }
+  const plinth::PoolCheckpoint checkpoint(pool);
+  CHECK(plinth::pool_check_live_allocations(pool.id(), {dropped.get(), kept.get()}));
+  void *const address = dropped.get();
+  dropped.free();
+  plinth::DeviceBuffer stale;
+  {
+    const plinth::MemPoolGuard guard(pool);
+    stale = plinth::DeviceBuffer(9000);
+    THROWS(checkpoint.restore(), PLINTH_ERROR_GRAPH_MEMORY_IN_USE);
+  }
+  THROWS(checkpoint.restore({kept.get()}), PLINTH_ERROR_INVALID_POINTER);
+  const plinth::PoolCheckpoint::Restored restored = checkpoint.restore({stale.get()});
+  CHECK(restored.freed == std::vector<void *>{stale.release()});
+  CHECK(restored.allocated == std::vector<void *>{address});
+  CHECK(plinth::pool_check_live_allocations(pool.id(), {address, kept.get()}));
+  CHECK(!plinth::pool_check_live_allocations(pool.id(), {}));
+  release(address);
+  kept.free();
+  THROWS(plinth::PoolCheckpoint(plinth_pool_id_t{0, 0}), PLINTH_ERROR_INVALID_VALUE);
+  expect_sound();
+}
+
 TEST(buffers_belong_to_a_stream) {
   const std::int32_t last = plinth::device_count() - 1;
   const plinth::Stream stream(last), json_path(last);
+  const std::int64_t before = plinth::stream_memory_stats(stream).allocation.all.allocated;
   void *address = nullptr;
   {
     plinth::DeviceBuffer buffer(4096, stream);
@@ -68,7 +100,7 @@ TEST(buffers_belong_to_a_stream) {
     gate_open(shut);
   }
   json_path.synchronize();
-  CHECK_EQ(plinth::stream_memory_stats(stream).allocation.all.allocated, 2);
+  CHECK_EQ(plinth::stream_memory_stats(stream).allocation.all.allocated, before + 2);
   CHECK_EQ(plinth::memory_allocated(last), 0);
   expect_nothing_left();
 }
@@ -342,4 +374,15 @@ TEST(snapshots_are_written_and_iterated) {
   plinth::trace_stop();
   THROWS(plinth::trace_stop(), PLINTH_ERROR_INVALID_VALUE);
   CHECK(unlink(html_path.c_str()) == 0 && unlink(json_path.c_str()) == 0 && rmdir(folder) == 0);
+}
+
+TEST(streams_and_memory_have_names) {
+  const plinth::Stream stream;
+  const plinth::DeviceBuffer buffer(1024);
+  plinth::set_stream_name(stream, "copies");
+  plinth::set_memory_name(buffer.get(), "weights");
+  CHECK(plinth::stream_name(stream) == "copies");
+  CHECK(plinth::memory_name(buffer.get()) == "weights");
+  plinth::set_stream_name(stream, "");
+  CHECK(plinth::stream_name(stream).empty());
 }

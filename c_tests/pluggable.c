@@ -198,6 +198,57 @@ TEST(a_graph_has_its_pool) {
   expect_nothing_left();
 }
 
+static plinth_pool_id_t shared_pool;
+
+static void *end_and_release(void *context) {
+  (void)context;
+  plinth_pluggable_end_allocate_to_pool(0, shared_pool);
+  CHECK_TEXT(plinth_last_error(), "");
+  plinth_pluggable_release_pool(0, shared_pool);
+  CHECK_TEXT(plinth_last_error(), "");
+  return NULL;
+}
+
+/* PyTorch numbers its pools by itself, so its ids may be those of plinth's pools, and names other pools. Any thread may end
+ * the allocation to one. */
+TEST(ids_of_pytorch_are_separate_from_those_of_plinth) {
+  plinth_pool_id_t own = {0, 0};
+  size_t bytes = 0;
+  size_t held = 0;
+  CHECK_OK(plinth_mem_pool_create(false, false, &own));
+  CHECK_OK(plinth_begin_allocate_current_thread_to_pool(0, own));
+  void *memory = torch_alloc(SIZE, 0, NULL);
+  shared_pool = own;
+  plinth_pluggable_begin_allocate_to_pool(0, own, NULL);
+  CHECK_TEXT(plinth_last_error(), "");
+  run_threads(1, end_and_release);
+  CHECK_OK(plinth_mem_pool_memory(own, 0, &bytes, &held));
+  CHECK_EQ(bytes, rounded((size_t)SIZE));
+  CHECK_OK(plinth_end_allocate_to_pool(0, own));
+  /* The hooks do not end what plinth's own call began, and the other way round. */
+  CHECK_OK(plinth_begin_allocate_current_thread_to_pool(0, own));
+  plinth_pluggable_end_allocate_to_pool(0, own);
+  CHECK(strstr(plinth_last_error(), "not currently recording") != NULL);
+  CHECK_OK(plinth_end_allocate_to_pool(0, own));
+  plinth_pluggable_begin_allocate_to_pool(0, own, NULL);
+  CHECK_STATUS(plinth_end_allocate_to_pool(0, own), PLINTH_ERROR_INVALID_VALUE);
+  run_threads(1, end_and_release);
+  torch_free(memory, SIZE, 0, NULL);
+  for (int references = 0; references < 2; references++) {
+    CHECK_OK(plinth_release_pool(0, own));
+  }
+  CHECK_OK(plinth_mem_pool_destroy(own));
+  /* An id that plinth has not issued names the pool of PyTorch as long as there is one. */
+  shared_pool = (plinth_pool_id_t){0, 1000001};
+  CHECK_STATUS(plinth_mem_pool_set_budget(shared_pool, MIB), PLINTH_ERROR_INVALID_HANDLE);
+  plinth_pluggable_begin_allocate_to_pool(0, shared_pool, NULL);
+  CHECK_OK(plinth_mem_pool_set_budget(shared_pool, MIB));
+  CHECK_STATUS(plinth_begin_allocate_current_thread_to_pool(0, shared_pool), PLINTH_ERROR_INVALID_HANDLE);
+  run_threads(1, end_and_release);
+  CHECK_STATUS(plinth_mem_pool_get_budget(shared_pool, &bytes), PLINTH_ERROR_INVALID_HANDLE);
+  expect_nothing_left();
+}
+
 /* As PyTorch's test_graph_record_stream: memory that another stream still uses is freed before a capture. Memory of the
  * capture is recorded for, and freed in, a stream that plinth does not know and that also captures. */
 static void record_streams_of_a_capture(unsigned mode) {

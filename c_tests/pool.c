@@ -1,47 +1,7 @@
 /* Memory pools: allocations from them and isolation from others. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
 /* long: pools_with_live_blocks_do_not_leak */
-#include "allocating.h"
-
-static plinth_pool_id_t new_pool(bool use_on_oom, bool no_split) {
-  plinth_pool_id_t pool = {UNTOUCHED, UNTOUCHED};
-  CHECK_OK(plinth_mem_pool_create(use_on_oom, no_split, &pool));
-  CHECK(pool.owner != UNTOUCHED || pool.index != UNTOUCHED);
-  return pool;
-}
-
-static void destroy(plinth_pool_id_t pool) { CHECK_OK(plinth_mem_pool_destroy(pool)); }
-
-static size_t pool_allocated(plinth_pool_id_t pool, int32_t device) {
-  size_t bytes = UNTOUCHED;
-  size_t held = UNTOUCHED;
-  CHECK_OK(plinth_mem_pool_memory(pool, device, &bytes, &held));
-  CHECK(held >= bytes);
-  return bytes;
-}
-
-static size_t pool_reserved(plinth_pool_id_t pool, int32_t device) {
-  size_t bytes = UNTOUCHED;
-  size_t held = UNTOUCHED;
-  CHECK_OK(plinth_mem_pool_memory(pool, device, &bytes, &held));
-  return held;
-}
-
-static int32_t use_count(plinth_pool_id_t pool, int32_t device) {
-  int32_t count = UNTOUCHED;
-  CHECK_OK(plinth_mem_pool_use_count(pool, device, &count));
-  return count;
-}
-
-/* As torch.cuda.use_mem_pool: begin at the start of the block, end and release at its end. */
-static void enter(plinth_pool_id_t pool, int32_t device) {
-  CHECK_OK(plinth_begin_allocate_current_thread_to_pool(device, pool));
-}
-
-static void leave(plinth_pool_id_t pool, int32_t device) {
-  CHECK_OK(plinth_end_allocate_to_pool(device, pool));
-  CHECK_OK(plinth_release_pool(device, pool));
-}
+#include "pooling.h"
 
 TEST(pools_are_distinct) {
   plinth_pool_id_t pools[50];
@@ -205,23 +165,6 @@ TEST(another_device_does_not_allocate_from_it) {
   leave(pool, 0);
   release(memory);
   destroy(pool);
-  expect_nothing_left();
-}
-
-static void *leave_from_another_thread(void *context) {
-  (void)context;
-  leave(shared_pool, 0);
-  return NULL;
-}
-
-TEST(any_thread_may_end_it) {
-  shared_pool = new_pool(false, false);
-  enter(shared_pool, 0);
-  run_threads(1, leave_from_another_thread);
-  void *memory = alloc_on(MIB, 0, NULL);
-  CHECK_EQ(pool_allocated(shared_pool, 0), 0);
-  release(memory);
-  destroy(shared_pool);
   expect_nothing_left();
 }
 
@@ -515,21 +458,6 @@ static void use_many_pools(bool destroy_first) {
 
 TEST(pools_do_not_leak) { use_many_pools(false); }
 TEST(pools_with_live_blocks_do_not_leak) { use_many_pools(true); }
-
-TEST(an_id_of_the_caller_creates_a_pool) {
-  /* As the id of a graph's pool: (n, 0). */
-  plinth_pool_id_t pool = {12345, 0};
-  enter(pool, 0);
-  void *memory = alloc_on(2 * MIB, 0, NULL);
-  CHECK_EQ(pool_allocated(pool, 0), 2 * MIB);
-  CHECK_EQ(use_count(pool, 0), 1);
-  CHECK_OK(plinth_end_allocate_to_pool(0, pool));
-  release(memory);
-  CHECK_OK(plinth_synchronize(0));
-  CHECK_OK(plinth_release_pool(0, pool));
-  CHECK_EQ(allocated(0), 0);
-  expect_nothing_left();
-}
 
 static void *work_in_a_pool(void *context) {
   const int thread = *(int *)context;

@@ -465,3 +465,44 @@ TEST(every_device_fills_its_own_memory) {
     CHECK_OK(plinth_generator_destroy(generator));
   }
 }
+
+/* A fill of complex numbers is one of their parts: the same numbers, the same offset. */
+static void expect_parts(bool is_normal, uint8_t bits, int real_kind) {
+  enum { ROWS = 37, COLUMNS = 700 };
+  const int64_t shape[] = {ROWS, COLUMNS}, strides[] = {1, ROWS}, parts[] = {COLUMNS, ROWS, 2};
+  const size_t bytes = (size_t)ROWS * COLUMNS * bits / 8;
+  tensor complex, real;
+  unsigned char *memory[2], *host[2];
+  plinth_generator_t generators[2] = {new_generator(0, 5, 8), new_generator(0, 5, 8)};
+  for (int side = 0; side < 2; side++) {
+    memory[side] = (unsigned char *)device_memory(bytes, 0);
+    host[side] = (unsigned char *)pageable_memory(bytes);
+  }
+  describe(&complex, memory[0], real_kind, 2, shape, strides);
+  complex.dl.dtype = (DLDataType){5, bits, 1};
+  describe(&real, memory[1], real_kind, 3, parts, NULL);
+  if (is_normal) {
+    CHECK_OK(plinth_normal(&complex.dl, 1.5, 3, generators[0], NULL));
+    CHECK_OK(plinth_normal(&real.dl, 1.5, 3 / sqrt(2), generators[1], NULL));
+  } else {
+    CHECK_OK(plinth_uniform(&complex.dl, -1, 2, generators[0], NULL));
+    CHECK_OK(plinth_uniform(&real.dl, -1, 2, generators[1], NULL));
+  }
+  CHECK_EQ(offset_of(generators[0]), offset_of(generators[1]));
+  CHECK_EQ(offset_of(generators[0]), 8 + advance_of(2 * ROWS * COLUMNS, real_kind == F64 ? 2 : 4));
+  for (int side = 0; side < 2; side++) {
+    fetch(host[side], memory[side], bytes);
+    CHECK_OK(plinth_device_free(memory[side]));
+    CHECK_OK(plinth_generator_destroy(generators[side]));
+  }
+  CHECK(memcmp(host[0], host[1], bytes) == 0);
+  free(host[0]);
+  free(host[1]);
+}
+
+TEST(complex_numbers_have_random_parts) {
+  expect_parts(true, 64, F32);
+  expect_parts(true, 128, F64);
+  expect_parts(false, 64, F32);
+  expect_parts(false, 128, F64);
+}

@@ -173,6 +173,9 @@ TEST(invalid_dtypes_are_refused) {
   for (int index = 0; index < FILLS; index++) {
     for (size_t type = 0; type < sizeof types / sizeof types[0]; type++) {
       row(&t, memory, F32, COUNT)->dtype = types[type];
+      if (types[type].code == 5 && (fills[index].call == draw_uniform || fills[index].call == draw_normal)) {
+        continue; /* complex numbers */
+      }
       REFUSED(fills[index].call(&t.dl, generator, NULL), "");
     }
   }

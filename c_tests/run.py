@@ -14,6 +14,7 @@ A program says what it needs in comment lines near its top:
   // timeout: 120       seconds that its tests may take, where the usual limit is too short
   // also: NAME=VALUE   its tests run once more with this in the environment; every such line is a run of its own
   // long: NAME...      these tests take longest; they start first, each in a process of its own
+  // last: NAME...      these tests measure all of the device; on a GPU each runs when all others are done
   // library: NAME      helpers/NAME.c becomes the shared library NAME.so beside the programs, for its tests to load
 """
 
@@ -34,10 +35,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 SKIPPED = 77
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-DECLARATION = re.compile(r"^\s*(?://|/\*)\s*(env|device|timeout|also|alone|long|library):\s*(.*?)\s*(?:\*/)?\s*$", re.MULTILINE)
+DECLARATION = re.compile(r"^\s*(?://|/\*)\s*(env|device|timeout|also|alone|long|last|library):\s*(.*?)\s*(?:\*/)?\s*$", re.MULTILINE)
 VALGRIND = ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite",
             "--fair-sched=yes"]
-VALGRIND_SLOWNESS = 8
+# Under valgrind or an emulator.
+SLOWNESS = 8
 
 
 class Program:
@@ -53,6 +55,7 @@ class Program:
         self.libraries = []
         self.alone = set()
         self.long = set()
+        self.last = set()
         for key, value in DECLARATION.findall(source.read_text()):
             if key in ("env", "also"):
                 name, _, content = value.partition("=")
@@ -66,6 +69,8 @@ class Program:
                 self.alone.update(value.partition(";")[0].split())
             elif key == "long":
                 self.long.update(value.split())
+            elif key == "last":
+                self.last.update(value.split())
             elif key == "library":
                 self.libraries.append(Library(HERE / "helpers" / f"{value}.c"))
             else:
@@ -101,6 +106,8 @@ def parse_arguments():
     parser.add_argument("--optimize", choices=["0", "1", "2"], default="1", help="optimization level of the programs")
     parser.add_argument("--sanitizer", choices=["address", "thread", "undefined"], help="compile the tests with it")
     parser.add_argument("--valgrind", action="store_true", help="run the tests under valgrind")
+    parser.add_argument("--runner", type=shlex.split, default=[], metavar="COMMAND",
+                        help="a command that runs programs of another architecture: qemu-aarch64 -L /usr/aarch64-linux-gnu")
     parser.add_argument("--device", choices=["host", "cuda", "auto"], default=os.environ.get("PLINTH_DEVICE", "host"),
                         help="the kind of device")
     parser.add_argument("--filter", default="", help="run the tests whose program/name has this regular expression")
@@ -186,12 +193,10 @@ def build(programs, arguments, pool):
 
 def may_match(program, pattern):
     """Whether tests of a program may be among those that are wanted: its name is what stands before the first slash."""
-    head, slash, _ = pattern.partition("/")
-    try:
-        return not slash or re.search(head + slash, program.name + "/") is not None
-    except re.error:
-        # The slash is inside of a group.
+    if "|" in pattern or "(" in pattern:
         return True
+    head, slash, _ = pattern.partition("/")
+    return not slash or re.search(head + slash, program.name + "/") is not None
 
 
 def environment(program, arguments, variant):
@@ -203,15 +208,20 @@ def environment(program, arguments, variant):
     return values
 
 
+def launch(program, arguments):
+    """The command that runs a program outside of valgrind."""
+    return [*arguments.runner, str(arguments.build / program.name)]
+
+
 def list_tests(program, arguments):
     """The names of a program's tests."""
-    done = subprocess.run([str(arguments.build / program.name), "--list"], stdout=subprocess.PIPE,
+    done = subprocess.run([*launch(program, arguments), "--list"], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=60, env=environment(program, arguments, {}),
                           check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{program.name} --list ended with {done.returncode}:\n{done.stdout}")
     tests = done.stdout.split()
-    unknown = (program.alone | program.long) - {"all", *tests}
+    unknown = (program.alone | program.long | program.last) - {"all", *tests}
     if unknown:
         raise RuntimeError(f"{program.source.name} declares something of tests that it does not have: {sorted(unknown)}")
     return tests
@@ -257,7 +267,7 @@ def wrong_device(program, arguments):
 
 def time_limit(program, arguments):
     """The seconds that one test of a program may take."""
-    return max(program.timeout or 0, arguments.timeout) * (VALGRIND_SLOWNESS if arguments.valgrind else 1)
+    return max(program.timeout or 0, arguments.timeout) * (SLOWNESS if arguments.valgrind or arguments.runner else 1)
 
 
 def judge(program, variant, test, arguments):
@@ -266,7 +276,7 @@ def judge(program, variant, test, arguments):
     if wrong_device(program, arguments):
         return Result(name, "skipped", f"is about the {program.device} device")
     limit = time_limit(program, arguments)
-    command = (VALGRIND if arguments.valgrind else []) + [str(arguments.build / program.name), test]
+    command = [*(VALGRIND if arguments.valgrind else []), *launch(program, arguments), test]
     timed_out = False
     # A file, not a pipe: a process that outlives the test could hold a pipe open.
     with tempfile.TemporaryFile() as output:
@@ -332,7 +342,7 @@ class Company:
     def run_process(self):
         """Runs tests in one process until one fails. Returns the results of those before it, its name, and the reason."""
         reader, writer = os.pipe()
-        command = [str(self.arguments.build / self.program.name), "--together", str(writer), *self.waiting]
+        command = [*launch(self.program, self.arguments), "--together", str(writer), *self.waiting]
         finished = []
         current, reason = None, ""
         with tempfile.TemporaryFile() as output:
@@ -404,22 +414,24 @@ def shares_process(program, test, arguments):
     """Whether a test runs in one process with others of its program."""
     if arguments.alone or arguments.sanitizer or arguments.valgrind or wrong_device(program, arguments):
         return False
-    return arguments.together or not ({"all", test} & (program.alone | program.long))
+    return arguments.together or not ({"all", test} & (program.alone | program.long | program.last))
 
 
 def plan(tests, arguments):
-    """What to run: functions that return a list of results each. First come the long tests, then the processes with most
-    tests, then the tests that are alone."""
+    """What to run: functions that return a list of results each, and those to run one at a time after them. First come the
+    long tests, then the processes with most tests, then the tests that are alone."""
     companies = {}
-    long, tasks = [], []
+    long, tasks, last = [], [], []
     for program, variant, test in tests:
         if shares_process(program, test, arguments):
             companies.setdefault((program.name, *variant.items()), (program, variant, []))[2].append(test)
         else:
             where = long if {"all", test} & program.long else tasks
+            if test in program.last and arguments.device == "cuda":
+                where = last
             where.append(lambda one=(program, variant, test): [run_one(*one, arguments)])
     shared = sorted(companies.values(), key=lambda company: -len(company[2]))
-    return long + [Company(*company, arguments).run for company in shared] + tasks
+    return long + [Company(*company, arguments).run for company in shared] + tasks, last
 
 
 class Report:
@@ -489,8 +501,12 @@ def main():
                  for variant in program.variants[:1 if arguments.first_variant else None]
                  if wanted.search(test_name(program, variant, test))]
         report = Report()
-        for done in concurrent.futures.as_completed(pool.submit(task) for task in plan(tests, arguments)):
+        tasks, last = plan(tests, arguments)
+        for done in concurrent.futures.as_completed(pool.submit(task) for task in tasks):
             for result in done.result():
+                report.add(result)
+        for task in last:
+            for result in task():
                 report.add(result)
     report.end_line()
     report.show_slowest(arguments.slowest)

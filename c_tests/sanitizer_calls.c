@@ -319,7 +319,7 @@ TEST(a_report_has_all_details) {
   static const char *const parts[] = {
       "[{\"kind\":\"race\",\"message\":\"", "\"missing\":\"wait\"", "\"name\":\"odd \\\"name\\\"\\n\"",
       "\"name\":\"plinth_memset\"", "\"kind\":\"write\"", "\"graph\":null", "\"frames\":[{\"name\":\"set\"",
-      "\"name\":\"test_a_report_has_all_details\"", "sanitizer_calls.c", "\"allocation\":{\"address\":",
+      "\"name\":\"test_a_report_has_all_details\"", "sanitizer_calls.c", "\"allocation\":{\"name\":\"\",\"address\":",
       "\"freed_frames\":null", "\"former_allocation\":null"};
   for (size_t index = 0; index < sizeof parts / sizeof parts[0]; index++) {
     if (strstr(json, parts[index]) == NULL) {
@@ -436,7 +436,25 @@ static void with_invalid_variables(void) {
   CHECK_EQ(mode(), PLINTH_SANITIZER_WARN);
 }
 
+static void with_torchs_variable(void) {
+  setenv("TORCH_CUDA_SANITIZER", "1", 1);
+  stream_on(0);
+  CHECK_EQ(mode(), PLINTH_SANITIZER_ERROR);
+}
+
+static void with_both_variables(void) {
+  setenv("TORCH_CUDA_SANITIZER", "1", 1);
+  setenv("PLINTH_SANITIZER", "off", 1);
+  stream_on(0);
+  CHECK_EQ(mode(), PLINTH_SANITIZER_OFF);
+}
+
 TEST(the_environment_enables_it) { in_child(with_error); }
+
+TEST(torchs_variable_enables_it) {
+  in_child(with_torchs_variable);
+  in_child(with_both_variables);
+}
 
 TEST(invalid_variables_are_refused) { in_child(with_invalid_variables); }
 

@@ -46,6 +46,26 @@ TEST(guards_restore_the_mode) {
   THROWS(sanitizer::enable(static_cast<Mode>(17)), PLINTH_ERROR_INVALID_VALUE);
 }
 
+__attribute__((noinline)) static void clear_buffer(plinth::DeviceBuffer &buffer, plinth::StreamView stream) {
+  plinth::memset(buffer.get(), 0, buffer.size(), stream);
+}
+
+// The innermost functions on both stacks are plinth's own.
+TEST(an_error_names_the_function_of_the_program) {
+  const plinth::Stream first, second;
+  plinth::DeviceBuffer buffer(4096, first);
+  const sanitizer::Guard guard(Mode::error);
+  clear_buffer(buffer, first);
+  THROWS(clear_buffer(buffer, second), PLINTH_ERROR_RACE);
+  CHECK(caught_text().find("; the access is in clear_buffer(plinth::DeviceBuffer&, plinth::StreamView) (") !=
+        std::string::npos);
+  CHECK(caught_text().find("; the earlier access is in clear_buffer(") != std::string::npos);
+  CHECK(caught_text().find("sanitizer_wrapper.cpp:") != std::string::npos);
+  CHECK(caught_text().find("plinth_core.hpp") == std::string::npos);
+  sanitizer::clear();
+  first.synchronize();
+}
+
 TEST(races_are_reported) {
   Race race;
   const sanitizer::Guard guard;

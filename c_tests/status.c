@@ -178,3 +178,20 @@ TEST(the_version_is_that_of_the_header) {
   CHECK_TEXT(plinth_version_string(), text);
   CHECK_EQ(plinth_version(), PLINTH_VERSION_MAJOR * 10000 + PLINTH_VERSION_MINOR * 100 + PLINTH_VERSION_PATCH);
 }
+
+TEST(errors_of_the_cuda_runtime_are_converted) {
+  CHECK_OK(plinth_check_error(0));
+  CHECK_STATUS(plinth_check_error(2), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK_MESSAGE("cudaErrorMemoryAllocation (2): ");
+  CHECK_EQ(plinth_last_driver_error(), 2);
+  CHECK_STATUS(plinth_check_error(12), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("cudaErrorInvalidPitchValue (12): ");
+  CHECK_STATUS(plinth_check_error(35), PLINTH_ERROR_DRIVER_TOO_OLD);
+  CHECK_STATUS(plinth_check_error(700), PLINTH_ERROR_ILLEGAL_ADDRESS);
+  CHECK_STATUS(plinth_check_error(999), PLINTH_ERROR_DRIVER);
+  CHECK_MESSAGE("cudaErrorUnknown (999): ");
+  CHECK_STATUS(plinth_check_error(-1), PLINTH_ERROR_DRIVER);
+  CHECK_MESSAGE("unknown CUDA error");
+  CHECK_EQ(plinth_last_driver_error(), -1);
+  CHECK_OK(plinth_check_error(0));
+}

@@ -219,16 +219,23 @@ static inline size_t pattern_mismatch(const void *memory, size_t bytes, unsigned
   return index;
 }
 
+/* Waits for the default stream of the device that owns memory; of the current device, for host memory. */
+static inline void wait_for_default_stream_of(const void *memory) {
+  int32_t device = -1;
+  CHECK_OK(plinth_device_of(memory, &device));
+  CHECK_OK(plinth_stream_synchronize(PLINTH_STREAM_DEFAULT_OF(device)));
+}
+
 /* Copies bytes from any memory to host memory, and waits. */
 static inline void fetch(void *host, const void *from, size_t bytes) {
   CHECK_OK(plinth_memcpy(host, from, bytes, NULL));
-  CHECK_OK(plinth_stream_synchronize(NULL));
+  wait_for_default_stream_of(from);
 }
 
 /* Copies bytes of host memory to any memory, and waits. */
 static inline void put(void *to, const void *host, size_t bytes) {
   CHECK_OK(plinth_memcpy(to, host, bytes, NULL));
-  CHECK_OK(plinth_stream_synchronize(NULL));
+  wait_for_default_stream_of(to);
 }
 
 /* Runs a function in `count` threads, and joins them. Each gets a pointer to its index. */
@@ -262,6 +269,17 @@ static inline uint64_t random_next(uint64_t *state) {
   mixed = (mixed ^ (mixed >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
   mixed = (mixed ^ (mixed >> 27)) * UINT64_C(0x94D049BB133111EB);
   return mixed ^ (mixed >> 31);
+}
+
+/* Returns how many pages of memory the process occupies. */
+static inline long resident_pages(void) {
+  long total = 0;
+  long resident = 0;
+  FILE *file = fopen("/proc/self/statm", "r");
+  CHECK(file != NULL);
+  CHECK_EQ(fscanf(file, "%ld %ld", &total, &resident), 2);
+  fclose(file);
+  return resident;
 }
 
 static inline plinth_host_usage_t host_usage(void) {

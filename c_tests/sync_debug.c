@@ -3,7 +3,7 @@
 /* alone: in_error_mode_each_call_fails_and_does_nothing; expects what only a fresh process has */
 /* alone: warnings_are_counted_without_a_callback; expects what only a fresh process has */
 /* alone: a_warning_names_each_call_that_waits the_mode_applies_to_all_threads; counts all warnings of the process */
-#include "support.h"
+#include "allocating.h"
 
 static struct {
   plinth_stream_t stream;
@@ -233,6 +233,94 @@ TEST(in_error_mode_calls_that_do_not_wait_work) {
   CHECK_OK(plinth_pinned_free(NULL));
   CHECK_OK(plinth_event_synchronize(new_event(0)));
   CHECK_OK(plinth_event_destroy(state.event));
+}
+
+/* ---- waits of the allocator */
+
+/* Fills the memory that the limit allows with a block that work in another stream still uses, and frees it. */
+static gate *use_all_memory(plinth_stream_t own) {
+  plinth_stream_t other = stream_on(0);
+  limit_memory(64 * MIB, 0);
+  unsigned char *memory = alloc_on(48 * MIB, 0, own);
+  gate *shut = hold(other);
+  CHECK_OK(plinth_record_stream(memory, other));
+  CHECK_OK(plinth_memset(memory, 1, 48 * MIB, other));
+  release(memory);
+  return shut;
+}
+
+TEST(in_error_mode_an_allocation_does_not_wait_for_memory) {
+  plinth_stream_t own = stream_on(0);
+  void *memory = UNTOUCHED_POINTER;
+  gate *shut = use_all_memory(own);
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_ERROR));
+  CHECK_STATUS(plinth_caching_allocator_alloc(48 * MIB, 0, own, &memory), PLINTH_ERROR_WOULD_SYNCHRONIZE);
+  CHECK_TEXT(plinth_last_error(), "an allocation that needs memory of running work called a synchronizing CUDA operation");
+  CHECK_SAME(memory, UNTOUCHED_POINTER);
+  /* What does not need to wait works, and what waiting cannot help is out of memory once the work is done. */
+  release(alloc_on(8 * MIB, 0, own));
+  expect_held(shut);
+  expect_sound();
+  gate_open(shut);
+  EVENTUALLY(plinth_caching_allocator_alloc(48 * MIB, 0, own, &memory) == PLINTH_OK);
+  release(memory);
+  EVENTUALLY(stream_done(own));
+  CHECK_STATUS(plinth_caching_allocator_alloc(80 * MIB, 0, own, &memory), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_DEFAULT));
+  lift_limit(0);
+  expect_nothing_left();
+}
+
+TEST(an_allocation_that_waits_is_one_warning) {
+  plinth_stream_t own = stream_on(0);
+  gate *shut = use_all_memory(own);
+  const uint64_t before = warnings();
+  CHECK_OK(plinth_set_sync_debug_callback(on_warning, &callback_calls));
+  callback_calls = 0;
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_WARN));
+  pthread_t opener = gate_open_soon(shut);
+  void *memory = alloc_on(48 * MIB, 0, own);
+  pthread_join(opener, NULL);
+  CHECK_EQ(warnings(), before + 1);
+  CHECK_EQ(callback_calls, 1);
+  CHECK(strstr(last_message, "an allocation that needs memory of running work") != NULL);
+  release(memory);
+  release(alloc_on(MIB, 0, own));
+  CHECK_EQ(warnings(), before + 1);
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_DEFAULT));
+  CHECK_OK(plinth_set_sync_debug_callback(NULL, NULL));
+  lift_limit(0);
+}
+
+TEST(in_error_mode_the_cache_keeps_memory_of_running_work) {
+  plinth_stream_t own = stream_on(0);
+  gate *shut = use_all_memory(own);
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_ERROR));
+  CHECK_OK(plinth_empty_cache());
+  CHECK(reserved(0) >= 48 * MIB);
+  expect_held(shut);
+  gate_open(shut);
+  EVENTUALLY((plinth_empty_cache(), reserved(0) == 0));
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_DEFAULT));
+  lift_limit(0);
+}
+
+TEST(without_caching_each_free_waits) {
+  plinth_stream_t own = stream_on(0);
+  CHECK_OK(plinth_caching_allocator_enable(false));
+  unsigned char *memory = alloc_on(MIB, 0, own);
+  const uint64_t before = warnings();
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_ERROR));
+  CHECK_STATUS(plinth_caching_allocator_delete(memory), PLINTH_ERROR_WOULD_SYNCHRONIZE);
+  CHECK_MESSAGE("cuMemFree_v2 would wait for the device, which the sync debug mode forbids");
+  CHECK_EQ(plinth_last_driver_error(), 0);
+  /* The block is still there. */
+  CHECK_OK(plinth_memset(memory, 1, MIB, own));
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_WARN));
+  CHECK_OK(plinth_caching_allocator_delete(memory));
+  CHECK_EQ(warnings(), before + 1);
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_DEFAULT));
+  CHECK_OK(plinth_caching_allocator_enable(true));
 }
 
 TEST(invalid_arguments_are_reported_before_the_mode) {

@@ -119,7 +119,7 @@ void run(const uint8_t *data, size_t size) {
 #endif
   calls.clear();
   next_word = 0;
-  Reader in{data, data + size};
+  Reader in{{data, data + size}};
   sparse = in.byte() & 1;
   for (size_t count = 0; count < MOST_CALLS && !in.empty(); count++) {
     one_call(in);
@@ -145,7 +145,6 @@ void run(const uint8_t *data, size_t size) {
 }  // namespace
 
 #ifdef FUZZER
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   run(data, size);
@@ -154,75 +153,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
 #else
 
-namespace {
-
-// Generates an input of some three hundred calls from a seed.
-std::vector<uint8_t> generate(uint64_t seed) {
-  std::vector<uint8_t> bytes(200 + seed % 8 * 200);
-  for (uint8_t &byte : bytes) {
-    uint64_t mixed = seed += UINT64_C(0x9E3779B97F4A7C15);
-    mixed = (mixed ^ (mixed >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-    mixed = (mixed ^ (mixed >> 27)) * UINT64_C(0x94D049BB133111EB);
-    byte = static_cast<uint8_t>(mixed >> 56);
-  }
-  return bytes;
-}
-
-void hung(int) {
-  // This is not async-signal-safe, but the process cannot continue anyway.
-  fail(__LINE__, "a call does not return");
-}
-
-}  // namespace
-
-#include <csignal>
-
 int main(int argc, char **argv) {
-  uint64_t first = 0, count = 0, done = 0;
-  double max_seconds = 1e9;
-  std::vector<std::string> files;
-  for (int index = 1; index < argc; index++) {
-    const std::string argument = argv[index];
-    if (argument == "--verbose") {
-      verbose = true;
-    } else if (argument == "--seeds" && index + 2 < argc) {
-      first = strtoull(argv[++index], nullptr, 10);
-      count = strtoull(argv[++index], nullptr, 10);
-    } else if (argument == "--seconds" && index + 1 < argc) {
-      max_seconds = atof(argv[++index]);
-    } else if (argument == "--save" && index + 1 < argc) {
-      save_to = argv[++index];
-    } else if (argument[0] == '-') {
-      fprintf(stderr, "usage: %s [--seeds FIRST COUNT] [--seconds MOST] [--save FILE] [--verbose] [FILE...]\n", argv[0]);
-      return 2;
-    } else {
-      files.push_back(argument);
-    }
-  }
-  signal(SIGALRM, hung);
-  for (const std::string &name : files) {
-    std::ifstream file(name, std::ios::binary);
-    if (!file) {
-      fprintf(stderr, "%s cannot be read\n", name.c_str());
-      return 2;
-    }
-    const std::vector<char> bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    input_name = name;
-    run(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size());
-  }
-  const auto begin = std::chrono::steady_clock::now();
-  for (uint64_t seed = first; seed < first + count; seed++, done++) {
-    if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() > max_seconds) {
-      break;
-    }
-    const std::vector<uint8_t> bytes = generate(seed);
-    input_name = "seed " + std::to_string(seed);
-    if (verbose) {
-      fprintf(stderr, "%s\n", input_name.c_str());
-    }
-    run(bytes.data(), bytes.size());
-  }
-  printf("%zu files and %llu generated inputs: all passed\n", files.size(), static_cast<unsigned long long>(done));
+  const uint64_t done = replay_and_generate(argc, argv, run, [](uint64_t seed) { return 200 + seed % 8 * 200; });
+  printf("%zu files and %llu generated inputs: all passed\n", replayed_files, static_cast<unsigned long long>(done));
   return 0;
 }
 

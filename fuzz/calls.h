@@ -138,15 +138,8 @@ void allocate(size_t bytes, int device, int stream, bool by_current) {
   stamp(live.back());
 }
 
-// Reads the input; beyond its end all bytes are 0.
-struct Reader {
-  const uint8_t *at, *end;
-  bool empty() const { return at == end; }
-  unsigned byte() { return at < end ? *at++ : 0; }
-  size_t word() {
-    const unsigned high = byte();
-    return high << 8 | byte();
-  }
+// Reads the input as the allocator's sizes.
+struct Reader : Bytes {
   size_t size() {
     const unsigned kind = byte() % 16;
     const size_t fine = word();
@@ -250,8 +243,9 @@ void make_pool(int index, unsigned how) {
   pool = Pool();
   pool.known = true;
   if (how % 4 == 3) {
-    pool.id = {7, static_cast<uint64_t>(index + 1)};
-    note("pool %d is {7, %d}", index, index + 1);
+    note("pool %d = graph_pool_handle()", index);
+    CHECK_OK(plinth_graph_pool_handle(&pool.id));
+    pool.for_graphs = true;
     return;
   }
   pool.created = true;
@@ -279,6 +273,11 @@ void begin_pool(int device, int index, unsigned how, int stream) {
            : kind == 1 ? plinth_begin_allocate_current_stream_to_pool(device, streams[device][stream], pool.id)
                        : plinth_begin_allocate_current_thread_to_pool(device, pool.id);
   });
+  if (!pool.created && !pool.for_graphs) {
+    // It was destroyed.
+    CHECK(status == PLINTH_ERROR_INVALID_HANDLE || (tripped != nullptr && status == PLINTH_ERROR_DRIVER));
+    return;
+  }
   if (routed) {
     CHECK(status == PLINTH_ERROR_INVALID_VALUE || (tripped != nullptr && status == PLINTH_ERROR_DRIVER));
     return;
@@ -314,13 +313,11 @@ void release_pool(int device, int index) {
   if (!pool.known) {
     return;
   }
-  const bool exists = pool.created || pool.users[0] + pool.users[1] > 0;
   note("release_pool(device %d, pool %d)", device, index);
   const plinth_status_t status = with_fault([&] { return plinth_release_pool(device, pool.id); });
-  if (!exists) {
-    CHECK(status == PLINTH_ERROR_INVALID_HANDLE);
-  } else if (pool.users[device] == 0) {
-    CHECK(status == PLINTH_ERROR_INVALID_VALUE);
+  if (pool.users[device] == 0) {
+    // It may exist without users, on this device or on another one, or not at all.
+    CHECK(status == PLINTH_ERROR_INVALID_VALUE || status == PLINTH_ERROR_INVALID_HANDLE);
   } else {
     expect_ok_or_fault(__LINE__, status);
     pool.users[device] -= status == PLINTH_OK;

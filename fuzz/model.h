@@ -3,81 +3,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #pragma once
 
-#include <plinth.h>
+#include "fuzzing.h"
+
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <cstdarg>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <deque>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <memory>
-#include <string>
 #include <thread>
-#include <unistd.h>
-#include <vector>
 
 namespace {
 
-constexpr size_t KIB = 1024, MIB = 1024 * KIB, UNIT = 512;
+constexpr size_t UNIT = 512;
 constexpr int DEVICES = 2, STREAMS = 5, POOLS = 4;
 constexpr size_t MOST_CALLS = 600, SLOTS = 1 << 14, MOST_LIVE = 200;
-
-bool verbose;
-std::vector<std::string> calls;
-
-__attribute__((format(printf, 1, 2))) void note(const char *format, ...) {
-  char line[256];
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(line, sizeof line, format, arguments);
-  va_end(arguments);
-  if (verbose) {
-    fprintf(stderr, "  %s\n", line);
-  }
-  calls.emplace_back(line);
-}
-
-// For saving a failing input. libFuzzer saves it itself.
-const uint8_t *input;
-size_t input_bytes;
-const char *save_to;
-std::string input_name;
-
-[[noreturn]] void fail(int line, const std::string &what) {
-  fprintf(stderr, "%s: the calls were:\n", input_name.c_str());
-  for (const std::string &call : calls) {
-    fprintf(stderr, "  %s\n", call.c_str());
-  }
-  fprintf(stderr, "fuzz/allocator.cpp:%d: %s\nthe last error message is \"%s\"\n", line, what.c_str(), plinth_last_error());
-  if (save_to != nullptr) {
-    std::ofstream(save_to, std::ios::binary).write(reinterpret_cast<const char *>(input), static_cast<long>(input_bytes));
-    fprintf(stderr, "the input was saved as %s\n", save_to);
-  }
-  fflush(stderr);
-  abort();
-}
-
-#define CHECK(condition) ((condition) ? void() : fail(__LINE__, "CHECK(" #condition ") does not hold"))
-#define CHECK_STATUS(call, expected)                                                                     \
-  do {                                                                                                   \
-    const plinth_status_t status_ = (call);                                                              \
-    if (status_ != (expected)) {                                                                         \
-      fail(__LINE__, std::string(#call ": ") + plinth_status_name(status_) + " instead of " + #expected); \
-    }                                                                                                    \
-  } while (0)
-#define CHECK_OK(call) CHECK_STATUS(call, PLINTH_OK)
-#define CHECK_EQ(actual, expected)                                                                                  \
-  do {                                                                                                              \
-    const size_t actual_ = (actual), expected_ = (expected);                                                        \
-    if (actual_ != expected_) {                                                                                     \
-      fail(__LINE__, #actual ": " + std::to_string(actual_) + " instead of " #expected ", " + std::to_string(expected_)); \
-    }                                                                                                               \
-  } while (0)
 
 // ---- state
 
@@ -102,7 +41,7 @@ struct Quarantine {
 
 struct Pool {
   plinth_pool_id_t id;
-  bool known = false, created = false, no_split = false, use_on_oom = false;
+  bool known = false, created = false, for_graphs = false, no_split = false, use_on_oom = false;
   int users[DEVICES] = {};
 };
 
@@ -308,7 +247,12 @@ void check_pools() {
       }
       const plinth_pool_id_t id = pool < 0 ? plinth_pool_id_t{0, 0} : pools[pool].id;
       size_t bytes = 0, held = 0;
-      CHECK_OK(plinth_mem_pool_memory(id, device, &bytes, &held));
+      // A destroyed pool is known as long as it has memory.
+      const bool gone = pool >= 0 && !pools[pool].created && !pools[pool].for_graphs && in_pools[pool + 1] == 0;
+      const plinth_status_t status = plinth_mem_pool_memory(id, device, &bytes, &held);
+      if (!gone || status != PLINTH_ERROR_INVALID_HANDLE) {
+        CHECK_OK(status);
+      }
       CHECK(held >= bytes);
       if (!used_on_oom) {
         CHECK_EQ(bytes, in_pools[pool + 1]);
@@ -316,7 +260,7 @@ void check_pools() {
       sum += bytes;
       if (pool >= 0) {
         int32_t users = -1;
-        const bool exists = pools[pool].created || pools[pool].users[0] + pools[pool].users[1] > 0;
+        const bool exists = pools[pool].created || pools[pool].for_graphs || pools[pool].users[0] + pools[pool].users[1] > 0;
         if (exists) {
           CHECK_OK(plinth_mem_pool_use_count(id, device, &users));
           CHECK_EQ(static_cast<size_t>(users), static_cast<size_t>(pools[pool].users[device] + (pools[pool].created ? 1 : 0)));

@@ -15,7 +15,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
+#include <type_traits>
 #include <utility>
+
+#if __cplusplus >= 201703L /* plinth_error.hpp has the error */
 
 namespace plinth {
 namespace detail {
@@ -48,7 +52,7 @@ class Callbacks {
 
   void *context() const noexcept { return reinterpret_cast<void *>(number_); }
 
-  /*! The function pointer for the library. The function must not throw. */
+  /*! The function pointer for the library. After an exception it returns the default value of the result. */
   static Result call(Arguments... arguments, void *context) noexcept {
     std::shared_ptr<const Function> held;
     {
@@ -57,8 +61,15 @@ class Callbacks {
       const auto found = table.functions.find(reinterpret_cast<std::uintptr_t>(context));
       if (found != table.functions.end()) held = found->second;
     }
-    if (held && *held) return (*held)(arguments...);
-    return Result();
+    if (!held || !*held) return Result();
+    const std::thread::id caller = std::this_thread::get_id();
+    if constexpr (std::is_void<Result>::value) {
+      CallbackExceptions::run(caller, [&] { (*held)(arguments...); });
+    } else {
+      Result result{};
+      CallbackExceptions::run(caller, [&] { result = (*held)(arguments...); });
+      return result;
+    }
   }
 
  private:
@@ -80,22 +91,24 @@ class Callbacks {
 template <class... Arguments>
 class Listener {
  public:
-  using Told = Callbacks<void, Arguments...>;
+  using Callback = Callbacks<void, Arguments...>;
 
-  /*! Replaces the function; an empty one removes the callback. */
-  static void set(typename Told::Function function, plinth_status_t (*call)(void (*)(Arguments..., void *), void *)) {
-    std::unique_ptr<Told> next;
-    if (function) next = std::make_unique<Told>(std::move(function));
+  /*! Replaces the function; an empty one removes the callback. `call` is the function of the library that sets it. */
+  template <class Set>
+  static void set(typename Callback::Function function, Set call) {
+    std::unique_ptr<Callback> next;
+    if (function) next = std::make_unique<Callback>(std::move(function));
     State &state = now();
     const std::lock_guard<std::mutex> lock(state.mutex);
-    check(next ? call(&Told::call, next->context()) : call(nullptr, nullptr));
-    state.told.swap(next);
+    void (*const none)(Arguments..., void *) = nullptr;
+    check(next ? call(&Callback::call, next->context()) : call(none, nullptr));
+    state.callback.swap(next);
   }
 
  private:
   struct State {
     std::mutex mutex;
-    std::unique_ptr<Told> told;
+    std::unique_ptr<Callback> callback;
   };
   static State &now() {
     static State &state = *new State;
@@ -106,12 +119,37 @@ class Listener {
 }  // namespace detail
 
 /*! Sets the callback for the warnings of SyncDebugMode::warn: `function(const char *message)`; an empty function
- *  removes it. It may be called by several threads at once, and must not throw. */
+ *  removes it. It may be called by several threads at once. */
 inline void set_sync_debug_callback(std::function<void(const char *)> function) {
   detail::Listener<const char *>::set(std::move(function), plinth_set_sync_debug_callback);
 }
 inline std::uint64_t sync_debug_warnings() { return detail::output<std::uint64_t>(plinth_sync_debug_warnings); }
 
+/*! The importance of a message of the log. */
+enum class LogLevel : std::int32_t {
+  debug = PLINTH_LOG_DEBUG,
+  info = PLINTH_LOG_INFO,
+  warning = PLINTH_LOG_WARNING,
+  error = PLINTH_LOG_ERROR
+};
+
+/*! Sets the callback for the log's messages of `level` and above: `function(LogLevel level, const char *message)`; an
+ *  empty function removes it. It may be called by several threads at once, and may call the library. */
+inline void set_log_callback(LogLevel level, std::function<void(LogLevel, const char *)> function) {
+  std::function<void(std::int32_t, const char *)> typed;
+  if (function) {
+    typed = [function = std::move(function)](std::int32_t number, const char *message) {
+      function(static_cast<LogLevel>(number), message);
+    };
+  }
+  detail::Listener<std::int32_t, const char *>::set(
+      std::move(typed), [level](plinth_log_callback_t callback, void *context) {
+        return plinth_set_log_callback(static_cast<std::int32_t>(level), callback, context);
+      });
+}
+
 }  // namespace plinth
+
+#endif
 
 #endif /* PLINTH_CALLBACKS_HPP */

@@ -18,6 +18,8 @@
 #include <iterator>
 #include <stdexcept>
 
+#if __cplusplus >= 201703L /* plinth_error.hpp has the error */
+
 namespace plinth {
 
 /*! The functions of torch.cuda.comm. */
@@ -119,5 +121,7 @@ void gather(const Inputs &inputs, DLTensor &output, std::int32_t dim = 0) {
 }  // namespace comm
 
 }  // namespace plinth
+
+#endif
 
 #endif /* PLINTH_COMM_HPP */

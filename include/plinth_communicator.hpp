@@ -24,6 +24,8 @@
 #include <utility>
 #include <vector>
 
+#if __cplusplus >= 201703L /* plinth_error.hpp has the error */
+
 namespace plinth {
 
 /*! The unique id of a communicator. */
@@ -164,95 +166,90 @@ class Communicator {
     return detail::output<bool>([&](bool *out) { return plinth_communicator_query(communicator_, out); });
   }
   /*! Waits on the CPU for a stream's work, with a timeout. */
-  void wait(StreamView stream, std::chrono::milliseconds timeout = std::chrono::milliseconds(0)) const {
+  void wait(StreamView stream = StreamView::current(),
+            std::chrono::milliseconds timeout = std::chrono::milliseconds(0)) const {
     check(plinth_communicator_wait(communicator_, detail::milliseconds(timeout), stream.get()));
   }
   /*! Aborts the communicator. May be called while another thread waits in it. */
   void abort() const { check(plinth_communicator_abort(communicator_)); }
 
-  /* With pointers. */
+  /* With pointers. A stream that is left out is the current stream of the communicator's device. */
 
-  void all_reduce(const void *from, void *to, std::size_t count, DLDataType element, ReduceOp op, StreamView stream) const {
+  void all_reduce(const void *from, void *to, std::size_t count, DLDataType element, ReduceOp op,
+                  StreamView stream = StreamView::current()) const {
     check(plinth_communicator_all_reduce(communicator_, from, to, count, element, number_of(op), stream.get()));
   }
   void reduce(const void *from, void *to, std::size_t count, DLDataType element, ReduceOp op, std::int32_t root,
-              StreamView stream) const {
+              StreamView stream = StreamView::current()) const {
     check(plinth_communicator_reduce(communicator_, from, to, count, element, number_of(op), root, stream.get()));
   }
   void broadcast(const void *from, void *to, std::size_t count, DLDataType element, std::int32_t root,
-                 StreamView stream) const {
+                 StreamView stream = StreamView::current()) const {
     check(plinth_communicator_broadcast(communicator_, from, to, count, element, root, stream.get()));
   }
-  void all_gather(const void *from, void *to, std::size_t count, DLDataType element, StreamView stream) const {
+  void all_gather(const void *from, void *to, std::size_t count, DLDataType element,
+                  StreamView stream = StreamView::current()) const {
     check(plinth_communicator_all_gather(communicator_, from, to, count, element, stream.get()));
   }
   void reduce_scatter(const void *from, void *to, std::size_t count, DLDataType element, ReduceOp op,
-                      StreamView stream) const {
+                      StreamView stream = StreamView::current()) const {
     check(plinth_communicator_reduce_scatter(communicator_, from, to, count, element, number_of(op), stream.get()));
   }
-  void all_to_all(const void *from, void *to, std::size_t count, DLDataType element, StreamView stream) const {
+  void all_to_all(const void *from, void *to, std::size_t count, DLDataType element,
+                  StreamView stream = StreamView::current()) const {
     check(plinth_communicator_all_to_all(communicator_, from, to, count, element, stream.get()));
   }
-  void send(const void *from, std::size_t count, DLDataType element, std::int32_t peer, StreamView stream) const {
+  void send(const void *from, std::size_t count, DLDataType element, std::int32_t peer,
+            StreamView stream = StreamView::current()) const {
     check(plinth_communicator_send(communicator_, from, count, element, peer, stream.get()));
   }
-  void recv(void *to, std::size_t count, DLDataType element, std::int32_t peer, StreamView stream) const {
+  void recv(void *to, std::size_t count, DLDataType element, std::int32_t peer,
+            StreamView stream = StreamView::current()) const {
     check(plinth_communicator_recv(communicator_, to, count, element, peer, stream.get()));
   }
 
-  /* With tensors; without a stream argument, in the current stream of the communicator's device. */
+  /* With tensors. */
 
-  void all_reduce(const DLTensor &from, const DLTensor &to, ReduceOp op = ReduceOp::sum) const {
-    all_reduce(from, to, op, here());
-  }
-  void all_reduce(const DLTensor &from, const DLTensor &to, ReduceOp op, StreamView stream) const {
+  void all_reduce(const DLTensor &from, const DLTensor &to, ReduceOp op = ReduceOp::sum,
+                  StreamView stream = StreamView::current()) const {
     const std::size_t count = detail::part_count(from, to, 1);
     all_reduce(first_element(from), first_element(to), count, from.dtype, op, stream);
   }
   /*! `to` is used only at the root, where it may be the same tensor as `from`. */
-  void reduce(const DLTensor &from, const DLTensor &to, std::int32_t root, ReduceOp op = ReduceOp::sum) const {
-    reduce(from, to, root, op, here());
-  }
-  void reduce(const DLTensor &from, const DLTensor &to, std::int32_t root, ReduceOp op, StreamView stream) const {
+  void reduce(const DLTensor &from, const DLTensor &to, std::int32_t root, ReduceOp op = ReduceOp::sum,
+              StreamView stream = StreamView::current()) const {
     const bool gets = rank() == root;
     const std::size_t count = gets ? detail::part_count(from, to, 1) : detail::dense_count(from);
     reduce(first_element(from), gets ? first_element(to) : nullptr, count, from.dtype, op, root, stream);
   }
   /*! In place: all ranks receive the root's elements. */
-  void broadcast(const DLTensor &tensor, std::int32_t root) const { broadcast(tensor, root, here()); }
-  void broadcast(const DLTensor &tensor, std::int32_t root, StreamView stream) const {
+  void broadcast(const DLTensor &tensor, std::int32_t root, StreamView stream = StreamView::current()) const {
     void *const place = first_element(tensor);
     broadcast(place, place, detail::dense_count(tensor), tensor.dtype, root, stream);
   }
   /*! `to` has the number of ranks times the elements of `from`. */
-  void all_gather(const DLTensor &from, const DLTensor &to) const { all_gather(from, to, here()); }
-  void all_gather(const DLTensor &from, const DLTensor &to, StreamView stream) const {
+  void all_gather(const DLTensor &from, const DLTensor &to, StreamView stream = StreamView::current()) const {
     const std::size_t count = detail::part_count(from, to, ranks());
     all_gather(first_element(from), first_element(to), count, from.dtype, stream);
   }
   /*! `from` has the number of ranks times the elements of `to`. */
-  void reduce_scatter(const DLTensor &from, const DLTensor &to, ReduceOp op = ReduceOp::sum) const {
-    reduce_scatter(from, to, op, here());
-  }
-  void reduce_scatter(const DLTensor &from, const DLTensor &to, ReduceOp op, StreamView stream) const {
+  void reduce_scatter(const DLTensor &from, const DLTensor &to, ReduceOp op = ReduceOp::sum,
+                      StreamView stream = StreamView::current()) const {
     const std::size_t count = detail::part_count(to, from, ranks());
     reduce_scatter(first_element(from), first_element(to), count, from.dtype, op, stream);
   }
   /*! Both tensors have one part per rank. */
-  void all_to_all(const DLTensor &from, const DLTensor &to) const { all_to_all(from, to, here()); }
-  void all_to_all(const DLTensor &from, const DLTensor &to, StreamView stream) const {
+  void all_to_all(const DLTensor &from, const DLTensor &to, StreamView stream = StreamView::current()) const {
     const std::size_t count = detail::part_count(from, to, 1);
     if (count % ranks() != 0) {
       throw std::invalid_argument("plinth::Communicator::all_to_all: count must be a multiple of the ranks");
     }
     all_to_all(first_element(from), first_element(to), count / ranks(), from.dtype, stream);
   }
-  void send(const DLTensor &from, std::int32_t peer) const { send(from, peer, here()); }
-  void send(const DLTensor &from, std::int32_t peer, StreamView stream) const {
+  void send(const DLTensor &from, std::int32_t peer, StreamView stream = StreamView::current()) const {
     send(first_element(from), detail::dense_count(from), from.dtype, peer, stream);
   }
-  void recv(const DLTensor &to, std::int32_t peer) const { recv(to, peer, here()); }
-  void recv(const DLTensor &to, std::int32_t peer, StreamView stream) const {
+  void recv(const DLTensor &to, std::int32_t peer, StreamView stream = StreamView::current()) const {
     recv(first_element(to), detail::dense_count(to), to.dtype, peer, stream);
   }
 
@@ -264,7 +261,6 @@ class Communicator {
     return detail::output<std::int32_t>([&](std::int32_t *out) { return call(communicator_, out); });
   }
   std::size_t ranks() const { return static_cast<std::size_t>(size()); }
-  StreamView here() const { return current_stream(device()); }
 
   plinth_communicator_t communicator_ = nullptr;
 };
@@ -429,5 +425,7 @@ void reduce_scatter(const Inputs &inputs, const Outputs &outputs, ReduceOp op = 
 }  // namespace nccl
 
 }  // namespace plinth
+
+#endif
 
 #endif /* PLINTH_COMMUNICATOR_HPP */

@@ -6,18 +6,22 @@
  * there; a status other than PLINTH_OK is thrown as a plinth::Error. Destructors cannot throw: they ignore errors of
  * the release. A stream argument that is left out is the thread's current stream, as in torch.
  *
+ * The library calls functions of the program, through which no exception may pass. The wrappers catch what such a
+ * function throws, and the next function of this header that can throw throws it in the thread to which it belongs: the
+ * thread whose call of the library called the function, or the one that enqueued it for a device.
+ *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #ifndef PLINTH_CORE_HPP
 #define PLINTH_CORE_HPP
 
 #include "plinth.h"
+#include "plinth_error.hpp"
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <exception>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -25,91 +29,9 @@
 #include <utility>
 #include <vector>
 
+#if __cplusplus >= 201703L /* plinth_error.hpp has the error */
+
 namespace plinth {
-
-/*! The exception that every function here throws: the message of plinth_last_error, with the status and the driver's
- *  error code. */
-class Error : public std::runtime_error {
- public:
-  Error(plinth_status_t status, const std::string &message, std::int32_t driver_code)
-      : std::runtime_error(message), status_(status), driver_code_(driver_code) {}
-
-  /*! One of the PLINTH_ERROR_ constants. */
-  plinth_status_t status() const noexcept { return status_; }
-  /*! The status as text, for example "PLINTH_ERROR_OUT_OF_MEMORY". */
-  const char *name() const noexcept { return plinth_status_name(status_); }
-  /*! The CUresult, or 0 if the error did not come from the driver. */
-  std::int32_t driver_code() const noexcept { return driver_code_; }
-
- private:
-  plinth_status_t status_;
-  std::int32_t driver_code_;
-};
-
-/*! Throws the error of the calling thread's last call, unless its status is PLINTH_OK. */
-inline void check(plinth_status_t status) {
-  if (status != PLINTH_OK) throw Error(status, plinth_last_error(), plinth_last_driver_error());
-}
-
-namespace detail {
-/*! Calls a C function with one output, and returns the output. */
-template <class T, class Call>
-T output(Call &&call) {
-  T value{};
-  check(std::forward<Call>(call)(&value));
-  return value;
-}
-
-struct StringFree {
-  void operator()(char *text) const noexcept { plinth_string_free(text); }
-};
-
-template <class Call>
-std::string text(Call &&call) {
-  std::unique_ptr<char, StringFree> owned(output<char *>(std::forward<Call>(call)));
-  return std::string(owned.get());
-}
-
-/*! Returns the output struct of a call, after setting its struct_size. */
-template <class Struct, class Call>
-Struct sized_output(Call &&call) {
-  Struct out{};
-  out.struct_size = sizeof out;
-  check(std::forward<Call>(call)(&out));
-  return out;
-}
-/*! Wraps a function of the program that the library calls during an iteration. Exceptions must not pass through the
- *  library: an exception of the function is stored, the function is not called again, and finish() rethrows it. */
-template <class Function>
-class Visit {
- public:
-  explicit Visit(Function &function) noexcept : function_(function) {}
-
-  static Visit &of(void *context) noexcept { return *static_cast<Visit *>(context); }
-
-  /*! Returns whether the function was called and returned normally. */
-  template <class... Arguments>
-  bool show(const Arguments &...arguments) noexcept {
-    if (thrown_) return false;
-    try {
-      function_(arguments...);
-      return true;
-    } catch (...) {
-      thrown_ = std::current_exception();
-      return false;
-    }
-  }
-
-  void finish(plinth_status_t status) const {
-    if (thrown_) std::rethrow_exception(thrown_);
-    check(status);
-  }
-
- private:
-  Function &function_;
-  std::exception_ptr thrown_;
-};
-}  // namespace detail
 
 /* ---- The library and its devices ---- */
 
@@ -151,6 +73,12 @@ inline plinth_device_properties_t device_properties(std::int32_t device = -1) {
   check(plinth_get_device_properties(device, &properties));
   return properties;
 }
+
+/*! Whether the current device computes with bfloat16, or with TF32; false without a device. */
+inline bool is_bf16_supported(bool including_emulation = true) {
+  return detail::output<bool>([&](bool *out) { return plinth_is_bf16_supported(including_emulation, out); });
+}
+inline bool is_tf32_supported() { return detail::output<bool>(plinth_is_tf32_supported); }
 
 /*! A compute capability, for example 9.0 of an H200. */
 struct Capability {
@@ -219,13 +147,18 @@ class Event;
  *  an integer, or from NULL by accident: the default stream is StreamView{}. */
 class StreamView {
  public:
-  /*! The default stream of the device that is current at the time of use. */
+  /*! The default stream of the device that a call is about. */
   constexpr StreamView() noexcept = default;
   constexpr StreamView(plinth_stream_t stream) noexcept : stream_(stream) {}
   StreamView(int) = delete;
   StreamView(std::nullptr_t) = delete;
 
   /*! The handle, for kernel<<<...>>> and CUDA's libraries. */
+  /*! PLINTH_STREAM_CURRENT: the thread's current stream, at each use, on the device that the call is about. */
+  static StreamView current() noexcept { return StreamView(PLINTH_STREAM_CURRENT); }
+  /*! PLINTH_STREAM_DEFAULT_OF: the default stream of a device. CUDA does not accept it. */
+  static StreamView default_of(std::int32_t device) noexcept { return StreamView(PLINTH_STREAM_DEFAULT_OF(device)); }
+
   constexpr plinth_stream_t get() const noexcept { return stream_; }
   constexpr operator plinth_stream_t() const noexcept { return stream_; }
 
@@ -254,12 +187,18 @@ class StreamView {
   void sleep(std::uint64_t cycles) const { check(plinth_sleep(cycles, stream_)); }
 
   /*! Enqueues a callable, which runs when the stream's earlier work is complete. The callable is moved to the heap
-   *  and destroyed after its call; it must not throw. */
+   *  and destroyed after its call. In a capture each replay calls it, and it is kept until the process ends. An exception
+   *  is thrown later in the thread that called launch(). */
   template <class Function>
   void launch(Function &&function) const {
-    using Held = std::decay_t<Function>;
-    auto held = std::make_unique<Held>(std::forward<Function>(function));
-    check(plinth_launch_host_function(stream_, &StreamView::run<Held>, held.get()));
+    using Held = detail::HostFunction<std::decay_t<Function>>;
+    auto held = std::make_unique<Held>(Held{std::forward<Function>(function)});
+    if (is_capturing()) {
+      Held *const captured = held.get();
+      detail::keep_forever(std::move(held));
+      return check(plinth_launch_host_function(stream_, &Held::call, captured));
+    }
+    check(plinth_launch_host_function(stream_, &Held::call_once, held.get()));
     static_cast<void>(held.release());
   }
 
@@ -267,12 +206,6 @@ class StreamView {
   friend bool operator!=(StreamView left, StreamView right) noexcept { return left.stream_ != right.stream_; }
 
  private:
-  template <class Held>
-  static void run(void *context) noexcept {
-    std::unique_ptr<Held> held(static_cast<Held *>(context));
-    (*held)();
-  }
-
   plinth_stream_t stream_ = nullptr;
 };
 
@@ -297,6 +230,26 @@ class Stream : public StreamView {
   }
 };
 
+/*! A stream of one owner, which the destructor destroys. Its queued work still runs. Movable, not copyable. */
+class DedicatedStream : public StreamView {
+ public:
+  explicit DedicatedStream(std::int32_t device = -1, std::int32_t priority = 0)
+      : StreamView(detail::output<plinth_stream_t>(
+            [&](plinth_stream_t *out) { return plinth_stream_create_dedicated(device, priority, out); })) {}
+  ~DedicatedStream() { static_cast<void>(plinth_stream_destroy(get())); }
+  DedicatedStream(DedicatedStream &&other) noexcept
+      : StreamView(std::exchange(static_cast<StreamView &>(other), StreamView())) {}
+  DedicatedStream &operator=(DedicatedStream &&other) noexcept {
+    std::swap(static_cast<StreamView &>(*this), static_cast<StreamView &>(other));
+    return *this;
+  }
+  DedicatedStream(const DedicatedStream &) = delete;
+  DedicatedStream &operator=(const DedicatedStream &) = delete;
+};
+
+/*! Hands over the memory of a stream of another library, before that destroys the stream. */
+inline void unregister_stream(StreamView stream) { check(plinth_stream_unregister(stream.get())); }
+
 inline StreamView current_stream(std::int32_t device = -1) {
   return StreamView(
       detail::output<plinth_stream_t>([&](plinth_stream_t *out) { return plinth_current_stream(device, out); }));
@@ -306,6 +259,8 @@ inline StreamView default_stream(std::int32_t device = -1) {
       detail::output<plinth_stream_t>([&](plinth_stream_t *out) { return plinth_default_stream(device, out); }));
 }
 inline void set_stream(StreamView stream) { check(plinth_set_stream(stream.get())); }
+/*! Makes a stream current on a device without making the device current. */
+inline void set_stream(std::int32_t device, StreamView stream) { check(plinth_set_stream_of(device, stream.get())); }
 inline bool is_current_stream_capturing() { return detail::output<bool>(plinth_is_current_stream_capturing); }
 
 /*! Makes a stream and its device current for the lifetime of the object. */
@@ -364,8 +319,8 @@ class Event {
   /*! Releases ownership: the caller destroys the event. */
   plinth_event_t release() noexcept { return std::exchange(event_, nullptr); }
 
-  void record(StreamView stream = current_stream()) { check(plinth_event_record(event_, stream.get())); }
-  void wait(StreamView stream = current_stream()) const { check(plinth_event_wait(event_, stream.get())); }
+  void record(StreamView stream = StreamView::current()) { check(plinth_event_record(event_, stream.get())); }
+  void wait(StreamView stream = StreamView::current()) const { check(plinth_event_wait(event_, stream.get())); }
   bool query() const {
     return detail::output<bool>([&](bool *done) { return plinth_event_query(event_, done); });
   }
@@ -421,19 +376,28 @@ inline PinnedMemory pinned_malloc(std::size_t size) {
   return PinnedMemory(detail::output<void *>([&](void **out) { return plinth_pinned_malloc(size, out); }));
 }
 
-inline void memcpy(void *destination, const void *source, std::size_t bytes, StreamView stream = current_stream()) {
+inline void memcpy(void *destination, const void *source, std::size_t bytes, StreamView stream = StreamView::current()) {
   check(plinth_memcpy(destination, source, bytes, stream.get()));
 }
 /*! Copies as torch's copy_ does: in the current streams of the devices that own the memory. */
 inline void copy(void *destination, const void *source, std::size_t bytes, bool non_blocking = false) {
   check(plinth_copy(destination, source, bytes, non_blocking));
 }
-inline void memset(void *destination, std::uint8_t value, std::size_t bytes, StreamView stream = current_stream()) {
+/*! Copies `height` rows of `width` bytes, which begin a pitch apart. */
+inline void memcpy_2d(void *destination, std::size_t destination_pitch, const void *source, std::size_t source_pitch,
+                      std::size_t width, std::size_t height, StreamView stream = StreamView::current()) {
+  check(plinth_memcpy_2d(destination, destination_pitch, source, source_pitch, width, height, stream.get()));
+}
+/*! Copies the elements of a tensor, as torch's copy_ does: they are broadcast and converted. */
+inline void copy_tensor(const DLTensor &destination, const DLTensor &source, bool non_blocking = false) {
+  check(plinth_copy_tensor(&destination, &source, non_blocking));
+}
+inline void memset(void *destination, std::uint8_t value, std::size_t bytes, StreamView stream = StreamView::current()) {
   check(plinth_memset(destination, value, bytes, stream.get()));
 }
 /*! Fills memory with `count` copies of a value of 1, 2 or 4 bytes. */
 template <class T>
-void fill(T *destination, const T &value, std::size_t count, StreamView stream = current_stream()) {
+void fill(T *destination, const T &value, std::size_t count, StreamView stream = StreamView::current()) {
   static_assert(std::is_trivially_copyable<T>::value, "the pattern must be trivially copyable");
   static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4, "the pattern must have 1, 2 or 4 bytes");
   check(plinth_memset_pattern(destination, &value, sizeof(T), count * sizeof(T), stream.get()));
@@ -447,6 +411,24 @@ enum class SyncDebugMode : std::int32_t {
   warn = PLINTH_SYNC_DEBUG_WARN,
   error = PLINTH_SYNC_DEBUG_ERROR
 };
+/*! Throws the Error of a cudaError_t, unless it is cudaSuccess. */
+inline void check_error(std::int32_t code) { check(plinth_check_error(code)); }
+
+/*! A function of the driver, with the type that cuda.h declares: `driver_entry_point<decltype(&cuMemAlloc)>("cuMemAlloc")`. */
+template <class Function>
+Function driver_entry_point(const char *name) {
+  static_assert(std::is_pointer<Function>::value, "the type must be a pointer to a function");
+  return reinterpret_cast<Function>(
+      detail::output<void *>([&](void **out) { return plinth_driver_entry_point(name, out); }));
+}
+/*! The same as of a CUDA version, such as 12000, with cuGetProcAddress's flags. */
+template <class Function>
+Function driver_entry_point(const char *name, std::int32_t cuda_version, std::uint64_t flags = 0) {
+  static_assert(std::is_pointer<Function>::value, "the type must be a pointer to a function");
+  return reinterpret_cast<Function>(detail::output<void *>(
+      [&](void **out) { return plinth_driver_entry_point_by_version(name, cuda_version, flags, out); }));
+}
+
 inline void set_sync_debug_mode(SyncDebugMode mode) {
   check(plinth_set_sync_debug_mode(static_cast<std::int32_t>(mode)));
 }
@@ -455,5 +437,7 @@ inline SyncDebugMode sync_debug_mode() {
 }
 
 }  // namespace plinth
+
+#endif
 
 #endif /* PLINTH_CORE_HPP */

@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#if __cplusplus >= 201703L /* plinth_error.hpp has the error */
+
 namespace plinth {
 
 /*! What is forbidden during a capture. */
@@ -220,5 +222,7 @@ inline std::vector<GraphedCallable> make_graphed_callables(const std::vector<pli
 }
 
 }  // namespace plinth
+
+#endif
 
 #endif /* PLINTH_GRAPH_HPP */

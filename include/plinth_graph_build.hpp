@@ -20,6 +20,8 @@
 #include <type_traits>
 #include <vector>
 
+#if __cplusplus >= 201703L /* plinth_error.hpp has the error */
+
 namespace plinth {
 
 /*! A node. The `after` arguments list the nodes of the same graph that a new node depends on. */
@@ -70,11 +72,13 @@ GraphNode add_fill(GraphView graph, const GraphNodes &after, T *destination, con
   });
 }
 /*! Adds a host function that is called at each replay. It is not copied: it must stay valid as long as the graph may
- *  run. It must not throw. */
+ *  run. An exception is thrown by a later call of a function of plinth.hpp, in any thread. */
 template <class Function>
 GraphNode add_host(GraphView graph, const GraphNodes &after, Function &function) {
   static_assert(!std::is_function<Function>::value, "wrap a plain function in a lambda, and keep that");
-  const auto call = [](void *context) noexcept { (*static_cast<Function *>(context))(); };
+  const auto call = [](void *context) noexcept {
+    detail::CallbackExceptions::run(std::thread::id(), *static_cast<Function *>(context));
+  };
   return detail::output<GraphNode>([&](GraphNode *out) {
     return plinth_graph_add_host(graph.get(), after.data(), after.size(), call,
                                  const_cast<std::remove_const_t<Function> *>(&function), out);
@@ -208,10 +212,12 @@ inline GraphNode add_condition_set(GraphView graph, const GraphNodes &after, Gra
   });
 }
 /*! Sets a condition from device memory, in a capturing stream. */
-inline void condition_set_from(GraphCondition condition, const void *value, StreamView stream = current_stream()) {
+inline void condition_set_from(GraphCondition condition, const void *value, StreamView stream = StreamView::current()) {
   check(plinth_graph_condition_set_from(condition, value, stream.get()));
 }
 
 }  // namespace plinth
+
+#endif
 
 #endif /* PLINTH_GRAPH_BUILD_HPP */

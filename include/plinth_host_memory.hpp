@@ -21,6 +21,8 @@
 #include <utility>
 #include <vector>
 
+#if __cplusplus >= 201703L /* plinth_error.hpp has the error */
+
 namespace plinth {
 
 namespace detail {
@@ -45,7 +47,7 @@ inline ManagedMemory managed_malloc(std::size_t size, std::int32_t device = -1) 
 }
 /*! Records that the program's own work in a stream uses the memory. The library's copies and fills record their
  *  streams themselves. */
-inline void host_record_stream(const void *pointer, StreamView stream = current_stream()) {
+inline void host_record_stream(const void *pointer, StreamView stream = StreamView::current()) {
   check(plinth_host_record_stream(pointer, stream.get()));
 }
 inline void host_empty_cache() { check(plinth_host_empty_cache()); }
@@ -127,5 +129,7 @@ inline void reset_peak_host_memory_stats() { check(plinth_reset_peak_host_memory
 inline void reset_accumulated_host_memory_stats() { check(plinth_reset_accumulated_host_memory_stats()); }
 
 }  // namespace plinth
+
+#endif
 
 #endif /* PLINTH_HOST_MEMORY_HPP */

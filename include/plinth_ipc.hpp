@@ -17,6 +17,8 @@
 #include <memory>
 #include <utility>
 
+#if __cplusplus >= 201703L /* plinth_error.hpp has the error */
+
 namespace plinth {
 
 /*! Memory of another process, closed by the destructor. Movable, not copyable. */
@@ -121,5 +123,7 @@ inline IpcMappedMemory ipc_open_mem_handle(const IpcMemHandle &handle, std::int3
 }
 
 }  // namespace plinth
+
+#endif
 
 #endif /* PLINTH_IPC_HPP */

@@ -24,6 +24,8 @@
 #include <utility>
 #include <vector>
 
+#if __cplusplus >= 201703L /* plinth_error.hpp has the error */
+
 namespace plinth {
 
 /* ---- The jiterator ---- */
@@ -91,7 +93,7 @@ class JitFunction {
    *  values. */
   void operator()(std::initializer_list<const DLTensor *> inputs, std::initializer_list<DLTensor *> outputs,
                   Scalars scalars = {}) const {
-    (*this)(inputs, outputs, scalars, current_stream());
+    (*this)(inputs, outputs, scalars, StreamView::current());
   }
   void operator()(std::initializer_list<const DLTensor *> inputs, std::initializer_list<DLTensor *> outputs,
                   Scalars scalars, StreamView stream) const {
@@ -145,12 +147,11 @@ class Launch {
   }
   Launch &on(StreamView stream) noexcept {
     stream_ = stream;
-    has_stream_ = true;
     return *this;
   }
 
   const plinth_kernel_launch_t &get() const noexcept { return launch_; }
-  StreamView stream() const { return has_stream_ ? stream_ : current_stream(); }
+  StreamView stream() const { return stream_; }
 
  private:
   static void set(std::uint32_t *to, Dim3 from) noexcept {
@@ -160,8 +161,7 @@ class Launch {
   }
 
   plinth_kernel_launch_t launch_ = PLINTH_KERNEL_LAUNCH_INIT;
-  StreamView stream_;
-  bool has_stream_ = false;
+  StreamView stream_ = StreamView::current();
 };
 
 /*! A tensor argument with the kernel's access to it, for the stream sanitizer; see reads() and writes(). */
@@ -350,5 +350,7 @@ inline Kernel compile_kernel(const std::string &source, const std::string &name,
 }
 
 }  // namespace plinth
+
+#endif
 
 #endif /* PLINTH_JIT_HPP */

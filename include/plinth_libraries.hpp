@@ -21,6 +21,8 @@
 #include <type_traits>
 #include <utility>
 
+#if __cplusplus >= 201703L /* plinth_error.hpp has the error */
+
 namespace plinth {
 
 /* ---- cuBLAS and cuSOLVER ---- */
@@ -46,6 +48,58 @@ Handle current_blaslt_handle() {
 template <class Handle = void *>
 Handle current_solver_handle() {
   return detail::library_handle<Handle>(plinth_current_solver_handle);
+}
+
+/*! The precision of products of float32 matrices. */
+enum class MatmulPrecision : std::int32_t {
+  highest = PLINTH_MATMUL_PRECISION_HIGHEST,
+  high = PLINTH_MATMUL_PRECISION_HIGH,
+  medium = PLINTH_MATMUL_PRECISION_MEDIUM,
+};
+enum class BlasLibrary : std::int32_t {
+  library_default = PLINTH_BLAS_LIBRARY_DEFAULT,
+  cublas = PLINTH_BLAS_LIBRARY_CUBLAS,
+  cublaslt = PLINTH_BLAS_LIBRARY_CUBLASLT,
+};
+enum class LinalgLibrary : std::int32_t {
+  library_default = PLINTH_LINALG_LIBRARY_DEFAULT,
+  cusolver = PLINTH_LINALG_LIBRARY_CUSOLVER,
+  magma = PLINTH_LINALG_LIBRARY_MAGMA,
+};
+
+/*! The settings of torch.backends.cuda, for the process. current_blas_handle applies them to the handle; a compute type is
+ *  an argument of your own call. */
+inline void set_float32_matmul_precision(MatmulPrecision precision) {
+  check(plinth_set_float32_matmul_precision(static_cast<std::int32_t>(precision)));
+}
+inline MatmulPrecision float32_matmul_precision() {
+  return static_cast<MatmulPrecision>(detail::output<std::int32_t>(plinth_get_float32_matmul_precision));
+}
+inline void set_matmul_allow_tf32(bool allow) { check(plinth_set_matmul_allow_tf32(allow)); }
+inline bool matmul_allow_tf32() { return detail::output<bool>(plinth_get_matmul_allow_tf32); }
+inline void set_matmul_allow_fp16_reduced_precision_reduction(bool allow) {
+  check(plinth_set_matmul_allow_fp16_reduced_precision_reduction(allow));
+}
+inline bool matmul_allow_fp16_reduced_precision_reduction() {
+  return detail::output<bool>(plinth_get_matmul_allow_fp16_reduced_precision_reduction);
+}
+inline void set_matmul_allow_bf16_reduced_precision_reduction(bool allow) {
+  check(plinth_set_matmul_allow_bf16_reduced_precision_reduction(allow));
+}
+inline bool matmul_allow_bf16_reduced_precision_reduction() {
+  return detail::output<bool>(plinth_get_matmul_allow_bf16_reduced_precision_reduction);
+}
+inline void set_preferred_blas_library(BlasLibrary library) {
+  check(plinth_set_preferred_blas_library(static_cast<std::int32_t>(library)));
+}
+inline BlasLibrary preferred_blas_library() {
+  return static_cast<BlasLibrary>(detail::output<std::int32_t>(plinth_get_preferred_blas_library));
+}
+inline void set_preferred_linalg_library(LinalgLibrary library) {
+  check(plinth_set_preferred_linalg_library(static_cast<std::int32_t>(library)));
+}
+inline LinalgLibrary preferred_linalg_library() {
+  return static_cast<LinalgLibrary>(detail::output<std::int32_t>(plinth_get_preferred_linalg_library));
 }
 
 /*! Workspace for one cuBLASLt call in the thread's current stream. */
@@ -208,5 +262,7 @@ class GreenContextGuard {
 };
 
 }  // namespace plinth
+
+#endif
 
 #endif /* PLINTH_LIBRARIES_HPP */

@@ -13,9 +13,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
+
+#if __cplusplus >= 201703L /* plinth_error.hpp has the error */
 
 namespace plinth {
 
@@ -27,7 +31,7 @@ class DeviceBuffer {
   DeviceBuffer() noexcept = default;
   /*! Allocates for the thread's current stream on the device. */
   explicit DeviceBuffer(std::size_t bytes, std::int32_t device = -1)
-      : memory_(alloc(bytes, device, current_stream(device))), size_(bytes) {}
+      : memory_(alloc(bytes, device, StreamView::current())), size_(bytes) {}
   /*! Allocates for a stream, on its device. Pass the device for the default stream of a device that is not current. */
   DeviceBuffer(std::size_t bytes, StreamView stream, std::int32_t device = -1)
       : memory_(alloc(bytes, device >= 0 ? device : stream.device(), stream)), size_(bytes) {}
@@ -68,8 +72,16 @@ class DeviceBuffer {
 
  private:
   static void *alloc(std::size_t bytes, std::int32_t device, StreamView stream) {
-    return detail::output<void *>(
-        [&](void **out) { return plinth_caching_allocator_alloc(bytes, device, stream.get(), out); });
+    void *memory = nullptr;
+    const plinth_status_t status = plinth_caching_allocator_alloc(bytes, device, stream.get(), &memory);
+    try {
+      check(status);
+    } catch (...) {
+      // A callback may have thrown although there is memory.
+      static_cast<void>(plinth_caching_allocator_delete(memory));
+      throw;
+    }
+    return memory;
   }
 
   void *memory_ = nullptr;
@@ -257,6 +269,69 @@ class MemPool {
   plinth_pool_id_t pool_;
 };
 
+/*! Which blocks of a pool are allocated on a device, to be restored; the destructor destroys it. Movable, not copyable. It
+ *  does not keep the pool or its memory. */
+class PoolCheckpoint {
+ public:
+  explicit PoolCheckpoint(plinth_pool_id_t pool, std::int32_t device = -1)
+      : checkpoint_(detail::output<plinth_pool_checkpoint_t>([&](plinth_pool_checkpoint_t *out) {
+          return plinth_pool_checkpoint_create(device, pool, out);
+        })) {}
+  explicit PoolCheckpoint(const MemPool &pool, std::int32_t device = -1) : PoolCheckpoint(pool.id(), device) {}
+  ~PoolCheckpoint() { static_cast<void>(plinth_pool_checkpoint_destroy(checkpoint_)); }
+  PoolCheckpoint(PoolCheckpoint &&other) noexcept : checkpoint_(std::exchange(other.checkpoint_, nullptr)) {}
+  PoolCheckpoint &operator=(PoolCheckpoint &&other) noexcept {
+    std::swap(checkpoint_, other.checkpoint_);
+    return *this;
+  }
+  PoolCheckpoint(const PoolCheckpoint &) = delete;
+  PoolCheckpoint &operator=(const PoolCheckpoint &) = delete;
+
+  plinth_pool_checkpoint_t get() const noexcept { return checkpoint_; }
+
+  /*! What a restore changed. */
+  struct Restored {
+    /*! Blocks that are free now. Release their owners (DeviceBuffer::release) without freeing. */
+    std::vector<void *> freed;
+    /*! Blocks that are allocated again. The caller frees them. */
+    std::vector<void *> allocated;
+  };
+  /*! Frees and allocates blocks so that exactly those of the checkpoint are allocated. Every stale block must be among
+   *  those that this frees. If it throws, nothing is changed. */
+  Restored restore(const std::vector<void *> &stale = {}) const {
+    Call call;
+    const plinth_status_t status =
+        plinth_pool_checkpoint_restore(checkpoint_, stale.data(), stale.size(), collect, &call);
+    check(status);
+    if (call.error) std::rethrow_exception(call.error);
+    return std::move(call.restored);
+  }
+
+ private:
+  struct Call {
+    Restored restored;
+    std::exception_ptr error;
+  };
+  static void collect(void *pointer, std::size_t, bool allocated, void *context) noexcept {
+    Call &call = *static_cast<Call *>(context);
+    try {
+      (allocated ? call.restored.allocated : call.restored.freed).push_back(pointer);
+    } catch (...) {
+      call.error = std::current_exception();
+    }
+  }
+
+  plinth_pool_checkpoint_t checkpoint_;
+};
+
+/*! Returns whether exactly these blocks of a pool are allocated on a device. */
+inline bool pool_check_live_allocations(plinth_pool_id_t pool, const std::vector<void *> &pointers,
+                                        std::int32_t device = -1) {
+  return detail::output<bool>([&](bool *out) {
+    return plinth_pool_check_live_allocations(device, pool, pointers.data(), pointers.size(), out);
+  });
+}
+
 /*! Routes requests to a pool for the lifetime of the object, torch.cuda.use_mem_pool: those of the calling thread,
  *  which must also destroy the object, or those for one stream. The pool may be destroyed first. */
 class MemPoolGuard {
@@ -293,7 +368,7 @@ using TraceTracker = Callbacks<void, const plinth_memory_history_entry_t *>;
 }  // namespace detail
 
 /*! Observes requests that fail because memory ran out, for the lifetime of the object: `function(device, requested,
- *  total, free)`. It may be called by several threads at once, and must not throw. */
+ *  total, free)`. It may be called by several threads at once. */
 class OutOfMemoryObserver {
  public:
   explicit OutOfMemoryObserver(detail::OutOfMemory::Function function) : held_(std::move(function)) {
@@ -310,7 +385,7 @@ class OutOfMemoryObserver {
 };
 
 /*! Frees memory that the program can spare, for the lifetime of the object: `function(device, size)` returns whether
- *  it freed anything. It may be called by several threads at once, and must not throw. */
+ *  it freed anything. It may be called by several threads at once. */
 class FreeMemoryCallback {
  public:
   explicit FreeMemoryCallback(detail::FreeMemory::Function function) : held_(std::move(function)) {
@@ -428,6 +503,25 @@ void memory_snapshot_each(Visitor &&visitor) {
 inline void trace_start(const std::string &path) { check(plinth_trace_start(path.c_str())); }
 inline void trace_stop() { check(plinth_trace_stop()); }
 
+/*! Names the live block that contains an address, until the block is freed; an empty name removes it. */
+inline void set_memory_name(const void *pointer, const std::string &name) {
+  check(plinth_memory_set_name(pointer, name.c_str()));
+}
+/*! The name of the live block that contains an address; empty if it has none. */
+inline std::string memory_name(const void *pointer) {
+  return detail::text([pointer](char **name) { return plinth_memory_get_name(pointer, name); });
+}
+/*! Names a stream in messages, reports, snapshots and profilers; an empty name removes it. */
+inline void set_stream_name(StreamView stream, const std::string &name) {
+  check(plinth_stream_set_name(stream.get(), name.c_str()));
+}
+/*! The name of a stream; empty if it has none. */
+inline std::string stream_name(StreamView stream) {
+  return detail::text([stream](char **name) { return plinth_stream_get_name(stream.get(), name); });
+}
+
 }  // namespace plinth
+
+#endif
 
 #endif /* PLINTH_MEMORY_HPP */

@@ -19,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+#if __cplusplus >= 201703L /* plinth_error.hpp has the error */
+
 namespace plinth {
 
 /*! Marks and ranges for profilers. Strings are not copied here, and no function of this namespace allocates if no
@@ -281,5 +283,7 @@ class TelemetrySampler {
 };
 
 }  // namespace plinth
+
+#endif
 
 #endif /* PLINTH_PROFILE_HPP */

@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#if __cplusplus >= 201703L /* plinth_error.hpp has the error */
+
 namespace plinth {
 
 /*! The state of a generator: seed and offset, as in PyTorch. */
@@ -134,49 +136,51 @@ class Generator : public GeneratorView {
 };
 
 inline void uniform(DLTensor &tensor, double low = 0.0, double high = 1.0, GeneratorView generator = {},
-                    StreamView stream = current_stream()) {
+                    StreamView stream = StreamView::current()) {
   check(plinth_uniform(&tensor, low, high, generator.get(), stream.get()));
 }
 inline void normal(DLTensor &tensor, double mean = 0.0, double std = 1.0, GeneratorView generator = {},
-                   StreamView stream = current_stream()) {
+                   StreamView stream = StreamView::current()) {
   check(plinth_normal(&tensor, mean, std, generator.get(), stream.get()));
 }
 inline void log_normal(DLTensor &tensor, double mean = 1.0, double std = 2.0, GeneratorView generator = {},
-                       StreamView stream = current_stream()) {
+                       StreamView stream = StreamView::current()) {
   check(plinth_log_normal(&tensor, mean, std, generator.get(), stream.get()));
 }
 inline void exponential(DLTensor &tensor, double lambda = 1.0, GeneratorView generator = {},
-                        StreamView stream = current_stream()) {
+                        StreamView stream = StreamView::current()) {
   check(plinth_exponential(&tensor, lambda, generator.get(), stream.get()));
 }
 inline void cauchy(DLTensor &tensor, double median = 0.0, double sigma = 1.0, GeneratorView generator = {},
-                   StreamView stream = current_stream()) {
+                   StreamView stream = StreamView::current()) {
   check(plinth_cauchy(&tensor, median, sigma, generator.get(), stream.get()));
 }
-inline void geometric(DLTensor &tensor, double p, GeneratorView generator = {}, StreamView stream = current_stream()) {
+inline void geometric(DLTensor &tensor, double p, GeneratorView generator = {}, StreamView stream = StreamView::current()) {
   check(plinth_geometric(&tensor, p, generator.get(), stream.get()));
 }
 inline void bernoulli(DLTensor &tensor, double p = 0.5, GeneratorView generator = {},
-                      StreamView stream = current_stream()) {
+                      StreamView stream = StreamView::current()) {
   check(plinth_bernoulli(&tensor, p, generator.get(), stream.get()));
 }
 /*! Bernoulli numbers with a probability for each element. */
 inline void bernoulli(DLTensor &tensor, const DLTensor &p, GeneratorView generator = {},
-                      StreamView stream = current_stream()) {
+                      StreamView stream = StreamView::current()) {
   check(plinth_bernoulli_tensor(&tensor, &p, generator.get(), stream.get()));
 }
-inline void random(DLTensor &tensor, GeneratorView generator = {}, StreamView stream = current_stream()) {
+inline void random(DLTensor &tensor, GeneratorView generator = {}, StreamView stream = StreamView::current()) {
   check(plinth_random(&tensor, generator.get(), stream.get()));
 }
 /*! Integers in [low, high), or from low on with PLINTH_RANDOM_TO_LARGEST as high. */
 inline void random_range(DLTensor &tensor, std::int64_t low, std::int64_t high, GeneratorView generator = {},
-                         StreamView stream = current_stream()) {
+                         StreamView stream = StreamView::current()) {
   check(plinth_random_range(&tensor, low, high, generator.get(), stream.get()));
 }
-inline void randperm(DLTensor &tensor, GeneratorView generator = {}, StreamView stream = current_stream()) {
+inline void randperm(DLTensor &tensor, GeneratorView generator = {}, StreamView stream = StreamView::current()) {
   check(plinth_randperm(&tensor, generator.get(), stream.get()));
 }
 
 }  // namespace plinth
+
+#endif
 
 #endif /* PLINTH_RANDOM_HPP */

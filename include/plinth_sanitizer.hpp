@@ -21,6 +21,8 @@
 #include <type_traits>
 #include <utility>
 
+#if __cplusplus >= 201703L /* plinth_error.hpp has the error */
+
 namespace plinth {
 
 /*! The stream sanitizer: declarations of the program's own accesses, and reports. */
@@ -66,16 +68,16 @@ inline Access reads_and_writes(const void *pointer, std::size_t bytes) noexcept 
 }
 
 /*! Declares an access of a kernel that is about to be launched: `access(reads(memory, bytes), stream)`. */
-inline void access(const Access &access, StreamView stream = current_stream()) {
+inline void access(const Access &access, StreamView stream = StreamView::current()) {
   check(plinth_sanitizer_access(access.pointer, access.bytes, access.kind, stream.get()));
 }
 /*! Declares a named operation: `operation("scale", {reads(x, n), writes(y, n)}, stream)`. */
-inline void operation(const char *name, std::initializer_list<Access> accesses, StreamView stream = current_stream()) {
+inline void operation(const char *name, std::initializer_list<Access> accesses, StreamView stream = StreamView::current()) {
   check(plinth_sanitizer_operation(name, accesses.begin(), accesses.size(), stream.get()));
 }
 /*! The same with the accesses in any contiguous container. */
 template <class Accesses>
-void operation(const char *name, const Accesses &accesses, StreamView stream = current_stream()) {
+void operation(const char *name, const Accesses &accesses, StreamView stream = StreamView::current()) {
   check(plinth_sanitizer_operation(name, std::data(accesses), std::size(accesses), stream.get()));
 }
 /*! Declares what a node of an explicitly built graph accesses at each replay. */
@@ -142,5 +144,7 @@ inline void set_callback(std::function<void(const Report *)> function) {
 }  // namespace sanitizer
 
 }  // namespace plinth
+
+#endif
 
 #endif /* PLINTH_SANITIZER_HPP */

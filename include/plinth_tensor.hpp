@@ -2,7 +2,7 @@
  * @file plinth_tensor.hpp
  * @brief DLPack tensors in C++17, as arguments of the library's functions. plinth.hpp includes it.
  *
- * A DLTensor owns neither its memory nor its shape: the program must keep both alive.
+ * A DLTensor owns neither its memory nor its shape: the program must keep both alive. A Tensor owns both.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -11,12 +11,19 @@
 #define PLINTH_TENSOR_HPP
 
 #include "plinth_core.hpp"
+#include "plinth_memory.hpp"
 
 #include <array>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <stdexcept>
 #include <type_traits>
+#include <utility>
+#include <vector>
+
+#if __cplusplus >= 201703L /* plinth_error.hpp has the error */
 
 namespace plinth {
 
@@ -38,18 +45,24 @@ inline DLDevice on_device(std::int32_t device) noexcept {
 }
 }  // namespace detail
 
-/*! The DLPack type of a C++ type: a bool, an integer, a float, a double, or a std::complex of those. */
+/*! The DLPack type of a C++ type: a bool, an integer, a float, a double, or a std::complex of those. Specialize it for
+ *  other types, such as CUDA's: `template <> struct plinth::DataType<__half> { static constexpr DLDataType value{2, 16,
+ *  1}; };`, with 4 in place of 2 for bfloat16. */
+template <class T>
+struct DataType {
+  static_assert(std::is_arithmetic<T>::value || detail::IsComplex<T>::value,
+                "specialize plinth::DataType for this type");
+  static constexpr std::uint8_t code = std::is_same<T, bool>::value       ? 6
+                                       : detail::IsComplex<T>::value      ? 5
+                                       : std::is_floating_point<T>::value ? 2
+                                       : std::is_unsigned<T>::value       ? 1
+                                                                          : 0;
+  static constexpr DLDataType value{code, static_cast<std::uint8_t>(8 * sizeof(T)), 1};
+};
+
 template <class T>
 constexpr DLDataType data_type() noexcept {
-  using Plain = std::remove_cv_t<T>;
-  constexpr bool is_complex = detail::IsComplex<Plain>::value;
-  static_assert(std::is_arithmetic<Plain>::value || is_complex, "this type has no name in DLPack");
-  const int code = std::is_same<Plain, bool>::value       ? 6
-                   : is_complex                           ? 5
-                   : std::is_floating_point<Plain>::value ? 2
-                   : std::is_unsigned<Plain>::value       ? 1
-                                                          : 0;
-  return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * sizeof(Plain)), 1};
+  return DataType<std::remove_cv_t<T>>::value;
 }
 
 /*! Describes a contiguous tensor. The shape is not copied, and must outlive the tensor. A device of -1 stands for
@@ -90,6 +103,150 @@ inline bool is_contiguous(const DLTensor &tensor) noexcept {
   return true;
 }
 
+/*! A tensor that owns its memory on a device, from the caching allocator: contiguous in row-major order, of any number of
+ *  dimensions. It converts to a DLTensor, which every function here takes. Movable, not copyable; clone() copies it. */
+template <class T>
+class Tensor {
+ public:
+  using Sizes = std::vector<std::int64_t>;
+
+  /*! No elements, and no memory. */
+  Tensor() : shape_{0} { describe(0); }
+  /*! Allocates for a stream of the device, by default for the thread's current one. The elements are not initialized. A
+   *  device of -1 is the current device. Throws std::invalid_argument for a negative size, or more bytes than there are
+   *  addresses. */
+  explicit Tensor(Sizes shape, std::int32_t device = -1, StreamView stream = StreamView::current())
+      : shape_(std::move(shape)), count_(count(shape_)) {
+    device = device >= 0 ? device : current_device();
+    buffer_ = DeviceBuffer(count_ * sizeof(T), stream, device);
+    describe(device);
+  }
+  /*! Allocates a tensor and fills it with a value of 1, 2 or 4 bytes, in the stream. */
+  static Tensor full(Sizes shape, const T &value, std::int32_t device = -1, StreamView stream = StreamView::current()) {
+    Tensor made(std::move(shape), device, stream);
+    made.fill(value, stream);
+    return made;
+  }
+  /*! Allocates a tensor of zeros. */
+  static Tensor zeros(Sizes shape, std::int32_t device = -1, StreamView stream = StreamView::current()) {
+    Tensor made(std::move(shape), device, stream);
+    if (made.count_ > 0) plinth::memset(made.data(), 0, made.bytes(), stream);
+    return made;
+  }
+  /*! Allocates a tensor in the current stream, and copies elements of the host to it. Throws std::invalid_argument if
+   *  their number is not that of the shape. */
+  template <class Values>
+  static Tensor from_host(const Values &values, Sizes shape, std::int32_t device = -1) {
+    Tensor made(std::move(shape), device);
+    if (std::size(values) != made.count_) {
+      throw std::invalid_argument("plinth::Tensor::from_host: the shape needs another number of values");
+    }
+    made.copy_from(std::data(values));
+    return made;
+  }
+  /*! The same for a tensor of one dimension. */
+  static Tensor from_host(std::initializer_list<T> values, std::int32_t device = -1) {
+    return from_host(values, Sizes{static_cast<std::int64_t>(values.size())}, device);
+  }
+
+  /*! A tensor that was moved from can only be assigned to and destroyed. */
+  Tensor(Tensor &&other) noexcept
+      : shape_(std::move(other.shape_)),
+        count_(std::exchange(other.count_, 0)),
+        buffer_(std::move(other.buffer_)),
+        tensor_(std::exchange(other.tensor_, DLTensor{})) {}
+  Tensor &operator=(Tensor &&other) noexcept {
+    std::swap(shape_, other.shape_);
+    std::swap(count_, other.count_);
+    std::swap(buffer_, other.buffer_);
+    std::swap(tensor_, other.tensor_);
+    return *this;
+  }
+  Tensor(const Tensor &) = delete;
+  Tensor &operator=(const Tensor &) = delete;
+
+  /*! The address of the first element, for access by devices only; NULL without elements. */
+  T *data() const noexcept { return buffer_.template as<T>(); }
+  const Sizes &shape() const noexcept { return shape_; }
+  std::int64_t size(std::size_t dimension) const { return shape_.at(dimension); }
+  /*! The number of dimensions. */
+  std::size_t rank() const noexcept { return shape_.size(); }
+  /*! The number of elements. */
+  std::size_t numel() const noexcept { return count_; }
+  std::size_t bytes() const noexcept { return count_ * sizeof(T); }
+  std::int32_t device() const noexcept { return tensor_.device.device_id; }
+
+  /*! The description of the tensor, which is valid as long as the tensor is not moved, reshaped or destroyed. */
+  DLTensor &dl() noexcept { return tensor_; }
+  const DLTensor &dl() const noexcept { return tensor_; }
+  operator DLTensor &() & noexcept { return tensor_; }
+  operator const DLTensor &() const & noexcept { return tensor_; }
+
+  /*! Copies all elements from host memory in the device's current stream, and waits. */
+  void copy_from(const T *host) { plinth::copy(data(), host, bytes()); }
+  /*! Copies all elements to host memory in the device's current stream, and waits. */
+  void copy_to(T *host) const { plinth::copy(host, data(), bytes()); }
+  /*! Returns a copy of the elements in host memory. Use copy_to for bool, because a std::vector<bool> has no array. */
+  std::vector<T> to_host() const {
+    static_assert(!std::is_same<T, bool>::value, "use copy_to");
+    std::vector<T> host(count_);
+    copy_to(host.data());
+    return host;
+  }
+  /*! Sets all elements to a value of 1, 2 or 4 bytes. */
+  void fill(const T &value, StreamView stream = StreamView::current()) {
+    if (count_ > 0) plinth::fill(data(), value, count_, stream);
+  }
+  /*! Returns a copy on the same device, made in the stream. */
+  Tensor clone(StreamView stream = StreamView::current()) const {
+    Tensor made(shape_, device(), stream);
+    if (count_ > 0) plinth::memcpy(made.data(), data(), bytes(), stream);
+    return made;
+  }
+  /*! Changes the shape. Throws std::invalid_argument if it has another number of elements. */
+  void reshape(Sizes shape) {
+    if (count(shape) != count_) {
+      throw std::invalid_argument("plinth::Tensor::reshape: the shape has another number of elements");
+    }
+    shape_ = std::move(shape);
+    describe(device());
+  }
+  /*! Records that work in another stream uses the memory. */
+  void record_stream(StreamView stream) { buffer_.record_stream(stream); }
+
+ private:
+  static std::size_t count(const Sizes &shape) {
+    std::size_t count = 1;
+    bool empty = false;
+    for (const std::int64_t size : shape) {
+      if (size < 0) throw std::invalid_argument("plinth::Tensor: a size is negative");
+      empty = empty || size == 0;
+    }
+    if (empty) return 0;
+    for (const std::int64_t size : shape) {
+      if (static_cast<std::size_t>(size) > SIZE_MAX / sizeof(T) / count) {
+        throw std::invalid_argument("plinth::Tensor: the shape has more bytes than there are addresses");
+      }
+      count *= static_cast<std::size_t>(size);
+    }
+    return count;
+  }
+  void describe(std::int32_t device) noexcept {
+    tensor_.data = buffer_.get();
+    tensor_.device = detail::on_device(device);
+    tensor_.ndim = static_cast<std::int32_t>(shape_.size());
+    tensor_.dtype = data_type<T>();
+    tensor_.shape = shape_.data();
+  }
+
+  Sizes shape_;
+  std::size_t count_ = 0;
+  DeviceBuffer buffer_;
+  DLTensor tensor_{};
+};
+
 }  // namespace plinth
+
+#endif
 
 #endif /* PLINTH_TENSOR_HPP */

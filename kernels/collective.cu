@@ -22,9 +22,9 @@ struct Table {
   u32 destinations;
   u32 chunk;
   u32 rank;
-  u32 width;
-  u16 operation;
-  u16 is_signed;
+  u32 width;      // 0: a strided copy that converts
+  u16 operation;  // in such a copy: the element type of the source
+  u16 is_signed;  // and that of the destination
   u32 divisor;
   u64 words[kWords];
 };
@@ -119,9 +119,9 @@ __device__ __forceinline__ void copy(const Table &table) {
   copy_bytes(addresses, table.destinations, whole, end);
 }
 
-// Copies units that lie anywhere. A segment has less than 2^32 of them.
-template <class Unit>
-__device__ __forceinline__ void copy_strided(const Table &table) {
+// Calls a function with both addresses of each unit of a strided copy. A segment has less than 2^32 of them.
+template <class Body>
+__device__ __forceinline__ void for_each_unit(const Table &table, Body body) {
   const Part part = part_of_block(table, 3 + 3 * table.rank);
   const u64 *const dimensions = part.addresses + 2;
   for (u64 index = part.begin + threadIdx.x; index < part.end; index += kThreads) {
@@ -136,8 +136,13 @@ __device__ __forceinline__ void copy_strided(const Table &table) {
       to += place * dimensions[3 * i + 2];
       rest = next;
     }
-    *reinterpret_cast<Unit *>(to) = *reinterpret_cast<const Unit *>(from);
+    body(from, to);
   }
+}
+
+template <class Unit>
+__device__ __forceinline__ void copy_strided(const Table &table) {
+  for_each_unit(table, [](u64 from, u64 to) { *reinterpret_cast<Unit *>(to) = *reinterpret_cast<const Unit *>(from); });
 }
 
 // The types of elements. `Sum` is what they are added up in.
@@ -220,6 +225,96 @@ __device__ __forceinline__ typename Type::Sum combine(const Table &table, typena
   }
 }
 
+// The element types of a copy that converts, as ElementType in crates/driver/src/element.rs.
+enum Type : u32 {
+  kF16, kBf16, kF32, kF64, kU8, kU16, kU32, kU64, kI8, kI16, kI32, kI64, kBool, kComplex64, kComplex128,
+};
+
+// The value of an element: the kind says which of the others it is. A real number has the imaginary part 0.
+enum Kind : u32 { kSingle, kDouble, kSigned, kUnsigned };
+
+struct Value {
+  Kind kind;
+  float single[2];
+  double twice[2];
+  i64 integer;
+};
+
+template <class T>
+__device__ __forceinline__ T read(u64 address) {
+  return *reinterpret_cast<const T *>(address);
+}
+
+template <class T>
+__device__ __forceinline__ void write(u64 address, T value) {
+  *reinterpret_cast<T *>(address) = value;
+}
+
+__device__ __forceinline__ Value load_value(u32 type, u64 from) {
+  Value value{kSigned, {0, 0}, {0, 0}, 0};
+  switch (type) {
+    case kF16: value.kind = kSingle, value.single[0] = Half::load(read<u16>(from)); break;
+    case kBf16: value.kind = kSingle, value.single[0] = Bfloat::load(read<u16>(from)); break;
+    case kComplex64: value.single[1] = read<float>(from + 4);  // fallthrough
+    case kF32: value.kind = kSingle, value.single[0] = read<float>(from); break;
+    case kComplex128: value.twice[1] = read<double>(from + 8);  // fallthrough
+    case kF64: value.kind = kDouble, value.twice[0] = read<double>(from); break;
+    case kU8: value.integer = read<u8>(from); break;
+    case kU16: value.integer = read<u16>(from); break;
+    case kU32: value.integer = read<u32>(from); break;
+    case kU64: value.kind = kUnsigned, value.integer = read<i64>(from); break;
+    case kI8: value.integer = read<int8_t>(from); break;
+    case kI16: value.integer = read<int16_t>(from); break;
+    case kI32: value.integer = read<int32_t>(from); break;
+    case kI64: value.integer = read<i64>(from); break;
+    default: value.integer = read<u8>(from) != 0; break;
+  }
+  return value;
+}
+
+// Converts with one instruction; narrower integers are the low bits of wider ones, as in PyTorch.
+template <class T>
+__device__ __forceinline__ T convert(const Value &value, u32 part = 0) {
+  switch (value.kind) {
+    case kSingle: return static_cast<T>(value.single[part]);
+    case kDouble: return static_cast<T>(value.twice[part]);
+    case kSigned: return part == 0 ? static_cast<T>(value.integer) : T(0);
+    default: return part == 0 ? static_cast<T>(static_cast<u64>(value.integer)) : T(0);
+  }
+}
+
+__device__ __forceinline__ bool is_nonzero(const Value &value) {
+  switch (value.kind) {
+    case kSingle: return value.single[0] != 0 || value.single[1] != 0;
+    case kDouble: return value.twice[0] != 0 || value.twice[1] != 0;
+    default: return value.integer != 0;
+  }
+}
+
+__device__ __forceinline__ void store_value(u32 type, u64 to, const Value &value) {
+  switch (type) {
+    case kF16: write<u16>(to, Half::store(convert<float>(value))); break;
+    case kBf16: write<u16>(to, Bfloat::store(convert<float>(value))); break;
+    case kComplex64: write<float>(to + 4, convert<float>(value, 1));  // fallthrough
+    case kF32: write<float>(to, convert<float>(value)); break;
+    case kComplex128: write<double>(to + 8, convert<double>(value, 1));  // fallthrough
+    case kF64: write<double>(to, convert<double>(value)); break;
+    case kU8: write<u8>(to, static_cast<u8>(convert<i64>(value))); break;
+    case kU16: write<u16>(to, static_cast<u16>(convert<u32>(value))); break;
+    case kU32: write<u32>(to, convert<u32>(value)); break;
+    case kU64: write<u64>(to, convert<u64>(value)); break;
+    case kI8: write<u8>(to, static_cast<u8>(convert<int32_t>(value))); break;
+    case kI16: write<u16>(to, static_cast<u16>(convert<int32_t>(value))); break;
+    case kI32: write<int32_t>(to, convert<int32_t>(value)); break;
+    case kI64: write<i64>(to, convert<i64>(value)); break;
+    default: write<u8>(to, is_nonzero(value)); break;
+  }
+}
+
+__device__ __forceinline__ void copy_converted(const Table &table) {
+  for_each_unit(table, [&table](u64 from, u64 to) { store_value(table.is_signed, to, load_value(table.operation, from)); });
+}
+
 template <class Stored, u32 kCount>
 struct alignas(sizeof(Stored) * kCount) Packet {
   Stored values[kCount];
@@ -292,6 +387,11 @@ extern "C" __global__ void __launch_bounds__(plinth::kThreads) plinth_comm_strid
     case 2: plinth::copy_strided<plinth::u16>(table); break;
     default: plinth::copy_strided<plinth::u8>(table); break;
   }
+}
+
+// A kernel of its own, because it needs more registers.
+extern "C" __global__ void __launch_bounds__(plinth::kThreads) plinth_comm_convert(const __grid_constant__ plinth::Table table) {
+  plinth::copy_converted(table);
 }
 
 #define PLINTH_REDUCE(name, ...)                                                                         \

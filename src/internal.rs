@@ -36,7 +36,9 @@ pub mod init {
 
 /// Device memory.
 pub mod memory {
-    pub use crate::memory::{PoolId, caching_alloc, caching_free, check, reserved, reset_peak_stats, set_fraction};
+    pub use crate::memory::{
+        PoolId, caching_alloc, caching_free, check, reserved, reset_peak_stats, set_fraction, set_memory_name,
+    };
     /// The blocks of an arena.
     pub mod block {
         pub use crate::memory::block::Zone;
@@ -48,7 +50,7 @@ pub mod memory {
     /// The memory history.
     pub mod history {
         pub use crate::memory::history::{
-            Action, Annotation, Context, Enabled, Entry, Frame, Options, StackId, annotate,
+            Action, Annotation, Context, Enabled, Entry, Frame, Line, Options, StackId, annotate, fold,
         };
     }
     /// Peer access.
@@ -75,7 +77,7 @@ pub mod ops {
     }
     /// The jiterator.
     pub mod jit {
-        pub use crate::ops::jit::{layout, parse, scalar, source};
+        pub use crate::ops::jit::{host_compiler, layout, parse, scalar, source};
     }
     /// Telemetry.
     pub mod telemetry {
@@ -85,10 +87,10 @@ pub mod ops {
 
 /// The process, its devices and threads.
 pub mod runtime {
-    pub use crate::runtime::{DeviceKind, Runtime, choose_kind, properties, ready};
+    pub use crate::runtime::{DeviceKind, Runtime, choose_kind, properties, ready, usable};
     /// Devices.
     pub mod device {
-        pub use crate::runtime::device::{Device, count, synchronize};
+        pub use crate::runtime::{availability::count, device::Device};
     }
     /// Tensors.
     pub mod tensor {
@@ -98,7 +100,7 @@ pub mod runtime {
 
 /// Streams.
 pub mod stream {
-    pub use crate::stream::{Stream, create, current_on, from_external, make_wait, resolve};
+    pub use crate::stream::{Stream, create, current_on, from_external, make_wait, resolve, synchronize_device};
     /// The library's kernels.
     pub mod kernel {
         pub use crate::stream::kernel::sleep;

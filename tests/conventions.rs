@@ -1,5 +1,5 @@
 //! Checks the headers against the conventions of docs/api.md: order of arguments, names of callbacks, sizes of structs,
-//! names of functions that create, destroy, get and set.
+//! names of functions that create, destroy, get and set. Checks that the tests exist that docs/security.md names.
 //!
 //! The exceptions are listed here, each with its reason. An exception that no longer applies fails the test.
 
@@ -43,6 +43,7 @@ const OTHER_RELEASES: &[&str] = &[
     "plinth_ipc_close",                // for receive and import, which open memory of another process
     "plinth_pluggable_release_pool",   // torch's hook of that name
     "plinth_release_pool",             // torch's releasePool: ends the use of a pool that others may still use
+    "plinth_stream_unregister",        // for from_external, which registers a stream
 ];
 
 /// Functions with the signatures of other libraries.
@@ -222,6 +223,7 @@ fn the_stream_is_the_last_input() {
         "plinth_launch_host_function", // the callback and its context are the last inputs
         "plinth_sanitizer_wait_stream",
         "plinth_stream_record_event",
+        "plinth_stream_set_name",
         "plinth_stream_wait_event",
         "plinth_stream_wait_stream",
     ];
@@ -391,6 +393,32 @@ fn values_with_a_setter_are_read_by_get() {
     assert_none(wrong, "getters");
 }
 
+/// docs/stream.md says for each call that takes a stream on which device it looks for it.
+#[test]
+fn the_table_of_streams_lists_each_call_once() {
+    let takes_stream = |function: &&Function| {
+        let is_stream = |parameter: &String| {
+            parameter.contains("plinth_stream_t") && (!parameter.contains('*') || parameter.starts_with("const "))
+        };
+        function.parameters.iter().any(is_stream)
+    };
+    let headers = Headers::read();
+    let expected: Vec<&str> =
+        headers.functions.iter().filter(takes_stream).map(|function| function.name.as_str()).collect();
+    let page = fs::read_to_string(root().join("docs/stream.md")).unwrap();
+    let rows = page.split_once("| calls | the device").unwrap().1.split("\n\n").next().unwrap();
+    let mut listed: Vec<&str> = rows
+        .lines()
+        .filter_map(|row| row.split('|').nth(1))
+        .flat_map(|cell| cell.split('`').filter(|word| word.starts_with("plinth_")))
+        .collect();
+    listed.sort_unstable();
+    let mut sorted = expected.clone();
+    sorted.sort_unstable();
+    assert!(expected.len() > 60);
+    assert_eq!(listed, sorted);
+}
+
 /// plinth.h states the rule about threads once; comments of functions state exceptions only.
 #[test]
 fn comments_do_not_repeat_the_rule_about_threads() {
@@ -403,6 +431,55 @@ fn comments_do_not_repeat_the_rule_about_threads() {
             assert!(!comment.contains(repeated), "this comment repeats the rule in plinth.h: {comment}");
         }
     }
+}
+
+/// A C++ exception that passes through the library ends the process.
+#[test]
+fn the_comment_of_each_callback_forbids_exceptions() {
+    let mut callbacks = 0;
+    for file in fs::read_dir(root().join("include/plinth")).unwrap() {
+        let text = fs::read_to_string(file.unwrap().path()).unwrap();
+        for (position, _) in text.match_indices("_callback_t)(") {
+            let comment = text[..position].rsplit("/**").next().unwrap();
+            assert!(comment.contains("throw"), "{comment}");
+            callbacks += 1;
+        }
+    }
+    assert!(callbacks >= 13);
+}
+
+/// Each item of a list on the page about security names its tests, except those about what is not protected.
+#[test]
+fn the_claims_about_security_have_tests() {
+    let page = fs::read_to_string(root().join("docs/security.md")).unwrap();
+    let (claims, _) = page.split_once("\n## Not protected").unwrap();
+    let items: Vec<&str> = claims.split("\n- ").skip(1).map(|item| item.split("\n\n").next().unwrap()).collect();
+    assert!(items.len() > 20);
+    let mut wrong = Vec::new();
+    for item in items {
+        let tests = item.split_once("Tests: ").map_or("", |(_, tests)| tests);
+        let named: Vec<_> = tests.split('`').filter_map(|name| name.split_once(": ")).collect();
+        let claim = item.lines().next().unwrap();
+        if named.is_empty() {
+            wrong.push(format!("no test: {claim}"));
+        }
+        for (file, test) in named {
+            let text = fs::read_to_string(root().join(file)).unwrap_or_default();
+            if ![format!("fn {test}()"), format!("TEST({test})")].iter().any(|definition| text.contains(definition)) {
+                wrong.push(format!("{file} has no test {test}"));
+            }
+        }
+    }
+    assert_none(wrong, "each claim in docs/security.md names its tests");
+}
+
+#[test]
+fn the_security_page_lists_the_ignored_variables() {
+    let page = fs::read_to_string(root().join("docs/security.md")).unwrap();
+    let (_, section) = page.split_once("\n## Programs with more rights").unwrap();
+    let list = section.split("\n\n").find(|paragraph| paragraph.trim_start().starts_with('`')).unwrap();
+    let listed: Vec<_> = list.split('`').skip(1).step_by(2).collect();
+    assert_eq!(listed, plinth_driver::environment::IGNORED_IF_SECURE);
 }
 
 #[test]

@@ -71,7 +71,8 @@ fn struct_layouts_match_c() {
         struct_size enabled context max_entries clear_history record_annotations skip_actions reserved
     });
     layout!(list, plinth_memory_history_entry_t {
-        struct_size action device address size stream pool time_us thread metadata stack reserved
+        struct_size action device address size stream pool time_us thread metadata stack reserved name
+        stream_name
     });
     layout!(list, plinth_pointer_attributes_t {
         struct_size kind device owner is_virtual device_pointer host_pointer base size range_base range_size pool
@@ -88,9 +89,9 @@ fn struct_layouts_match_c() {
     });
     layout!(list, plinth_memory_segment_t {
         struct_size address total_size allocated_size active_size requested_size asleep_size stream pool block_count
-        device is_large is_expandable
+        device is_large is_expandable stream_name
     });
-    layout!(list, plinth_memory_block_t { struct_size address size requested_size state reserved });
+    layout!(list, plinth_memory_block_t { struct_size address size requested_size state reserved name });
     layout!(list, plinth_communicator_options_t { struct_size timeout_milliseconds engine flags });
     layout!(list, plinth_jit_scalar_t { struct_size name kind reserved integer real imaginary });
     layout!(list, plinth_kernel_attributes_t {

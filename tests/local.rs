@@ -102,7 +102,7 @@ fn parts(from: &[Buffer], to: &[Buffer]) -> Vec<RankOperands> {
 }
 
 fn wait() {
-    (0..device::count().unwrap()).for_each(|device| device::synchronize(device as i32).unwrap());
+    (0..device::count().unwrap()).for_each(|device| stream::synchronize_device(device as i32).unwrap());
 }
 
 /// Returns the reduction of all ranks' elements.

@@ -3,6 +3,8 @@
 //! NVRTC needs no GPU. The version of tools/requirements.txt is used, and installed if it is missing. Each test runs in its
 //! own process, with NVRTC's path in the environment.
 
+mod toolkit;
+
 use plinth::internal::{
     ops::jit::{layout::KernelClass, parse, scalar::Kind, source::KernelSpec},
     runtime::tensor::ElementType::{
@@ -13,24 +15,9 @@ use plinth_driver::{
     nvrtc::{self, Request},
     status::Status,
 };
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::process::Command;
 
 const CHILD: &str = "PLINTH_TEST_CHILD";
-
-fn library() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    let library = target.join("tools/python/nvidia/cu13/lib/libnvrtc.so.13");
-    if !library.is_file() {
-        let root = env!("CARGO_MANIFEST_DIR");
-        let status =
-            Command::new("tools/bootstrap.sh").arg("python").current_dir(root).env("CARGO_TARGET_DIR", target).status();
-        assert!(status.unwrap().success());
-    }
-    library
-}
 
 /// Runs the body of a test in a child process that finds NVRTC.
 fn in_child(name: &str, body: impl FnOnce()) {
@@ -40,7 +27,7 @@ fn in_child(name: &str, body: impl FnOnce()) {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
         .env(CHILD, name)
-        .env("PLINTH_NVRTC_LIBRARY", library())
+        .env("PLINTH_NVRTC_LIBRARY", toolkit::file("lib/libnvrtc.so.13"))
         .output()
         .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

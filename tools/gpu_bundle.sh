@@ -25,6 +25,9 @@ tools/programs.sh benches "$bundle/benches" "$bundle/lib" '$ORIGIN/../lib'
 # shellcheck disable=SC2016
 tools/programs.sh benches/replay "$bundle/benches/replay" "$bundle/lib" '$ORIGIN/../../lib'
 
+# shellcheck disable=SC2016
+tools/programs.sh fuzz "$bundle/fuzz" "$bundle/lib" '$ORIGIN/../lib'
+
 cp benches/*.py "$bundle/benches/"
 # The peers are compiled on the GPU machine, which has their libraries. The traces of the folder TRACES are added.
 cp benches/replay/{compare.py,chart.py,peers.sh,peer_*.cpp} "$bundle/benches/replay/"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds library and C tests with a sanitizer and runs them on the host device: `tools/sanitize.sh address [FILTER]`,
-# or thread instead of address. FILTER is that of c_tests/run.py.
+# or thread instead of address. FILTER is that of c_tests/run.py. With --fuzz in its place, runs the fuzzers with the
+# inputs of FUZZ_SEEDS=300 seeds instead of the C tests, and fuzz/chaos for CHAOS_SECONDS=60.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 sanitizer=$1
@@ -9,7 +10,7 @@ case $sanitizer in
 address) short=asan ;;
 thread) short=tsan ;;
 *)
-    echo "usage: sanitize.sh address|thread [FILTER]" >&2
+    echo "usage: sanitize.sh address|thread [FILTER|--fuzz]" >&2
     exit 2
     ;;
 esac
@@ -54,6 +55,26 @@ if [ "$sanitizer" = address ]; then
     fi
 fi
 echo "ok    the sanitizer checks the library"
+
+if [ "$filter" = --fuzz ]; then
+    for program in allocator hostile chaos; do
+        # shellcheck disable=SC2086 # flags are words
+        clang++ $with_runtime -std=c++17 -O1 -g -Wall -Wextra -Werror -Iinclude "fuzz/$program.cpp" -o "$target/$program" \
+            -L"$lib" -lplinth -Wl,-rpath,"$lib"
+    done
+    for program in allocator hostile; do
+        for segments in True False; do
+            echo "== $program, expandable_segments:$segments"
+            PLINTH_ALLOC_CONF=expandable_segments:$segments PLINTH_DEVICE=host "$target/$program" \
+                --save "$target/failed-$program-$segments" --seeds 0 "${FUZZ_SEEDS:-300}"
+        done
+    done
+    echo "== chaos"
+    # A sanitizer's address space cannot be limited. The handlers of signals allocate, which ThreadSanitizer reports.
+    TSAN_OPTIONS="${TSAN_OPTIONS:-} report_signal_unsafe=0" PLINTH_DEVICE=host "$target/chaos" \
+        --seconds "${CHAOS_SECONDS:-60}" --processes 2 --threads 3 --without limits
+    exit
+fi
 
 python3 c_tests/run.py --lib "$lib" --include include --build "$target/c_tests" --device host \
     --cc "clang $with_runtime" --cxx "clang++ $with_runtime" --sanitizer "$sanitizer" --timeout 180 --filter "$filter"

@@ -17,6 +17,7 @@ import termios
 CHARACTER, LINE, MARGIN, BAR = 8.0, 18, 14, 26
 COLORS = {30: "#6e7681", 31: "#ff7b72", 32: "#7ee787", 33: "#e3b341", 34: "#79c0ff", 35: "#d2a8ff", 36: "#56d4dd",
           37: "#c9d1d9"}
+BACKGROUND = "#0d1117"
 SEQUENCE = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])")
 
 
@@ -37,7 +38,8 @@ def run(command, columns):
             break
         output += part
     os.waitpid(pid, 0)
-    return output.decode(errors="replace").replace("\r\n", "\n")
+    # A progress bar returns to the start of its line, and is overwritten.
+    return re.sub(r"[^\n]*\r", "", output.decode(errors="replace").replace("\r\n", "\n"))
 
 
 def spans(line, style):
@@ -49,7 +51,9 @@ def spans(line, style):
         at = found.end()
         if found[2] != "m":
             continue
-        for code in (int(part or 0) for part in found[1].split(";")):
+        # Of the 256 colours only the first 16 are used.
+        codes = re.sub(r"38;5;(\d+)", lambda color: str(30 + int(color[1]) % 8), found[1])
+        for code in (int(part or 0) for part in codes.split(";")):
             if code == 0:
                 style.clear()
             elif code == 1:
@@ -58,6 +62,8 @@ def spans(line, style):
                 style["fill-opacity"] = "0.6"
             elif code == 4:
                 style["text-decoration"] = "underline"
+            elif code == 7:
+                style["reverse"] = "yes"
             elif 30 <= code <= 37:
                 style["fill"] = COLORS[code]
             elif 90 <= code <= 97:
@@ -78,17 +84,23 @@ def draw(prompt, output):
     width, height = columns * CHARACTER + 2 * MARGIN, len(lines) * LINE + 2 * MARGIN + BAR
     picture = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" '
                f'viewBox="0 0 {width:.0f} {height}">',
-               '<rect width="100%" height="100%" rx="8" fill="#0d1117"/>']
+               f'<rect width="100%" height="100%" rx="8" fill="{BACKGROUND}"/>']
     picture += [f'<circle cx="{18 + 18 * index}" cy="16" r="5.5" fill="{color}"/>'
                 for index, color in enumerate(["#ff5f57", "#febc2e", "#28c840"])]
     picture.append('<g font-family="ui-monospace, Menlo, Consolas, \'DejaVu Sans Mono\', monospace" font-size="13" '
-                   'fill="#c9d1d9" xml:space="preserve">')
+                   'fill="#c9d1d9">')
     for row, line in enumerate(lines):
         column = 0
         for text, text_style in line:
+            reverse = text_style.pop("reverse", None)
+            if reverse:
+                picture.append(f'<rect x="{MARGIN + column * CHARACTER:.0f}" y="{BAR + MARGIN + row * LINE - 4}" '
+                               f'width="{len(text) * CHARACTER:.0f}" height="{LINE}" fill="{COLORS[37]}"/>')
+                text_style["fill"] = BACKGROUND
             if text.strip():
                 attributes = "".join(f' {name}="{value}"' for name, value in text_style.items())
-                # textLength keeps columns aligned in every font.
+                # textLength keeps columns aligned in every font; browsers would join plain spaces.
+                text = text.replace(" ", "\u00a0")
                 picture.append(f'<text x="{MARGIN + column * CHARACTER:.0f}" y="{BAR + MARGIN + row * LINE + 10}" '
                                f'textLength="{len(text) * CHARACTER:.0f}" lengthAdjust="spacingAndGlyphs"{attributes}>'
                                f"{html.escape(text)}</text>")

@@ -5,7 +5,7 @@
 #            `cargo test` builds, without optimization.
 #   deep     what every submission must pass as well, some 30 minutes more: the release library, every C test in a process
 #            of its own and in all its variants, every fault, sanitizers and valgrind.
-#   nightly  what takes hours. FUZZ_SECONDS=1800 is the length of each of two runs of the fuzzer.
+#   nightly  what takes hours. FUZZ_SECONDS=1800 is the length of each of four runs of the fuzzers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,25 +15,29 @@ tier=${1:-fast}
 case $tier in
 fast)
     steps=(lint test-rust abi examples test-c)
-    beside=(header-check conformance package)
+    beside=(test-python header-check conformance package)
     export PROFILE=dev C_TESTS="--first-variant --optimize 0" PLINTH_TEST_FAULTS=sampled PLINTH_TEST_ROUNDS=few
     export HEADER_CHECK=oldest-and-newest
     ;;
 deep)
-    steps=(abi package examples kernels-check test-replay test-random test-snapshot test-fuzz test-c test-valgrind test-asan)
+    steps=(abi deny package test-newcomer test-packages test-wheel test-bridge examples kernels-check test-replay test-random test-snapshot test-docs test-fuzz test-chaos test-c test-valgrind test-asan)
     beside=(header-check)
     export PROFILE=release C_TESTS=--alone
     ;;
 nightly)
-    steps=(test-asan-faults fuzz test-tsan)
+    steps=(test-chaos test-asan-faults fuzz fuzz-sanitized test-tsan test-aarch64)
     beside=()
-    export FUZZ_SECONDS=${FUZZ_SECONDS:-1800}
+    export PROFILE=release CHAOS=${CHAOS:---seconds 3600} FUZZ_SECONDS=${FUZZ_SECONDS:-1800}
     ;;
 *)
     echo "usage: test.sh fast|deep|nightly" >&2
     exit 2
     ;;
 esac
+
+# The tools that all steps need are checked before the first builds.
+# shellcheck disable=SC2046 # the needs are words
+tools/bootstrap.sh $(make -n "${steps[@]}" ${beside[@]+"${beside[@]}"} | sed -n 's|^tools/bootstrap.sh ||p')
 
 summary=$(mktemp)
 output=$(mktemp)

@@ -296,6 +296,6 @@ EXPORT plinth_stream_t fake_cublas_stream(const handle *self) { return self->str
 EXPORT void *fake_cublas_workspace(const handle *self) { return self->has_workspace ? self->workspace : NULL; }
 EXPORT size_t fake_cublas_workspace_bytes(const handle *self) { return self->has_workspace ? self->bytes : 0; }
 EXPORT int fake_cublas_modes(const handle *self) {
-  return self->pointer_mode | self->math_mode << 4 | self->atomics_mode << 8;
+  return self->pointer_mode | self->math_mode << 4 | self->atomics_mode << 12;
 }
 EXPORT int fake_cublas_device(const handle *self) { return self->device; }

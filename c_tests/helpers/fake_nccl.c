@@ -242,10 +242,7 @@ static int (*set_context)(void *);
 
 /* Finds the driver's functions once. */
 static void find_driver(void) {
-  void *symbols[3] = {NULL, NULL, NULL};
-  plinth_driver_entry_point("cuLaunchHostFunc", &symbols[0]);
-  plinth_driver_entry_point("cuCtxGetCurrent", &symbols[1]);
-  plinth_driver_entry_point("cuCtxSetCurrent", &symbols[2]);
+  void *symbols[3] = {entry_point("cuLaunchHostFunc"), entry_point("cuCtxGetCurrent"), entry_point("cuCtxSetCurrent")};
   memcpy(&launch_host_function, &symbols[0], sizeof symbols[0]);
   memcpy(&get_context, &symbols[1], sizeof symbols[1]);
   memcpy(&set_context, &symbols[2], sizeof symbols[2]);

@@ -45,8 +45,8 @@ extern "C" {
  * order the work of that stream before the free.
  *
  * While the calling thread, the stream or a capture allocates to a pool (plinth_begin_allocate_to_pool and similar
- * calls), the memory comes from that pool. A stream must outlive the memory that is allocated for it. Call
- * plinth_empty_cache before you destroy a stream for which memory was allocated.
+ * calls), the memory comes from that pool. Call plinth_stream_unregister before a stream of the program or of another
+ * library is destroyed.
  *
  * @param size The size in bytes; 0 returns NULL.
  * @param device The device index; -1 for the current device.
@@ -56,6 +56,9 @@ extern "C" {
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_HANDLE;
  *         PLINTH_ERROR_DEVICE_MISMATCH for a stream of another device; PLINTH_ERROR_OUT_OF_MEMORY, with a message
  *         that lists the requested, total, free, reserved and allocated bytes, the limit and further details;
+ *         PLINTH_ERROR_WOULD_SYNCHRONIZE if only waiting for running work helps, and the sync debug mode forbids it;
+ *         PLINTH_ERROR_CAPTURE_FORBIDS for a backend that cannot allocate in a capture; PLINTH_ERROR_NOT_SUPPORTED in
+ *         a signal handler that interrupted another call of its thread;
  *         PLINTH_ERROR_INVALID_CONFIGURATION; PLINTH_ERROR_DRIVER; the errors of initialization.
  */
 PLINTH_API
@@ -73,7 +76,9 @@ PLINTH_NOEXCEPT;
  *
  * @param pointer The memory; NULL does nothing.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for a pointer that plinth_caching_allocator_alloc did not return,
- *         that was freed already, or that is inside a block.
+ *         that was freed already, or that is inside a block; PLINTH_ERROR_WOULD_SYNCHRONIZE if the backend waits for
+ *         the device and the sync debug mode forbids it, and PLINTH_ERROR_NOT_SUPPORTED in a signal handler that
+ *         interrupted another call of its thread: the memory is not freed.
  */
 PLINTH_API
 plinth_status_t plinth_caching_allocator_delete(void *pointer)
@@ -86,7 +91,9 @@ PLINTH_NOEXCEPT;
  * free does not wait for it. The stream for which the memory was allocated need not be recorded.
  *
  * @param pointer The memory, from plinth_caching_allocator_alloc or plinth_alloc; NULL does nothing.
- * @param stream The stream, of any device; NULL for the current device's default stream.
+ * @param stream The stream, of any device. NULL does not tell on which device the work is, and records two streams: the
+ *        default streams of the memory's device and of the current device. PLINTH_STREAM_CURRENT does the same with
+ *        the calling thread's current streams on both.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER as for plinth_caching_allocator_delete;
  *         PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
  */
@@ -102,7 +109,8 @@ PLINTH_NOEXCEPT;
  * may still use is released as soon as the work of that stream is done. The call waits at most one millisecond for
  * such work.
  *
- * @return PLINTH_OK; PLINTH_ERROR_DRIVER; the errors of initialization.
+ * @return PLINTH_OK; PLINTH_ERROR_WOULD_SYNCHRONIZE for memory whose release waits for the device, which stays cached;
+ *         PLINTH_ERROR_DRIVER; the errors of initialization.
  */
 PLINTH_API
 plinth_status_t plinth_empty_cache(void)
@@ -124,8 +132,8 @@ PLINTH_NOEXCEPT;
 /**
  * Gets the peak of plinth_memory_allocated since the peaks were last reset.
  *
- * If several threads allocate at the same moment, the peak is that of the allocations in the order in which the
- * allocator counted them.
+ * If several threads allocate at the same time, the peak may be too low within the bound that plinth_memory_stats
+ * states; otherwise it is exact.
  *
  * @param device The device index; -1 for the current device.
  * @param bytes Out: the number of bytes.
@@ -279,14 +287,14 @@ PLINTH_NOEXCEPT;
  * without any lock of the library held. It may call the library; it is not called recursively.
  *
  * Its arguments are the device, the number of bytes that were requested, and the context. It returns whether it freed
- * anything; if so, the request is retried.
+ * anything; if so, the request is retried. It must not throw.
  */
 typedef bool (*plinth_free_memory_callback_t)(int32_t device, size_t size, void *context);
 
 /**
  * Observes a request that fails because memory ran out, just before the call returns. Its arguments are the device,
  * the number of bytes that were requested, the device's total and free bytes, and the context. The rules of
- * plinth_free_memory_callback_t apply.
+ * plinth_free_memory_callback_t apply. It must not throw.
  */
 typedef void (*plinth_out_of_memory_callback_t)(int32_t device,
                                                 size_t requested,

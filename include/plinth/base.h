@@ -43,8 +43,32 @@
 #define PLINTH_NOEXCEPT
 #endif
 
-/*! A stream: the same type as cudaStream_t and CUstream, so that it can be passed to kernel<<<...>>>. */
+/*!
+ * A stream: the same type as cudaStream_t and CUstream, so that it can be passed to kernel<<<...>>>.
+ *
+ * Every call that takes a stream also takes three names. They refer to the device that the call is about: that of the
+ * tensor, of the memory, of the event, of the communicator, or of the device argument; the current device if the call
+ * names none. docs/stream.md lists the device of each call.
+ *
+ * - NULL: the default stream of that device. CUDA's own names 1 (cudaStreamLegacy) and 2 (cudaStreamPerThread) refer to
+ *   the same device.
+ * - PLINTH_STREAM_CURRENT: the calling thread's current stream on that device.
+ * - PLINTH_STREAM_DEFAULT_OF(device): the default stream of the device with this number.
+ */
 typedef struct CUstream_st *plinth_stream_t;
+
+/*!
+ * The calling thread's current stream on the device that the call is about, which is what torch uses if no stream is
+ * passed. Only plinth's calls accept it, and none returns it.
+ */
+#define PLINTH_STREAM_CURRENT ((plinth_stream_t)(uintptr_t)0x504C530100000000u)
+
+/*!
+ * The default stream of a device. NULL is the default stream of every device, and does not name it. Only plinth's calls
+ * accept this name, and none returns it. A call refuses the number of a device that does not exist with
+ * PLINTH_ERROR_INVALID_DEVICE. -1 is the current device.
+ */
+#define PLINTH_STREAM_DEFAULT_OF(device) ((plinth_stream_t)(uintptr_t)(0x504C530000000000u | (uint32_t)(device)))
 
 /*!
  * @defgroup plinth_status Statuses and errors
@@ -249,7 +273,7 @@ typedef int32_t plinth_status_t;
 #define PLINTH_ERROR_GRAPH_UNJOINED 36
 
 /**
- * Nothing was captured.
+ * Nothing was captured; this version does not return it, because an empty capture is a valid graph.
  */
 #define PLINTH_ERROR_GRAPH_EMPTY 37
 
@@ -413,6 +437,19 @@ int32_t plinth_last_driver_error(void)
 PLINTH_NOEXCEPT;
 
 /**
+ * Converts an error code of the CUDA runtime to a status: torch.cuda.check_error.
+ *
+ * Codes of the driver (CUresult) have the same numbers and meanings, as far as both have them. Needs no device.
+ *
+ * @param code The cudaError_t.
+ * @return PLINTH_OK for 0; otherwise the status that fits the code, PLINTH_ERROR_DRIVER if none does. The message has the
+ *         name and the meaning of the code, and plinth_last_driver_error returns the code.
+ */
+PLINTH_API
+plinth_status_t plinth_check_error(int32_t code)
+PLINTH_NOEXCEPT;
+
+/**
  * Returns the number of statuses: they are numbered from 0 without gaps.
  *
  * @return The count.
@@ -502,7 +539,7 @@ PLINTH_API plinth_status_t plinth_driver_version(int32_t *version) PLINTH_NOEXCE
  * Selects the kind of device for the process: PLINTH_DEVICE_CUDA, PLINTH_DEVICE_HOST or PLINTH_DEVICE_AUTO.
  *
  * Takes precedence over the environment variable PLINTH_DEVICE (cuda, host or auto). Must be called before the first
- * call that uses or queries a device.
+ * call that uses a device.
  *
  * @param kind The kind.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for another number; PLINTH_ERROR_ALREADY_INITIALIZED if another kind
@@ -515,12 +552,15 @@ PLINTH_NOEXCEPT;
 /**
  * Returns the kind of device that the process uses: PLINTH_DEVICE_CUDA or PLINTH_DEVICE_HOST.
  *
- * Loads the driver, which fixes the kind for the process.
+ * Does not initialize the driver, as plinth_device_count: until something does, plinth_set_device_kind can change the
+ * kind.
  *
  * @param kind Out: the kind.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of plinth_init if there is no device.
  */
-PLINTH_API plinth_status_t plinth_get_device_kind(int32_t *kind) PLINTH_NOEXCEPT;
+PLINTH_API
+plinth_status_t plinth_get_device_kind(int32_t *kind)
+PLINTH_NOEXCEPT;
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -195,8 +195,8 @@ PLINTH_NOEXCEPT;
  *        NULL for parts of equal size, except that the last ones may be shorter and even empty, where torch returns
  *        fewer parts. Must be NULL with supplied outputs.
  * @param dim The dimension; a negative number counts from the last dimension, which is -1.
- * @param streams For each output a stream of its device, in which it is created and copied instead of the current
- *        stream. A NULL entry means the current stream; NULL means the current streams for all outputs.
+ * @param streams For each output a stream of its device, in which it is created and copied; NULL for the current
+ *        streams of all outputs' devices.
  * @return As plinth_comm_broadcast; PLINTH_ERROR_INVALID_VALUE also for no outputs, for a dimension that the tensor
  *         does not have, and for sizes whose sum is wrong; PLINTH_ERROR_DEVICE_MISMATCH also for a stream of another
  *         device; PLINTH_ERROR_INVALID_HANDLE for an invalid stream.

@@ -167,7 +167,8 @@ PLINTH_NOEXCEPT;
 /**
  * Destroys a communicator. Each rank destroys its own.
  *
- * The communicator's work should be done: synchronize its streams first.
+ * The communicator's work should be done: synchronize its streams first. Replays of graphs that captured it must be
+ * done.
  *
  * @param communicator The communicator; NULL does nothing.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_NCCL or PLINTH_ERROR_DRIVER if a step failed: the
@@ -290,7 +291,8 @@ PLINTH_NOEXCEPT;
 /**
  * Waits on the CPU until all work of a stream is done, as plinth_stream_synchronize does, but with a timeout.
  *
- * The call also ends as soon as the communicator has an error. It also waits until all ranks are connected.
+ * The call also ends when the communicator has an error: as soon as the stream's work has ended, at most one second
+ * later, and with NCCL at once. It also waits until all ranks are connected.
  *
  * @param communicator The communicator.
  * @param timeout_milliseconds The timeout in milliseconds; 0 for the communicator's own timeout.

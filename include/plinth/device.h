@@ -47,11 +47,13 @@ plinth_status_t plinth_init(void)
 PLINTH_NOEXCEPT;
 
 /**
- * Checks whether a device is available. Never fails, and does not initialize the library.
+ * Checks whether a device is available. Never fails, and does not initialize the driver, as plinth_device_count.
  *
  * @return Whether plinth_device_count would report more than 0.
  */
-PLINTH_API bool plinth_is_available(void) PLINTH_NOEXCEPT;
+PLINTH_API
+bool plinth_is_available(void)
+PLINTH_NOEXCEPT;
 
 /**
  * Checks whether the library is initialized and usable; false in a child process created by fork.
@@ -63,8 +65,10 @@ PLINTH_API bool plinth_is_initialized(void) PLINTH_NOEXCEPT;
 /**
  * Counts the devices that are visible to the process. CUDA_VISIBLE_DEVICES applies, also to the host device.
  *
- * Loads the driver, but does not initialize the library. If there is no driver or no device, the count is 0, which
- * is not an error.
+ * Does not initialize the driver, so a process can count its devices and then fork children that use them: NVML counts
+ * the GPUs. The driver counts them, and is initialized, if NVML is not installed, for MIG instances, and with
+ * PLINTH_NVML_BASED_CUDA_CHECK=0 in the environment. If there is no driver or no device, the count is 0, which is not
+ * an error.
  *
  * @param count Out: the number of devices.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of initialization except PLINTH_ERROR_NO_DEVICE.
@@ -185,7 +189,8 @@ PLINTH_API plinth_status_t plinth_disable_peer_access(int32_t device, int32_t pe
  *
  * @param device The device index; -1 for the current device.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_WOULD_SYNCHRONIZE if the sync debug mode forbids it;
- *         PLINTH_ERROR_CAPTURE_FORBIDS while a stream of the device captures; PLINTH_ERROR_ILLEGAL_ADDRESS,
+ *         PLINTH_ERROR_CAPTURE_FORBIDS while a stream of the device captures, whose capture stays valid if plinth began
+ *         it; PLINTH_ERROR_ILLEGAL_ADDRESS,
  *         PLINTH_ERROR_LAUNCH_FAILED or PLINTH_ERROR_DRIVER for failed work; the errors of initialization.
  */
 PLINTH_API
@@ -194,7 +199,8 @@ PLINTH_NOEXCEPT;
 
 /**
  * Gets the free and total memory of a device, as the driver reports them for all processes. Memory that an allocator
- * caches is not free.
+ * caches is not free. On the host device other processes count only if they have the same PLINTH_HOST_MEMORY_NAME in
+ * their environment; without that name each process has a device's memory to itself.
  *
  * @param device The device index; -1 for the current device.
  * @param free_bytes Out: the free memory in bytes.
@@ -428,6 +434,30 @@ extern "C" {
 #endif // __cplusplus
 
 /**
+ * Returns whether the current device computes with bfloat16: torch.cuda.is_bf16_supported.
+ *
+ * @param including_emulation Whether it is enough that bfloat16 is emulated, as every device does it. Otherwise the device
+ *        needs compute capability 8.0.
+ * @param supported Out: whether it does; false without a device.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of initialization except PLINTH_ERROR_NO_DEVICE.
+ */
+PLINTH_API
+plinth_status_t plinth_is_bf16_supported(bool including_emulation,
+                                         bool *supported)
+PLINTH_NOEXCEPT;
+
+/**
+ * Returns whether the current device computes with TF32: torch.cuda.is_tf32_supported. As in torch, the devices are those
+ * that compute with bfloat16 without emulation.
+ *
+ * @param supported Out: whether it does; false without a device.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of initialization except PLINTH_ERROR_NO_DEVICE.
+ */
+PLINTH_API
+plinth_status_t plinth_is_tf32_supported(bool *supported)
+PLINTH_NOEXCEPT;
+
+/**
  * Returns the properties of a device.
  *
  * @param device The device number; -1 for the current device.
@@ -468,12 +498,12 @@ PLINTH_NOEXCEPT;
 #define PLINTH_SYNC_DEBUG_WARN 1
 
 /**
- * Each call that would wait fails with PLINTH_ERROR_WOULD_SYNCHRONIZE, before it has any effect.
+ * Each call that would wait fails with PLINTH_ERROR_WOULD_SYNCHRONIZE before it waits, and without an effect.
  */
 #define PLINTH_SYNC_DEBUG_ERROR 2
 
 /**
- * Receives a warning and the context. The message is valid only during the call.
+ * Receives a warning and the context. The message is valid only during the call. It must not throw.
  */
 typedef void (*plinth_sync_debug_callback_t)(const char *message, void *context);
 
@@ -484,9 +514,16 @@ extern "C" {
 /**
  * Sets, for all threads, what happens when a call of the library makes the CPU wait for the device.
  *
- * Such calls are plinth_synchronize, plinth_stream_synchronize, plinth_event_synchronize, blocking copies and copies
- * with pageable host memory, plinth_device_free, plinth_pinned_free, plinth_managed_free and plinth_host_unregister.
- * Needs no device.
+ * Some calls always wait: plinth_synchronize, plinth_stream_synchronize, plinth_event_synchronize, blocking copies and
+ * copies with pageable host memory, plinth_device_free, plinth_pinned_free, plinth_managed_free and
+ * plinth_host_unregister. Others wait at times: an allocation for which memory is short waits for work that uses freed
+ * memory; without caching each free waits; plinth_empty_cache waits up to a millisecond for work that is about to
+ * complete. All are reported, by the name of the call or of the driver's. A call is reported once.
+ *
+ * In the error mode an allocation that would have to wait fails with PLINTH_ERROR_WOULD_SYNCHRONIZE,
+ * plinth_empty_cache keeps memory that running work uses, and a call waits all the same where memory would otherwise
+ * be reused too early: a free of a graph's memory for a stream that is capturing, and the destruction of a
+ * communicator. Needs no device.
  *
  * @param mode PLINTH_SYNC_DEBUG_DEFAULT, _WARN or _ERROR.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for another number.

@@ -101,7 +101,8 @@ PLINTH_NOEXCEPT;
  * The event completes when the work that is in the stream now is done. A later record replaces an earlier one.
  *
  * @param event The event.
- * @param stream The stream; NULL for the current device's default stream.
+ * @param stream The stream; NULL for the default stream of the event's device, which is the current device before the
+ *        first record.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL event; PLINTH_ERROR_INVALID_HANDLE;
  *         PLINTH_ERROR_DEVICE_MISMATCH if the event was first recorded on another device; PLINTH_ERROR_DRIVER; the
  *         errors of initialization.
@@ -118,7 +119,7 @@ PLINTH_NOEXCEPT;
  * recorded.
  *
  * @param event The event.
- * @param stream The stream that waits; NULL for the current device's default stream.
+ * @param stream The stream that waits, of any device; NULL for the current device's default stream.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL event; PLINTH_ERROR_INVALID_HANDLE;
  *         PLINTH_ERROR_CAPTURE_FORBIDS if the stream is capturing and the event was recorded outside of the capture,
  *         which invalidates the capture; PLINTH_ERROR_DRIVER; the errors of initialization.
@@ -131,7 +132,7 @@ PLINTH_NOEXCEPT;
 /**
  * Does the same as plinth_event_wait, with the stream as the first argument.
  *
- * @param stream The stream that waits; NULL for the current device's default stream.
+ * @param stream The stream that waits, of any device; NULL for the current device's default stream.
  * @param event The event.
  * @return As plinth_event_wait.
  */
@@ -143,7 +144,8 @@ PLINTH_NOEXCEPT;
 /**
  * Does the same as plinth_event_record, with the stream as the first argument.
  *
- * @param stream The stream; NULL for the current device's default stream.
+ * @param stream The stream; NULL for the default stream of the event's device, which is the current device before the
+ *        first record.
  * @param event The event.
  * @return As plinth_event_record.
  */

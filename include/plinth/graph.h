@@ -163,9 +163,9 @@ PLINTH_NOEXCEPT;
  *        for a pool of the graph's own. Graphs that share a pool share its memory: a graph that was captured later
  *        may use memory that an earlier one had freed, and must be replayed after it.
  * @param mode PLINTH_CAPTURE_GLOBAL, _THREAD_LOCAL or _RELAXED.
- * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for another
- *         mode, for a pool id whose numbers are both not 0, and for a pool to which another capture or the program
- *         currently allocates; PLINTH_ERROR_GRAPH_CAPTURED and PLINTH_ERROR_GRAPH_CAPTURING for a graph that is not
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE, also for a pool that was never created or
+ *         was destroyed; PLINTH_ERROR_INVALID_VALUE for another mode, and for a pool to which another capture or the
+ *         program currently allocates; PLINTH_ERROR_GRAPH_CAPTURED and PLINTH_ERROR_GRAPH_CAPTURING for a graph that is not
  *         new; PLINTH_ERROR_GRAPH_DEFAULT_STREAM; PLINTH_ERROR_CAPTURE_FORBIDS if the stream already captures;
  *         PLINTH_ERROR_GRAPH_ASLEEP for a pool whose memory was released with plinth_graph_sleep;
  *         PLINTH_ERROR_DEVICE_MISMATCH for a registered generator of another device; PLINTH_ERROR_OUT_OF_MEMORY;
@@ -180,7 +180,8 @@ PLINTH_NOEXCEPT;
 /**
  * Ends a capture.
  *
- * The stream in which the capture began must be the current one. Afterwards the graph can be replayed. A graph with
+ * The stream in which the capture began must be the current one. Afterwards the graph can be replayed. If nothing was
+ * captured, the graph is valid, its replays do nothing, and the log has a warning. A graph with
  * PLINTH_GRAPH_KEEP_GRAPH is instantiated by plinth_graph_instantiate or by the first replay.
  *
  * @param graph The graph.
@@ -189,7 +190,7 @@ PLINTH_NOEXCEPT;
  *         the capture continues and can be ended in the stream and thread in which it began. After any other error
  *         the graph is new, the stream no longer captures, and memory that was allocated in the capture still
  *         belongs to the program: PLINTH_ERROR_CAPTURE_INVALIDATED after a call that the capture forbade;
- *         PLINTH_ERROR_GRAPH_UNJOINED; PLINTH_ERROR_GRAPH_EMPTY; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_DRIVER.
+ *         PLINTH_ERROR_GRAPH_UNJOINED; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_DRIVER.
  */
 PLINTH_API
 plinth_status_t plinth_graph_capture_end(plinth_graph_t graph)
@@ -276,10 +277,13 @@ PLINTH_NOEXCEPT;
 /**
  * Creates an unused pool id for graphs that are to share a pool. Allocates no memory.
  *
- * @param pool Out: the pool id. The pool exists as long as graphs use it.
+ * @param pool Out: the pool id. It is valid until the process ends and need not be destroyed. The pool holds memory as
+ *        long as graphs use it.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
  */
-PLINTH_API plinth_status_t plinth_graph_pool_handle(plinth_pool_id_t *pool) PLINTH_NOEXCEPT;
+PLINTH_API
+plinth_status_t plinth_graph_pool_handle(plinth_pool_id_t *pool)
+PLINTH_NOEXCEPT;
 
 /**
  * Gets the pool of a graph that is captured or being captured.
@@ -471,11 +475,11 @@ PLINTH_NOEXCEPT;
  * Begins a block that captures a graph, as `with torch.cuda.graph(...)` does. plinth_graph_end ends the block.
  *
  * The call waits for all work of the stream's device, releases cached memory as plinth_empty_cache does, makes the
- * stream and its device current, and begins the capture.
+ * stream and its device current, and begins the capture. While another thread captures, it neither waits nor releases.
  *
  * @param graph The graph, which must be new or reset.
  * @param pool As in plinth_graph_capture_begin.
- * @param stream The stream; NULL for a stream that the library keeps for captures on the current device.
+ * @param stream The stream; NULL for one that the library keeps for a capture at a time on the current device.
  * @param mode As in plinth_graph_capture_begin.
  * @param context Out: the state that plinth_graph_end needs.
  * @return As plinth_graph_capture_begin; PLINTH_ERROR_WOULD_SYNCHRONIZE. After an error the current stream and
@@ -494,7 +498,8 @@ PLINTH_NOEXCEPT;
  * current stream and device even if the capture fails.
  *
  * If a call in the block failed, pass its status: the capture is discarded, the graph is new, and this call returns
- * that status. The message is that of the thread's last call if that call failed.
+ * that status. The message is that of the thread's last call if that call failed with this status; otherwise it
+ * names the status.
  *
  * @param context The state that plinth_graph_begin filled.
  * @param body The result of the block: PLINTH_OK to keep the capture, or the status of the call that failed in it.

@@ -144,9 +144,9 @@ extern "C" {
  *        each with plinth_graphed_callable_destroy.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a count of 0, for too many warm-up
  *         runs, for a malformed tensor, and for an input that is not dense; PLINTH_ERROR_DEVICE_MISMATCH for a
- *         tensor of another device; the status that a pass returned, with the message of the pass's last call;
- *         PLINTH_ERROR_GRAPH_EMPTY for a pass that adds no work; PLINTH_ERROR_CAPTURE_FORBIDS if the current stream
- *         captures; the errors of plinth_graph_begin and plinth_graph_end. After an error no graphed callable
+ *         tensor of another device; the status that a pass returned, with the message of the pass's last call if that
+ *         failed with this status; PLINTH_ERROR_CAPTURE_FORBIDS if the current stream captures; the errors of
+ *         plinth_graph_begin and plinth_graph_end. After an error no graphed callable
  *         exists.
  */
 PLINTH_API

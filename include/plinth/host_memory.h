@@ -82,7 +82,7 @@ PLINTH_NOEXCEPT;
  *
  * @param pointer The memory; NULL does nothing.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for memory that plinth_host_alloc did not return, or that was freed
- *         already; PLINTH_ERROR_FORKED_CHILD. In a process that is exiting it does nothing, and succeeds.
+ *         already. In a process that is exiting it does nothing, and succeeds.
  */
 PLINTH_API
 plinth_status_t plinth_host_free(void *pointer)
@@ -278,6 +278,7 @@ typedef struct plinth_host_memory_stats_t {
 
 /**
  * Receives one value of the statistics: its key, the value and the context. The key is valid only during the call.
+ * It must not throw.
  */
 typedef void (*plinth_host_memory_stats_callback_t)(const char *key, uint64_t value, void *context);
 

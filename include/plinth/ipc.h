@@ -109,20 +109,22 @@ extern "C" {
  * at any time, but the memory is not reused before every receiver has closed it or has ended, normally or not. Until
  * then the freed block counts as active, but no longer as allocated.
  *
- * The call may wait until the receiver reads a part of a long message from the socket; on a non-blocking socket it
- * waits only in the middle of a message. With PLINTH_IPC=wait in the environment the call waits for the device instead
+ * The call may wait until the receiver reads a part of a long message from the socket, at most for the time limit of
+ * the socket (SO_SNDTIMEO), or 60 seconds without one. On a non-blocking socket it waits only in the middle of a
+ * message. After PLINTH_ERROR_TIMED_OUT, close the socket, because it may hold a part of the message. With PLINTH_IPC=wait in the environment the call waits for the device instead
  * of sending an event; it may do so too when 1000 events of messages are in use. Two threads must not send through the
  * same socket at the same time.
  *
- * @param socket A connected Unix socket of any type: SOCK_STREAM, SOCK_SEQPACKET or SOCK_DGRAM. The caller keeps
- *        ownership.
+ * @param socket A connected Unix socket of type SOCK_STREAM or SOCK_SEQPACKET. The caller keeps ownership. A datagram
+ *        socket is refused: the end of the process at its other end cannot be detected.
  * @param pointer Any address in memory of plinth_caching_allocator_alloc.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for an address that is not in such memory; PLINTH_ERROR_IPC_REEXPORT
  *         for memory that was itself received from another process; PLINTH_ERROR_IPC_NOT_SHAREABLE with PLINTH_IPC=0,
  *         and on a device that does not support sharing; PLINTH_ERROR_GRAPH_ASLEEP for memory of a suspended pool;
  *         PLINTH_ERROR_CAPTURE_FORBIDS while the current stream of the memory's device captures;
- *         PLINTH_ERROR_INVALID_VALUE for a descriptor that is not a Unix socket; PLINTH_ERROR_IPC_PEER_GONE if the
- *         other end is closed; PLINTH_ERROR_SYSTEM, for example for a full non-blocking socket;
+ *         PLINTH_ERROR_INVALID_VALUE for a descriptor that is not a Unix socket of these types;
+ *         PLINTH_ERROR_IPC_PEER_GONE if the other end is closed; PLINTH_ERROR_TIMED_OUT; PLINTH_ERROR_SYSTEM, for
+ *         example for a full non-blocking socket, and for too many descriptors that were sent and not yet received;
  *         PLINTH_ERROR_WOULD_SYNCHRONIZE if the call must wait for the device and the sync debug mode forbids the
  *         wait; PLINTH_ERROR_INVALID_CONFIGURATION; PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER; the errors of
  *         initialization.
@@ -135,7 +137,9 @@ PLINTH_NOEXCEPT;
 /**
  * Receives memory that another process sent with plinth_ipc_send, and maps it into this process.
  *
- * Waits for a message on the CPU, unless the socket is non-blocking. The current stream of the memory's device then
+ * Waits for a message on the CPU, unless the socket is non-blocking, without a limit unless the socket has one
+ * (SO_RCVTIMEO). From its first byte on, the whole message must arrive within that limit, or within 60 seconds if the
+ * socket has none. After PLINTH_ERROR_TIMED_OUT, close the socket. The current stream of the memory's device then
  * waits for the work that the sender's stream had to do on the memory; the call itself does not. The device is
  * identified by its UUID, whatever its number is in either process. If the same memory was received before and is not
  * closed yet, the call returns the same pointer, which must be closed once per call. If the sender allocates without
@@ -144,7 +148,7 @@ PLINTH_NOEXCEPT;
  * for other streams that use it. It cannot be sent on to another process. Two threads must not receive from the same
  * socket at the same time.
  *
- * @param socket The connected Unix socket. The caller keeps ownership.
+ * @param socket The connected Unix socket, as in plinth_ipc_send.
  * @param device A further device that is to access the memory, and whose current stream then waits as well; -1 for
  *        none besides the memory's own. Devices that plinth_enable_peer_access gave access to the memory's device can
  *        access it in any case. Exception: if the sender allocates without expandable segments, only the device that
@@ -152,10 +156,10 @@ PLINTH_NOEXCEPT;
  * @param memory In: struct_size. Out: the memory. Close it with plinth_ipc_close.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE, also if the memory's device is not
  *         visible to this process; PLINTH_ERROR_PEER_ACCESS_UNSUPPORTED if `device` cannot access the memory;
- *         PLINTH_ERROR_INVALID_VALUE for a descriptor that is not a Unix socket, for data that is not a message, and
- *         for a message of this process itself; PLINTH_ERROR_IPC_PEER_GONE if the other end is closed, or was closed
- *         in the middle of the message; PLINTH_ERROR_SYSTEM, for example for an empty non-blocking socket, for an
- *         expired time limit of the socket, and for too many open files; PLINTH_ERROR_OUT_OF_MEMORY;
+ *         PLINTH_ERROR_INVALID_VALUE for a descriptor that is not a Unix socket of these types, for data that is not a
+ *         message, and for a message of this process itself; PLINTH_ERROR_IPC_PEER_GONE if the other end is closed, or
+ *         was closed in the middle of the message; PLINTH_ERROR_TIMED_OUT; PLINTH_ERROR_SYSTEM, for example for an
+ *         empty non-blocking socket and for too many open files; PLINTH_ERROR_OUT_OF_MEMORY;
  *         PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER; the errors of initialization.
  */
 PLINTH_API
@@ -231,8 +235,9 @@ PLINTH_NOEXCEPT;
 /**
  * Frees the blocks that were freed while other processes held them, and that no process holds any more.
  *
- * The allocator does this on its own too, whenever a stream's free memory does not suffice for a request. Waits for
- * nothing.
+ * The allocator does this on its own too, whenever a stream's free memory does not suffice for a request. The call also
+ * destroys the events of messages once no block of this process is shared, and unmaps the memory of refused messages that
+ * the driver failed to unmap. Waits for nothing.
  *
  * @return PLINTH_OK; PLINTH_ERROR_DRIVER; the errors of initialization.
  */

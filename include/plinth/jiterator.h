@@ -217,7 +217,7 @@ PLINTH_NOEXCEPT;
  * @param scalars Values of scalars, in any order; scalars that are not listed have their default values. NULL for
  *        none.
  * @param num_scalars The number of values in `scalars`.
- * @param stream The stream, of the tensors' device; NULL for the current device's default stream.
+ * @param stream The stream, of the tensors' device; NULL for that device's default stream.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE for an invalid function or stream;
  *         PLINTH_ERROR_INVALID_VALUE for a wrong number of tensors, shapes that cannot be broadcast, an output of
  *         another type or shape, an output with two elements at one address, a malformed tensor, and a scalar that the

@@ -168,10 +168,10 @@ PLINTH_NOEXCEPT;
  * @param bytes The size in bytes. The terminating NUL of a text may be included or not.
  * @param device The device index; -1 for the current device.
  * @param module Out: the module. The caller owns it and destroys it with plinth_kernel_module_destroy.
- * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a size of 0;
- *         PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_COMPILATION_FAILED for PTX that the driver cannot compile, with
- *         the driver's log; PLINTH_ERROR_DRIVER for an image that the driver does not accept; the errors of
- *         initialization.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a size of 0, and for a cubin or a fatbin
+ *         that is shorter than its header states; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_COMPILATION_FAILED for PTX
+ *         that the driver cannot compile, with the driver's log; PLINTH_ERROR_DRIVER for an image that the driver does
+ *         not accept; the errors of initialization.
  */
 PLINTH_API
 plinth_status_t plinth_kernel_module_load(const void *image,
@@ -411,7 +411,7 @@ extern "C" {
  * @param launch The launch configuration.
  * @param arguments The arguments, whose values are copied before the call returns; NULL for none.
  * @param count The number of arguments.
- * @param stream The stream, of the kernel's device; NULL for the current device's default stream.
+ * @param stream The stream, of the kernel's device; NULL for that device's default stream.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE for an invalid kernel or stream;
  *         PLINTH_ERROR_INVALID_VALUE if struct_size was not set, for arguments that do not match the kernel's
  *         parameters, for invalid flags or access, for more threads or shared memory than a block can have, and for

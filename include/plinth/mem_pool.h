@@ -8,8 +8,16 @@
  * plinth_mem_pool_destroy. Each plinth_begin_allocate_ function adds one, and plinth_release_pool removes it. Blocks
  * that are allocated in a pool stay valid until they are freed, even when the pool has no user any more.
  *
- * Of the plinth_begin_allocate_ functions, plinth_begin_allocate_current_thread_to_pool affects the calling thread
- * only. The others affect all threads.
+ * Of the plinth_begin_allocate_ functions, plinth_begin_allocate_current_thread_to_pool affects the requests of the
+ * calling thread only. The others affect those of all threads. Requests of a device are routed to a pool by one thread
+ * at a time: as long as one does, the functions fail for that pool. The thread that began the routing ends it; another
+ * thread's plinth_end_allocate_to_pool fails and ends nothing, unless the thread that began it has exited.
+ *
+ * The library issues the ids of its pools: plinth_mem_pool_create, plinth_mem_pool_create_with_allocator,
+ * plinth_graph_pool_handle, plinth_graph_pool. Every function refuses other ids, and those of destroyed pools, with
+ * PLINTH_ERROR_INVALID_HANDLE. PyTorch issues its ids itself and passes them to the plinth_pluggable_ functions; these
+ * pools are never those of the library, even if an id is the same. The functions that query a pool or set an option
+ * accept an id of PyTorch, unless the library has issued the same.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -137,7 +145,8 @@ PLINTH_NOEXCEPT;
  * @param device The device number; -1 for the current device.
  * @param allocated Out: bytes of allocated blocks.
  * @param reserved Out: bytes of physical memory.
- * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE for an id that was never issued, and for a
+ *         destroyed pool without memory; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
  */
 PLINTH_API
 plinth_status_t plinth_mem_pool_memory(struct plinth_pool_id_t pool,
@@ -148,13 +157,15 @@ PLINTH_NOEXCEPT;
 
 /**
  * Routes the requests of capturing streams to a pool, on one device and from all threads; called before a graph's
- * capture begins. Creates the pool if its id is new, and adds a reference. If several captures begin, each capture
- * takes the pool that was begun last among those that no other capture has taken.
+ * capture begins. Adds a reference. If several captures begin, each capture takes the pool that was begun last among
+ * those that no other capture has taken.
  *
  * @param device The device number; -1 for the current device.
  * @param pool The pool; not the default pool.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for the default pool, and for a pool that requests are routed to
- *         already; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+ *         already, by any thread; PLINTH_ERROR_INVALID_HANDLE for a pool that was never created or was destroyed;
+ *         PLINTH_ERROR_GRAPH_ASLEEP for a pool whose memory was released with plinth_graph_sleep;
+ *         PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
  */
 PLINTH_API
 plinth_status_t plinth_begin_allocate_to_pool(int32_t device,
@@ -189,13 +200,13 @@ plinth_status_t plinth_begin_allocate_current_stream_to_pool(int32_t device,
 PLINTH_NOEXCEPT;
 
 /**
- * Ends the routing of requests that one of the three begin-allocate calls started. The reference remains:
- * plinth_release_pool drops it.
+ * Ends the routing of requests that one of the three begin-allocate calls started in the calling thread, or in a thread
+ * that has exited. The reference remains: plinth_release_pool drops it.
  *
  * @param device The device number; -1 for the current device.
- * @param pool The pool.
- * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE if no requests are routed to the pool; PLINTH_ERROR_INVALID_DEVICE;
- *         the errors of initialization.
+ * @param pool The pool; it may be destroyed.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE if no requests are routed to the pool, or if another thread or the
+ *         capture of a graph began to route them; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
  */
 PLINTH_API
 plinth_status_t plinth_end_allocate_to_pool(int32_t device,
@@ -220,6 +231,135 @@ PLINTH_NOEXCEPT;
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus
+
+/*!
+ * @defgroup plinth_pool_checkpoint Checkpoints of pools
+ *
+ * Which blocks of a pool are allocated on a device, recorded and restored: what torch's cudagraph trees do with
+ * getCheckpointState, setCheckpointPoolState and checkPoolLiveAllocations. Several graphs can then share a pool although
+ * each begins with other blocks allocated: record a checkpoint after a graph was captured, restore it, and capture the
+ * next graph, which gets no memory of the blocks that the checkpoint keeps.
+ *
+ * The caller owns a checkpoint and destroys it. A checkpoint does not keep the pool or its memory: keep the pool in use
+ * (plinth_mem_pool_create, plinth_begin_allocate_to_pool, a graph).
+ *
+ * A restored block has the address, the size, the requested size and the physical memory that it had. The memory of a pool
+ * in use is neither moved nor returned to the driver, also by plinth_empty_cache, as long as the stream that it was
+ * allocated for exists. plinth_graph_sleep and plinth_graph_wake replace the physical memory behind the same addresses,
+ * and its contents are lost.
+ *
+ * @{
+ */
+
+/**
+ * The state of a pool on a device.
+ *
+ * The handle is opaque and checked: calls return PLINTH_ERROR_INVALID_HANDLE for a handle that was destroyed, that is of
+ * another kind, or that never was a handle.
+ */
+typedef struct plinth_pool_checkpoint plinth_pool_checkpoint;
+
+/**
+ * The handle of a checkpoint.
+ */
+typedef struct plinth_pool_checkpoint *plinth_pool_checkpoint_t;
+
+/**
+ * Receives a block that a restore changed: its address, the requested size in bytes, whether it is allocated now or free
+ * now, and the context. It must not throw.
+ */
+typedef void (*plinth_pool_checkpoint_callback_t)(void *pointer, size_t bytes, bool allocated, void *context);
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Records which blocks of a pool are allocated on a device: torch's getCheckpointState. Nothing is changed.
+ *
+ * @param device The device number; -1 for the current device.
+ * @param pool The pool; not the default pool.
+ * @param checkpoint Out: the checkpoint. The caller owns it and destroys it with plinth_pool_checkpoint_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for the default pool;
+ *         PLINTH_ERROR_INVALID_HANDLE for a pool that was never created or was destroyed; PLINTH_ERROR_GRAPH_ASLEEP for
+ *         a pool whose memory was released with plinth_graph_sleep; PLINTH_ERROR_INVALID_DEVICE; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_pool_checkpoint_create(int32_t device,
+                                              plinth_pool_id_t pool,
+                                              plinth_pool_checkpoint_t *checkpoint)
+PLINTH_NOEXCEPT;
+
+/**
+ * Restores a checkpoint: torch's setCheckpointPoolState. Afterwards exactly the blocks of the checkpoint are allocated in
+ * the pool on the device. Blocks that the checkpoint does not have are freed; the caller must not free or use them again.
+ * Blocks that were freed since are allocated again, at the same addresses; the caller frees them like any others. Blocks
+ * that are allocated in both states are not touched. A block of another requested size at the same address is freed, and
+ * the checkpoint's is allocated.
+ *
+ * No contents are copied or cleared. Memory is reused in the order of the stream that it belongs to, as after any free.
+ * The checkpoint can be restored again.
+ *
+ * The pool must not be used by other threads during the call. No requests may be routed to it, and what other streams or
+ * processes use (plinth_record_stream, plinth_ipc_send) cannot be freed this way.
+ *
+ * @param checkpoint The checkpoint.
+ * @param stale Blocks that the caller knows and that the call will free, as a check: if one is not among those, the call
+ *        fails. NULL if count is 0.
+ * @param count The number of stale blocks; 0 for no check.
+ * @param callback Called for each block that was freed and then for each that was allocated again, in the calling thread,
+ *        with no lock of the library held; it may call the library. NULL for none.
+ * @param context Passed to the callback; the library does not dereference it.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE, also if the pool was destroyed; PLINTH_ERROR_NULL_POINTER;
+ *         PLINTH_ERROR_INVALID_POINTER for a stale block that the call would not free; PLINTH_ERROR_INVALID_VALUE if
+ *         memory of the checkpoint was returned to the driver since; PLINTH_ERROR_GRAPH_MEMORY_IN_USE if requests are
+ *         routed to the pool, and if other streams or processes still use a block that must be freed or was freed;
+ *         PLINTH_ERROR_GRAPH_ASLEEP; PLINTH_ERROR_DRIVER; the errors of initialization. After an error nothing is changed.
+ */
+PLINTH_API
+plinth_status_t plinth_pool_checkpoint_restore(plinth_pool_checkpoint_t checkpoint,
+                                               void *const *stale,
+                                               size_t count,
+                                               plinth_pool_checkpoint_callback_t callback,
+                                               void *context)
+PLINTH_NOEXCEPT;
+
+/**
+ * Destroys a checkpoint. The pool and its blocks do not change.
+ *
+ * @param checkpoint The checkpoint; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE.
+ */
+PLINTH_API
+plinth_status_t plinth_pool_checkpoint_destroy(plinth_pool_checkpoint_t checkpoint)
+PLINTH_NOEXCEPT;
+
+/**
+ * Checks whether exactly these blocks of a pool are allocated on a device: torch's checkPoolLiveAllocations.
+ *
+ * @param device The device number; -1 for the current device.
+ * @param pool The pool; {0, 0} for the default pool.
+ * @param pointers The addresses at which the blocks begin, in any order; an address that occurs twice counts once. NULL
+ *        if count is 0.
+ * @param count The number of addresses.
+ * @param equal Out: whether these blocks, and no others, are allocated.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE as for plinth_mem_pool_memory;
+ *         PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_pool_check_live_allocations(int32_t device,
+                                                   plinth_pool_id_t pool,
+                                                   void *const *pointers,
+                                                   size_t count,
+                                                   bool *equal)
+PLINTH_NOEXCEPT;
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+/*! @} */
 
 /*! @} */
 

@@ -210,20 +210,30 @@ typedef struct plinth_memory_history_entry_t {
    * Reserved: 0.
    */
   uint32_t reserved;
+  /**
+   * The name of the block; an empty string if it has none. It is the name that the block had when it was freed, or
+   * now if it is live; all events of a block have it. A tracker receives it with PLINTH_MEMORY_ACTION_FREE_REQUESTED
+   * only. If that action is skipped, freed blocks have no names.
+   */
+  const char *name;
+  /**
+   * The name of the stream when the entry is read; an empty string if it has none.
+   */
+  const char *stream_name;
 } plinth_memory_history_entry_t;
 
 /*! An initializer for a plinth_memory_history_entry_t. */
-#define PLINTH_MEMORY_HISTORY_ENTRY_INIT {sizeof(plinth_memory_history_entry_t), 0, 0, 0, 0, NULL, {0, 0}, 0, 0, NULL, 0, 0}
+#define PLINTH_MEMORY_HISTORY_ENTRY_INIT {sizeof(plinth_memory_history_entry_t), 0, 0, 0, 0, NULL, {0, 0}, 0, 0, NULL, 0, 0, NULL, NULL}
 
 /**
- * Receives an entry of the history, and the context.
+ * Receives an entry of the history, and the context. It must not throw.
  */
 typedef void (*plinth_memory_history_callback_t)(const struct plinth_memory_history_entry_t *entry,
                                                  void *context);
 
 /**
  * Receives a function of a stack trace: its name, its file, its line (from 1; 0 if unknown), and the context. The
- * strings are valid during the call.
+ * strings are valid during the call. It must not throw.
  */
 typedef void (*plinth_memory_frame_callback_t)(const char *name,
                                                const char *file,
@@ -232,7 +242,7 @@ typedef void (*plinth_memory_frame_callback_t)(const char *name,
 
 /**
  * Receives an annotation: the thread's device at that time, the time in microseconds since 1970, the name, whether it
- * is a begin (else an end), and the context. The name is valid during the call.
+ * is a begin (else an end), and the context. The name is valid during the call. It must not throw.
  */
 typedef void (*plinth_memory_annotation_callback_t)(int32_t device,
                                                     uint64_t time_us,
@@ -429,6 +439,10 @@ extern "C" {
  * free (16 bits); the number of its stream in order of first use, 0 in a free (16 bits); and the requested number of
  * bytes (64 bits). The trace of device 0 is written to the given path; ".1", ".2" and so on are appended for the other
  * devices. Files without events are removed at the end.
+ *
+ * Call plinth_trace_stop to end the trace and to learn of failures. Otherwise the trace ends when the process exits: by
+ * exit, or by a return from main. Events are written in blocks of 64 KiB, and a process that _exit or a signal ends
+ * loses those of the last block.
  *
  * @param path The path of the file. An existing file is overwritten.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE if a trace is running already;

@@ -160,6 +160,7 @@ typedef struct plinth_memory_stats_t {
 
 /**
  * Receives one value of the statistics: torch's key, which is valid during the call, the value, and the context.
+ * It must not throw.
  */
 typedef void (*plinth_memory_stats_callback_t)(const char *name, int64_t value, void *context);
 
@@ -171,8 +172,16 @@ extern "C" {
  * Reads the statistics of a device's allocator, as torch.cuda.memory_stats does. The counters cost requests no
  * measurable time; this call visits all blocks.
  *
- * The peaks of all allocated bytes and of all reserved bytes are exact. Every other peak over several parts (small and
- * large blocks, several streams) is the sum of the peaks of the parts, and therefore an upper bound.
+ * The values are those of one moment, whatever other threads do, so they agree with each other: `all` is the sum of both
+ * pools, no current value exceeds its peak, and requested_bytes, allocated_bytes, active_bytes and reserved_bytes are in
+ * ascending order. Three values do not follow: reserved_bytes.all also includes memory that a call is just creating or
+ * releasing, inactive_split is counted shortly before, and memory of a pool that is asleep is active but not reserved.
+ *
+ * The peaks are those of the device: the most that was in use at one moment, over all streams, pools and threads. They
+ * are never too high. Those of all allocated bytes, of all reserved bytes and of segments are exact while one thread
+ * allocates at a time, and the others are too low by at most a 64th. If several threads allocate at the same time, a peak may
+ * be too low by at most an eighth, or by 1 MiB (256 blocks, for a count) for each stream with memory in each pool if that
+ * is more. The peaks of segment and of all reserved bytes are exact even then.
  *
  * @param device The device number; -1 for the current device.
  * @param stats In: struct_size. Out: the statistics, as far as struct_size reaches; struct_size is set to the number
@@ -187,12 +196,13 @@ PLINTH_NOEXCEPT;
 
 /**
  * Reads the statistics of a pool on a device. Counters that exist only per device are 0: retries, failures, waits and
- * driver calls.
+ * driver calls. If several streams have memory in the pool, its peaks are the sums of the peaks of the streams, and
+ * therefore upper bounds.
  *
  * @param pool The pool; {0, 0} for the default pool. All values of a pool without memory are 0.
  * @param device The device number; -1 for the current device.
  * @param stats As in plinth_memory_stats.
- * @return The statuses of plinth_memory_stats.
+ * @return The statuses of plinth_memory_stats; PLINTH_ERROR_INVALID_HANDLE as for plinth_mem_pool_memory.
  */
 PLINTH_API
 plinth_status_t plinth_mem_pool_stats(plinth_pool_id_t pool,
@@ -202,10 +212,11 @@ PLINTH_NOEXCEPT;
 
 /**
  * Reads the statistics of the memory that was allocated for a stream, in all pools. Counters that exist only per
- * device are 0, as in plinth_mem_pool_stats.
+ * device are 0, as in plinth_mem_pool_stats. If the stream has memory in several pools, its peaks are the sums of the
+ * peaks in these pools, and therefore upper bounds.
  *
  * @param stream The stream; NULL for the current device's default stream. CUDA's per-thread default stream stands for
- *        that of the calling thread.
+ *        that of the calling thread, which may have taken over the memory, and its counts, of a thread that ended.
  * @param stats As in plinth_memory_stats.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE if struct_size was not set;
  *         PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.

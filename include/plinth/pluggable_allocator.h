@@ -47,7 +47,7 @@ typedef struct plinth_pluggable_allocator *plinth_pluggable_allocator_t;
  * The hooks of a pluggable allocator; NULL for a hook that it does not have. The hooks are those of torch. They are
  * called from any thread; the library holds no lock during the call.
  *
- * The struct grows at its end in newer versions. PLINTH_ALLOCATOR_HOOKS_INIT sets struct_size, and no hook.
+ * No hook may throw. The struct grows at its end in newer versions. PLINTH_ALLOCATOR_HOOKS_INIT sets struct_size, and no hook.
  */
 typedef struct plinth_allocator_hooks_t {
   /**
@@ -323,7 +323,8 @@ PLINTH_NOEXCEPT;
  * CUDAPluggableAllocator, which is called before a capture begins.
  *
  * @param device The device number.
- * @param pool The graph's pool. PyTorch's MempoolId_t, a pair of 64-bit numbers, has the same ABI.
+ * @param pool The graph's pool, with any id: PyTorch issues it, and it never names a pool of the library. PyTorch's
+ *        MempoolId_t, a pair of 64-bit numbers, has the same ABI.
  * @param filter A C++ function object that selects the streams. It is not called; all capturing streams are selected.
  */
 PLINTH_API
@@ -333,13 +334,15 @@ void plinth_pluggable_begin_allocate_to_pool(int device,
 PLINTH_NOEXCEPT;
 
 /**
- * Ends allocating to a graph's pool, as plinth_end_allocate_to_pool does: the end_allocate_to_pool_fn of
- * CUDAPluggableAllocator.
+ * Ends allocating to a graph's pool: the end_allocate_to_pool_fn of CUDAPluggableAllocator. Any thread may call it.
  *
  * @param device The device number.
  * @param pool The graph's pool.
  */
-PLINTH_API void plinth_pluggable_end_allocate_to_pool(int device, plinth_pool_id_t pool) PLINTH_NOEXCEPT;
+PLINTH_API
+void plinth_pluggable_end_allocate_to_pool(int device,
+                                           plinth_pool_id_t pool)
+PLINTH_NOEXCEPT;
 
 /**
  * Releases a graph's pool, as plinth_release_pool does: the release_pool hook of CUDAPluggableAllocator, which is

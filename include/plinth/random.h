@@ -55,11 +55,12 @@ extern "C" {
  * - If a call fails, the generator has not advanced.
  * - Threads that share a generator get disjoint numbers, in the order of their calls.
  *
- * @param tensor The tensor: float16, bfloat16, float32, float64.
+ * @param tensor The tensor: float16, bfloat16, float32, float64; of complex64 and complex128 the real and imaginary
+ *        parts are filled.
  * @param low The smallest number; must be representable in the element type.
  * @param high The end of the range, not below low. If it equals low, every element is low.
  * @param generator The generator, of the tensor's device; NULL for the device's default generator.
- * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
+ * @param stream The stream, of the tensor's device; NULL for that device's default stream.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a tensor of another type or with a
  *         malformed shape, for low, high or high - low that the element type cannot represent, for NaN, and for low >
  *         high; PLINTH_ERROR_INVALID_HANDLE for an invalid generator or stream; PLINTH_ERROR_DEVICE_MISMATCH for a
@@ -78,11 +79,13 @@ PLINTH_NOEXCEPT;
 /**
  * Fills a tensor with normally distributed random numbers, by the Box-Muller transform.
  *
- * @param tensor The tensor: float16, bfloat16, float32, float64.
- * @param mean The mean.
+ * @param tensor The tensor: float16, bfloat16, float32, float64, complex64, complex128. The real and imaginary parts of
+ *        a complex number are independent numbers of the mean and of std / sqrt(2), as in torch, numbered as elements
+ *        of torch.view_as_real(tensor).
+ * @param mean The mean; of a complex number that of both parts.
  * @param std The standard deviation, 0 or more.
  * @param generator The generator, of the tensor's device; NULL for the device's default generator.
- * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
+ * @param stream The stream, of the tensor's device; NULL for that device's default stream.
  * @return The statuses of plinth_uniform; PLINTH_ERROR_INVALID_VALUE for std < 0, and NaN.
  */
 PLINTH_API
@@ -100,7 +103,7 @@ PLINTH_NOEXCEPT;
  * @param mean The mean of the underlying normal distribution.
  * @param std The standard deviation of the underlying normal distribution, more than 0.
  * @param generator The generator, of the tensor's device; NULL for the device's default generator.
- * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
+ * @param stream The stream, of the tensor's device; NULL for that device's default stream.
  * @return The statuses of plinth_uniform; PLINTH_ERROR_INVALID_VALUE for std <= 0, and NaN.
  */
 PLINTH_API
@@ -118,7 +121,7 @@ PLINTH_NOEXCEPT;
  * @param tensor The tensor: float16, bfloat16, float32, float64.
  * @param lambda The rate, more than 0.
  * @param generator The generator, of the tensor's device; NULL for the device's default generator.
- * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
+ * @param stream The stream, of the tensor's device; NULL for that device's default stream.
  * @return The statuses of plinth_uniform; PLINTH_ERROR_INVALID_VALUE for lambda <= 0, and NaN.
  */
 PLINTH_API
@@ -135,7 +138,7 @@ PLINTH_NOEXCEPT;
  * @param median The median.
  * @param sigma The scale: half the interquartile range, more than 0.
  * @param generator The generator, of the tensor's device; NULL for the device's default generator.
- * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
+ * @param stream The stream, of the tensor's device; NULL for that device's default stream.
  * @return The statuses of plinth_uniform; PLINTH_ERROR_INVALID_VALUE for sigma <= 0, and NaN.
  */
 PLINTH_API
@@ -154,7 +157,7 @@ PLINTH_NOEXCEPT;
  * @param tensor The tensor: float16, bfloat16, float32, float64, uint8, int8, int16, int32, int64.
  * @param p The probability of success, between 0 and 1, both excluded.
  * @param generator The generator, of the tensor's device; NULL for the device's default generator.
- * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
+ * @param stream The stream, of the tensor's device; NULL for that device's default stream.
  * @return The statuses of plinth_uniform; PLINTH_ERROR_INVALID_VALUE for p <= 0, p >= 1, and NaN.
  */
 PLINTH_API
@@ -171,7 +174,7 @@ PLINTH_NOEXCEPT;
  * @param p The probability of a one, from 0 to 1. Even with 1, one of 2^25 elements is 0 on average, as in PyTorch,
  *        because u may be 1.
  * @param generator The generator, of the tensor's device; NULL for the device's default generator.
- * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
+ * @param stream The stream, of the tensor's device; NULL for that device's default stream.
  * @return The statuses of plinth_uniform; PLINTH_ERROR_INVALID_VALUE for p outside of [0, 1], and NaN.
  */
 PLINTH_API
@@ -191,7 +194,7 @@ PLINTH_NOEXCEPT;
  * @param p The probabilities: float16, bfloat16, float32 or float64, of the tensor's shape, or of a shape that can be
  *        broadcast to it. Read in the stream.
  * @param generator The generator, of the tensor's device; NULL for the device's default generator.
- * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
+ * @param stream The stream, of the tensor's device; NULL for that device's default stream.
  * @return The statuses of plinth_uniform; PLINTH_ERROR_INVALID_VALUE for probabilities of another type or shape;
  *         PLINTH_ERROR_DEVICE_MISMATCH for probabilities on another device; PLINTH_ERROR_NOT_SUPPORTED for more than
  *         2^30 elements that are not contiguous.
@@ -210,7 +213,7 @@ PLINTH_NOEXCEPT;
  *
  * @param tensor The tensor: bool, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64.
  * @param generator The generator, of the tensor's device; NULL for the device's default generator.
- * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
+ * @param stream The stream, of the tensor's device; NULL for that device's default stream.
  * @return The statuses of plinth_uniform.
  */
 PLINTH_API
@@ -231,7 +234,7 @@ PLINTH_NOEXCEPT;
  * @param low The smallest number.
  * @param high The end of the range, above low; or PLINTH_RANDOM_TO_LARGEST.
  * @param generator The generator, of the tensor's device; NULL for the device's default generator.
- * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
+ * @param stream The stream, of the tensor's device; NULL for that device's default stream.
  * @return The statuses of plinth_uniform; PLINTH_ERROR_INVALID_VALUE for low >= high, and for low or high - 1 that the
  *         element type cannot represent.
  */
@@ -250,7 +253,7 @@ PLINTH_NOEXCEPT;
  * @param tensor The tensor: one dimension; uint8, int8, int16, int32, int64, float16, float32 or float64, which must
  *        be able to represent n different numbers; at most 2^30 elements.
  * @param generator The generator, of the tensor's device; NULL for the device's default generator.
- * @param stream The stream, of the tensor's device; NULL for the current device's default stream.
+ * @param stream The stream, of the tensor's device; NULL for that device's default stream.
  * @return The statuses of plinth_uniform; PLINTH_ERROR_INVALID_VALUE for a tensor of another rank, or with more
  *         elements than its type can number; PLINTH_ERROR_NOT_SUPPORTED for more than 2^30 elements;
  *         PLINTH_ERROR_OUT_OF_MEMORY.

@@ -77,6 +77,11 @@
 #define PLINTH_SANITIZER_USE_AFTER_FREE 2
 
 /**
+ * An access begins in a block and runs past its end.
+ */
+#define PLINTH_SANITIZER_OUT_OF_BOUNDS 3
+
+/**
  * The stream of the access, or the CPU, did not wait for the stream of the earlier access.
  */
 #define PLINTH_SANITIZER_MISSING_WAIT 0
@@ -95,6 +100,11 @@
  * The block was freed before the access.
  */
 #define PLINTH_SANITIZER_MISSING_LATER_FREE 3
+
+/**
+ * The block is too small for the access.
+ */
+#define PLINTH_SANITIZER_MISSING_LARGER_BLOCK 4
 
 /**
  * One of the two accesses of a report.
@@ -147,7 +157,7 @@ typedef struct plinth_sanitizer_report_t {
    */
   size_t struct_size;
   /**
-   * The kind: PLINTH_SANITIZER_RACE, _REUSE or _USE_AFTER_FREE.
+   * The kind: PLINTH_SANITIZER_RACE, _REUSE, _USE_AFTER_FREE or _OUT_OF_BOUNDS.
    */
   int32_t kind;
   /**
@@ -155,7 +165,7 @@ typedef struct plinth_sanitizer_report_t {
    */
   int32_t missing;
   /**
-   * The first conflicting byte.
+   * The first conflicting byte; for an access out of bounds, the end of the block.
    */
   uint64_t address;
   /**
@@ -189,7 +199,7 @@ typedef struct plinth_sanitizer_report_t {
 #define PLINTH_SANITIZER_REPORT_INIT {sizeof(plinth_sanitizer_report_t), 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL}
 
 /**
- * Receives a report, and the context.
+ * Receives a report, and the context. It must not throw.
  */
 typedef void (*plinth_sanitizer_callback_t)(const struct plinth_sanitizer_report_t *report, void *context);
 
@@ -229,8 +239,8 @@ extern "C" {
 /**
  * Enables the stream sanitizer, as torch.cuda._sanitizer.enable_cuda_sanitizer does, or changes its mode. While
  * enabled, it checks all calls of the library for two accesses to the same bytes that are unordered and of which at
- * least one is a write (from different streams, or from a stream and the CPU), and for uses of freed memory. It checks
- * order, not timing: what it finds is a defect even if nothing went wrong in this run. docs/sanitizer.md describes
+ * least one is a write (from different streams, or from a stream and the CPU), for uses of freed memory, and for
+ * accesses past the end of a block. It checks order, not timing: what it finds is a defect even if nothing went wrong in this run. docs/sanitizer.md describes
  * what it covers.
  *
  * Of the time before it was enabled, it knows only which blocks are allocated. While it is enabled, an access costs
@@ -284,7 +294,7 @@ PLINTH_NOEXCEPT;
  * @param pointer The first byte.
  * @param bytes Number of bytes.
  * @param kind PLINTH_SANITIZER_READ, PLINTH_SANITIZER_WRITE, or both.
- * @param stream The stream; NULL for the current device's default stream.
+ * @param stream The stream; NULL for the default stream of the memory's device.
  * @return PLINTH_OK; PLINTH_ERROR_RACE in the mode PLINTH_SANITIZER_ERROR, in which case the work must not be
  *         enqueued; PLINTH_ERROR_INVALID_VALUE for another kind; PLINTH_ERROR_NULL_POINTER for a NULL pointer;
  *         PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
@@ -303,7 +313,7 @@ PLINTH_NOEXCEPT;
  * @param name The operation's name in reports, for example a kernel's name.
  * @param accesses The ranges of bytes.
  * @param access_count The number of ranges.
- * @param stream The stream; NULL for the current device's default stream.
+ * @param stream The stream; NULL for the default stream of the device of the first range in device memory.
  * @return The statuses of plinth_sanitizer_access; PLINTH_ERROR_NULL_POINTER also for a NULL name or list.
  */
 PLINTH_API

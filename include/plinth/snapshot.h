@@ -88,10 +88,14 @@ typedef struct plinth_memory_segment_t {
    * segments).
    */
   bool is_expandable;
+  /**
+   * The name of the stream; an empty string if it has none.
+   */
+  const char *stream_name;
 } plinth_memory_segment_t;
 
 /*! An initializer for a plinth_memory_segment_t. */
-#define PLINTH_MEMORY_SEGMENT_INIT {sizeof(plinth_memory_segment_t), 0, 0, 0, 0, 0, 0, 0, {0, 0}, 0, 0, false, false}
+#define PLINTH_MEMORY_SEGMENT_INIT {sizeof(plinth_memory_segment_t), 0, 0, 0, 0, 0, 0, 0, {0, 0}, 0, 0, false, false, NULL}
 
 /**
  * The state of a block: one of the PLINTH_BLOCK_ constants.
@@ -126,17 +130,21 @@ typedef struct plinth_memory_block_t {
    * Reserved: 0.
    */
   int32_t reserved;
+  /**
+   * The name of the block; an empty string if it has none or is not allocated.
+   */
+  const char *name;
 } plinth_memory_block_t;
 
 /*! An initializer for a plinth_memory_block_t. */
-#define PLINTH_MEMORY_BLOCK_INIT {sizeof(plinth_memory_block_t), 0, 0, 0, 0, 0}
+#define PLINTH_MEMORY_BLOCK_INIT {sizeof(plinth_memory_block_t), 0, 0, 0, 0, 0, NULL}
 
 /**
  * Receives a segment and one of its blocks, in the thread of the call and without any lock of the library held; it may
- * call the library. Both structs are valid until it returns.
+ * call the library. Both structs and their strings are valid until it returns.
  *
  * Its arguments are the segment; the block, which is NULL in a first call for each segment, before its blocks; and the
- * context. It returns whether to continue.
+ * context. It returns whether to continue. It must not throw.
  */
 typedef bool (*plinth_memory_snapshot_callback_t)(const struct plinth_memory_segment_t *segment,
                                                   const struct plinth_memory_block_t *block,
@@ -175,7 +183,7 @@ extern "C" {
  *
  * @param path The path of the file. An existing file is replaced when the new one is complete, and is unchanged if
  *        writing fails; permissions are kept, and a symbolic link remains a link. A pipe or another special file is
- *        written directly.
+ *        written directly. In a folder that all users share, such as /tmp, another user's link or pipe is an error.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_SYSTEM if the file cannot be written, with the path and
  *         the reason in the message; the errors of initialization.
  */
@@ -200,12 +208,12 @@ PLINTH_NOEXCEPT;
 
 /**
  * Returns a snapshot of one pool as JSON: its segments, the history of its events, and all annotations. A pool in
- * which nothing was allocated, or that does not exist, has no segments. Otherwise like plinth_memory_snapshot.
+ * which nothing was allocated has no segments. Otherwise like plinth_memory_snapshot.
  *
  * @param pool The pool; {0, 0} for the default pool.
  * @param include_traces As in plinth_memory_snapshot.
  * @param json Out: the JSON text. The caller owns it and frees it with plinth_string_free.
- * @return The statuses of plinth_memory_snapshot.
+ * @return The statuses of plinth_memory_snapshot; PLINTH_ERROR_INVALID_HANDLE as for plinth_mem_pool_memory.
  */
 PLINTH_API
 plinth_status_t plinth_mem_pool_snapshot(plinth_pool_id_t pool,

@@ -5,9 +5,9 @@
  * CUDA and its libraries, and to a kernel launch.
  *
  * The streams that plinth_stream_create returns come from a pool of the device. They belong to the library and are
- * never destroyed. A stream that the program or another library made stays its owner's; register it with
- * plinth_stream_from_external. Its owner keeps it alive as long as plinth caches memory that was allocated for it
- * (plinth_empty_cache releases what is free), and as long as a capture or a thread's current stream uses it.
+ * never destroyed. plinth_stream_create_dedicated creates a stream for one owner, who destroys it. A stream that the
+ * program or another library created stays its owner's: register it with plinth_stream_from_external, and call
+ * plinth_stream_unregister before it is destroyed, because plinth caches memory for it.
  *
  * Each thread has its own current stream on each device, which is the default stream until the thread sets it. Several
  * threads may submit work to one stream; the order of their work is then the order of their calls.
@@ -83,6 +83,55 @@ plinth_status_t plinth_stream_create(int32_t device,
 PLINTH_NOEXCEPT;
 
 /**
+ * Creates a stream for the caller alone: unlike those of plinth_stream_create it is shared with nobody, and the caller
+ * destroys it. The stream does not synchronize with the default stream.
+ *
+ * @param device The device number; -1 for the current device.
+ * @param priority The priority; a lower number is more urgent. A value out of range is clamped; see
+ *        plinth_stream_priority_range.
+ * @param stream Out: the stream, which can be passed to CUDA and its libraries. Release it with plinth_stream_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_OUT_OF_MEMORY;
+ *         PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_stream_create_dedicated(int32_t device,
+                                               int32_t priority,
+                                               plinth_stream_t *stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Destroys a stream that plinth_stream_create_dedicated created. Its queued work still runs, and the call does not wait
+ * for it.
+ *
+ * Memory that was allocated for the stream stays valid. What is cached for it goes to other streams once its work is
+ * done; blocks in use are freed as usual. If the stream is the calling thread's current stream, the default stream
+ * becomes current. No other thread may use the stream during the call or later, also not as its current stream.
+ *
+ * @param stream The stream; NULL does nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE for a stream that plinth_stream_create_dedicated did not create, or
+ *         that was destroyed; PLINTH_ERROR_CAPTURE_FORBIDS while the stream captures; PLINTH_ERROR_OUT_OF_MEMORY and
+ *         PLINTH_ERROR_DRIVER, in which case the stream stays valid; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_stream_destroy(plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
+ * Hands over what the library keeps for an external stream, before the stream's owner destroys it. Afterwards the
+ * library does not know the stream. Memory of the stream, also that of plinth_alloc and of other allocator entry
+ * points, is treated as plinth_stream_destroy describes; the same rules hold for threads.
+ *
+ * @param stream A stream that plinth_stream_from_external registered, or for which memory was allocated; NULL does
+ *        nothing.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE for a stream that the library does not know or owns, and for a
+ *         default stream; PLINTH_ERROR_CAPTURE_FORBIDS while the stream captures; PLINTH_ERROR_DRIVER; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_stream_unregister(plinth_stream_t stream)
+PLINTH_NOEXCEPT;
+
+/**
  * Registers a stream that was created with CUDA or another library, so that plinth's functions accept it.
  *
  * The caller keeps ownership of the stream, and must keep it alive while plinth uses it. It may be registered again,
@@ -114,7 +163,7 @@ PLINTH_API plinth_status_t plinth_current_stream(int32_t device, plinth_stream_t
 /**
  * Returns a device's default stream, which is NULL for every device: CUDA's legacy default stream, which synchronizes
  * with all streams that cuStreamCreate created without CU_STREAM_NON_BLOCKING. As an argument, NULL stands for the
- * default stream of the device that is current at the call.
+ * default stream of the device that the call is about. PLINTH_STREAM_DEFAULT_OF names the default stream of a device.
  *
  * @param device The device number; -1 for the current device.
  * @param stream Out: the stream.
@@ -132,6 +181,20 @@ PLINTH_NOEXCEPT;
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
  */
 PLINTH_API plinth_status_t plinth_set_stream(plinth_stream_t stream) PLINTH_NOEXCEPT;
+
+/**
+ * Makes a stream the calling thread's current stream on a device. The current device stays as it is. With the stream
+ * that plinth_current_stream returned for the device, restores it.
+ *
+ * @param device The device index; -1 for the current device.
+ * @param stream The stream, of that device; NULL for the device's default stream.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DEVICE_MISMATCH for a
+ *         stream of another device; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_set_stream_of(int32_t device,
+                                     plinth_stream_t stream)
+PLINTH_NOEXCEPT;
 
 /**
  * Makes a stream and its device current, and saves the previous state: the beginning of torch's StreamContext. Contexts
@@ -278,7 +341,8 @@ PLINTH_NOEXCEPT;
  *
  * @param stream The stream; NULL for the current device's default stream.
  * @param function The function; called by a thread of the driver.
- * @param context Passed to the function; must stay valid until the function has run.
+ * @param context Passed to the function; must stay valid until the function has run; in a capture, as long as the graph
+ *        may run.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER if the function is NULL; PLINTH_ERROR_INVALID_HANDLE;
  *         PLINTH_ERROR_DRIVER; the errors of initialization.
  */

@@ -210,7 +210,7 @@ typedef struct plinth_gpu_process_t {
 #define PLINTH_GPU_PROCESS_INIT {sizeof(plinth_gpu_process_t), 0, 0, 0}
 
 /**
- * Receives a process, which is valid during the call, and the context.
+ * Receives a process, which is valid during the call, and the context. It must not throw.
  */
 typedef void (*plinth_gpu_process_callback_t)(const struct plinth_gpu_process_t *process, void *context);
 
@@ -371,7 +371,8 @@ PLINTH_NOEXCEPT;
 /**
  * Starts a thread that reads a device's telemetry at a fixed rate and keeps the latest readings. The thread runs until
  * plinth_telemetry_sampler_destroy. All readings together take less than a thousandth of one processor: slow readings
- * are taken less often, and are not valid in the samples in between.
+ * are taken less often, and are not valid in the samples in between. The times of the samples ascend, even if the
+ * system's time is set; a thread that the system delays skips samples.
  *
  * @param device The device number; -1 for the current device.
  * @param interval_ms Interval between samples in milliseconds, at least 1. NVML's own values change ten times per

@@ -159,15 +159,43 @@ PLINTH_NOEXCEPT;
  * Returns the address of a driver function, for programs that call the driver themselves, on a GPU or on the host
  * device, and for benchmarks of plinth against the driver call.
  *
- * @param name The name of the function, with or without its version suffix: "cuMemAlloc" or "cuMemAlloc_v2".
- * @param function Out: the function, with the type that cuda.h declares. For a function that the driver lacks, it is a
- *        stub that returns CUDA_ERROR_NOT_SUPPORTED.
- * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a function that plinth does not use;
- *         the errors of initialization.
+ * A function that plinth uses (plinth_driver_calls lists them) has the version that plinth uses. Any other function of
+ * the driver has the newest version that the driver knows; plinth_driver_entry_point_by_version finds a given one. The
+ * host device has the functions that plinth uses.
+ *
+ * @param name The name of the function: "cuMemAlloc"; of a function that plinth uses also with its version suffix,
+ *        "cuMemAlloc_v2".
+ * @param function Out: the function, with the type that cuda.h declares. For a function that plinth uses and the driver
+ *        lacks, it is a stub that returns CUDA_ERROR_NOT_SUPPORTED.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a name that is no function of the driver;
+ *         PLINTH_ERROR_NOT_SUPPORTED for a function that plinth does not use if the driver is older than CUDA 12.0;
+ *         PLINTH_ERROR_DRIVER; the errors of initialization.
  */
 PLINTH_API
 plinth_status_t plinth_driver_entry_point(const char *name,
                                           void **function)
+PLINTH_NOEXCEPT;
+
+/**
+ * Returns the address of a driver function as of a CUDA version: cuGetProcAddress, and
+ * cudaGetDriverEntryPointByVersion of torch.cuda.cudart().
+ *
+ * @param name The name of the function without a version suffix, for example "cuMemAlloc".
+ * @param cuda_version The version of CUDA whose cuda.h declares the function as the program calls it, in CUDA's encoding:
+ *        13000 for 13.0. With 12000, a function is found as CUDA 12.0 declares it, whatever came later.
+ * @param flags 0, or 1 (CU_GET_PROC_ADDRESS_LEGACY_STREAM) for the legacy default stream, or 2
+ *        (CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) for the variant that uses the default stream of each thread. The
+ *        host device has no such variants.
+ * @param function Out: the function.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a name that is no function of the driver as
+ *         of that version, and for other flags; PLINTH_ERROR_NOT_SUPPORTED if the driver is older than CUDA 12.0;
+ *         PLINTH_ERROR_DRIVER; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_driver_entry_point_by_version(const char *name,
+                                                     int32_t cuda_version,
+                                                     uint64_t flags,
+                                                     void **function)
 PLINTH_NOEXCEPT;
 
 /**

@@ -1,17 +1,14 @@
 //! Timestamps for events that happen every few nanoseconds: ticks when the event happens, microseconds when it is
 //! read.
 //!
-//! Where the processor's time stamp counter is invariant (one rate, the same on all cores), a tick is one count of
-//! it.
-//! Reading it costs a third of a read of the system clock. From time to time the module records an anchor, a tick and
-//! the system time read together. A time between two anchors is interpolated linearly, so an entry has the same time
-//! whenever it is read.
+//! Where the processor's time stamp counter is invariant (one rate, the same on all cores), a tick is one count of it.
+//! Elsewhere, and on other processors than x86-64, a tick is a nanosecond of the system clock. Reading the counter costs
+//! a third of a read of the system clock. From time to time the module records an anchor, a tick and the system time
+//! read together. A time between two anchors is interpolated linearly, so an entry has the same time whenever it is
+//! read.
 
 use parking_lot::Mutex;
-use std::{
-    sync::OnceLock,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A moment on both clocks.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +29,7 @@ fn system_time() -> u64 {
 
 #[cfg(target_arch = "x86_64")]
 fn has_time_stamps() -> bool {
-    use std::arch::x86_64::__cpuid;
+    use std::{arch::x86_64::__cpuid, sync::OnceLock};
     const INVARIANT: u32 = 1 << 8;
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & INVARIANT != 0)

@@ -39,6 +39,8 @@ pub enum Kind {
     Communicator = 5,
     /// A [`Sampler`](crate::ops::telemetry::sampler::Sampler).
     Sampler = 6,
+    /// A [`Checkpoint`](crate::memory::checkpoint::Checkpoint) of a pool.
+    PoolCheckpoint = 7,
     /// An allocator that the program supplies.
     Allocator = 8,
     /// A [`Jiterated`](crate::ops::jit::function::Jiterated) function.
@@ -67,6 +69,7 @@ impl Kind {
             4 => Some("a graphed callable"),
             5 => Some("a communicator"),
             6 => Some("a sampler"),
+            7 => Some("a checkpoint of a pool"),
             8 => Some("an allocator"),
             9 => Some("a jiterated function"),
             10 => Some("a compiled kernel"),

@@ -1,11 +1,14 @@
-//! Utilities for every layer: byte units, checked handles, clocks, call stacks, deadlines, embedded texts,
+//! Utilities for every layer: byte units, checked handles, clocks, call stacks, deadlines, embedded texts, the log,
 //! retries, and messages with file descriptors over Unix sockets.
 
+#[allow(unsafe_code)]
+pub mod cancellation;
 #[allow(unsafe_code)]
 pub mod clock;
 pub mod deadline;
 pub mod embedded;
 pub mod handle;
+pub mod log;
 pub mod retry;
 #[allow(unsafe_code)]
 pub mod stack;

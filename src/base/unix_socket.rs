@@ -4,16 +4,19 @@ use super::deadline::Deadline;
 use rustix::{
     cmsg_space,
     event::{PollFd, PollFlags, Timespec, poll},
+    fs::{OFlags, fcntl_getfl},
     io::{Errno, retry_on_intr},
     net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-        SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt::socket_domain,
+        SendAncillaryMessage, SendFlags, SocketType, recvmsg, sendmsg,
+        sockopt::{Timeout, socket_domain, socket_timeout, socket_type},
     },
 };
 use std::{
     io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::Duration,
 };
 
 /// The most descriptors of one part of a message; Linux allows 253.
@@ -24,15 +27,22 @@ pub fn is_unix_socket(socket: impl AsFd) -> bool {
     socket_domain(socket) == Ok(AddressFamily::UNIX)
 }
 
-/// Sends some of the bytes, and all descriptors with the first of them. Returns the number of bytes sent.
-fn send(socket: BorrowedFd, bytes: &[u8], descriptors: &[BorrowedFd], flags: SendFlags) -> Result<usize, Errno> {
+/// Returns whether a socket carries datagrams, whose reader is not notified of the end of the other process.
+pub fn is_datagram_socket(socket: impl AsFd) -> bool {
+    socket_type(socket) == Ok(SocketType::DGRAM)
+}
+
+/// Sends some of the bytes, and all descriptors with the first of them, without waiting. Returns the number of bytes
+/// sent.
+fn try_send(socket: BorrowedFd, bytes: &[u8], descriptors: &[BorrowedFd]) -> Result<usize, Errno> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let all = SendAncillaryMessage::ScmRights(descriptors);
     if descriptors.len() > MAX_DESCRIPTORS || !descriptors.is_empty() && !control.push(all) {
         return Err(Errno::INVAL);
     }
-    retry_on_intr(|| sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags | SendFlags::NOSIGNAL))
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    retry_on_intr(|| sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags))
 }
 
 /// What one call of [`try_receive`] returned.
@@ -47,20 +57,11 @@ pub struct Received {
 
 /// Receives at most `bytes.len()` bytes, and the descriptors sent with them, without waiting.
 pub fn try_receive(socket: impl AsFd, bytes: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> Result<Received, Errno> {
-    receive(socket.as_fd(), bytes, descriptors, RecvFlags::DONTWAIT)
-}
-
-fn receive(
-    socket: BorrowedFd,
-    bytes: &mut [u8],
-    descriptors: &mut Vec<OwnedFd>,
-    flags: RecvFlags,
-) -> Result<Received, Errno> {
     // The kernel puts the sender's credentials first if the program has asked for them.
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_DESCRIPTORS), ScmCredentials(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let flags = flags | RecvFlags::CMSG_CLOEXEC;
-    let received = retry_on_intr(|| recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut control, flags))?;
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received = retry_on_intr(|| recvmsg(&socket, &mut [IoSliceMut::new(bytes)], &mut control, flags))?;
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(received) = message {
             descriptors.extend(received);
@@ -73,17 +74,20 @@ fn receive(
     })
 }
 
+/// The maximum duration of a message on a socket without a time limit of its own, from its first byte on.
+pub const MESSAGE_LIMIT: Duration = Duration::from_secs(60);
+
 /// A connected Unix socket that transfers messages in parts of known length.
 ///
-/// Nothing else is required of the socket, so stream, sequenced-packet and datagram sockets all work.
+/// The socket may be a stream or carry packets; its mode and its time limits decide how long calls wait.
 pub struct Channel<'a> {
     socket: BorrowedFd<'a>,
-    /// The limit of all waits, whatever the socket's mode. If `None`, the mode decides whether a call waits for the
-    /// start of a message.
+    /// The limit of all waits, whatever the socket's mode; `None` before the first wait of a channel without one.
     deadline: Option<Deadline<'a>>,
-    /// Whether any byte of a message was sent or received. From then on, calls wait for the rest even if the socket is
-    /// non-blocking.
-    started: bool,
+    /// Whether the socket's own time limit applies anew to the rest of the message once its first byte is there.
+    starts_message: bool,
+    /// Whether a part was sent incompletely, so that no other part can follow.
+    is_broken: bool,
 }
 
 /// The descriptors of a received part.
@@ -95,39 +99,71 @@ pub struct ReceivedDescriptors {
 }
 
 impl<'a> Channel<'a> {
-    /// Creates a channel whose socket decides whether calls wait.
+    /// Creates a channel for one message of a socket of the program. While no byte of the message is there, calls wait
+    /// as the socket's mode and its time limit say. The rest of the message has the socket's time limit, or else
+    /// [`MESSAGE_LIMIT`].
     pub fn new(socket: BorrowedFd<'a>) -> Channel<'a> {
-        Channel { socket, deadline: None, started: false }
+        Channel { socket, deadline: None, starts_message: true, is_broken: false }
     }
 
     /// Creates a channel whose calls fail with `TimedOut` when the deadline passes.
     pub fn with_deadline(socket: BorrowedFd<'a>, deadline: Deadline<'a>) -> Channel<'a> {
-        Channel { socket, deadline: Some(deadline), started: false }
+        Channel { socket, deadline: Some(deadline), starts_message: false, is_broken: false }
     }
 
-    /// Waits until the socket may be ready; returns the error of a call that must not wait.
-    fn wait(&self, events: PollFlags) -> io::Result<()> {
+    /// Returns whether a part was sent incompletely, so that no other part can follow.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    /// Waits until the socket may be ready. Fails if the deadline has passed, or the call must not wait.
+    fn wait(&mut self, events: PollFlags) -> io::Result<()> {
+        if self.deadline.is_none() {
+            if fcntl_getfl(self.socket)?.contains(OFlags::NONBLOCK) {
+                return Err(Errno::WOULDBLOCK.into());
+            }
+            let limit = self.limit(events)?;
+            // A receiver may wait for a message as long as the program likes; a sender only waits for its receiver.
+            self.deadline = Some(match events {
+                PollFlags::IN => Deadline::optional(limit),
+                _ => Deadline::new(limit.unwrap_or(MESSAGE_LIMIT)),
+            });
+        }
         let interval = match &self.deadline {
-            None if self.started => None,
-            None => return Err(Errno::WOULDBLOCK.into()),
             Some(deadline) if deadline.is_expired() => return Err(io::ErrorKind::TimedOut.into()),
             // A duration that the system cannot represent is no limit.
             Some(deadline) => Timespec::try_from(deadline.blocking_interval()).ok(),
+            None => None,
         };
-        // The result needs no check, because the caller retries in every case.
-        let _ = poll(&mut [PollFd::new(&self.socket, events)], interval.as_ref());
+        match poll(&mut [PollFd::new(&self.socket, events)], interval.as_ref()) {
+            // The caller tries again, and waits for the rest of the time.
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns the time limit that the program has set for a direction of the socket.
+    fn limit(&self, events: PollFlags) -> Result<Option<Duration>, Errno> {
+        socket_timeout(self.socket, if events == PollFlags::IN { Timeout::Recv } else { Timeout::Send })
+    }
+
+    /// Starts the time limit of the rest of a message.
+    fn start_message(&mut self, events: PollFlags) -> io::Result<()> {
+        if std::mem::take(&mut self.starts_message) {
+            self.deadline = Some(Deadline::new(self.limit(events)?.unwrap_or(MESSAGE_LIMIT)));
+        }
         Ok(())
     }
 
     /// Sends one part of a message, and the descriptors with its first bytes.
     pub fn send(&mut self, mut bytes: &[u8], mut descriptors: &[BorrowedFd]) -> io::Result<()> {
-        let flags = if self.deadline.is_some() { SendFlags::DONTWAIT } else { SendFlags::empty() };
         while !bytes.is_empty() {
-            match send(self.socket, bytes, descriptors, flags) {
+            match try_send(self.socket, bytes, descriptors) {
                 Ok(sent) => {
-                    self.started = true;
                     bytes = &bytes[sent..];
                     descriptors = &[];
+                    self.is_broken = !bytes.is_empty();
+                    self.start_message(PollFlags::OUT)?;
                 }
                 Err(Errno::WOULDBLOCK) => self.wait(PollFlags::OUT)?,
                 Err(error) => return Err(error.into()),
@@ -139,16 +175,15 @@ impl<'a> Channel<'a> {
     /// Receives one part of a message. Fails with `UnexpectedEof` if the other end is closed, and with `InvalidData`
     /// for a packet that is longer than the part.
     pub fn receive(&mut self, bytes: &mut [u8]) -> io::Result<ReceivedDescriptors> {
-        let flags = if self.deadline.is_some() { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
         let (mut filled, mut part) = (0, ReceivedDescriptors { descriptors: Vec::new(), lost: false });
         while filled < bytes.len() {
-            match receive(self.socket, &mut bytes[filled..], &mut part.descriptors, flags) {
+            match try_receive(self.socket, &mut bytes[filled..], &mut part.descriptors) {
                 Ok(received) if received.bytes == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(received) if received.lost_bytes => return Err(io::ErrorKind::InvalidData.into()),
                 Ok(received) => {
-                    self.started = true;
                     filled += received.bytes;
                     part.lost |= received.lost_descriptors;
+                    self.start_message(PollFlags::IN)?;
                 }
                 Err(Errno::WOULDBLOCK) => self.wait(PollFlags::IN)?,
                 Err(error) => return Err(error.into()),
@@ -161,7 +196,7 @@ impl<'a> Channel<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{os::unix::net::UnixStream, time::Duration};
+    use std::os::unix::net::UnixStream;
 
     #[test]
     fn sending_to_a_full_socket_ends_at_the_deadline() {

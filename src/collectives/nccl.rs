@@ -9,7 +9,7 @@ use crate::{
         devices::ReduceOp,
     },
     error::{Error, Result, invalid},
-    runtime::{self, tensor::Tensor},
+    runtime::tensor::Tensor,
     status::Status,
     stream,
 };
@@ -30,25 +30,12 @@ pub struct Overrides<'a> {
     pub communicators: Option<&'a [u64]>,
 }
 
-fn is_contiguous(tensor: &Tensor) -> bool {
-    let mut expected = 1;
-    for dimension in (0..tensor.rank).rev() {
-        if tensor.sizes[dimension] != 1 {
-            if tensor.strides[dimension] != expected {
-                return tensor.numel == 0;
-            }
-            expected *= tensor.sizes[dimension];
-        }
-    }
-    true
-}
-
 /// Returns whether the tensors are valid for a collective: contiguous, and each on a different device.
 pub fn is_available(tensors: &[Tensor]) -> bool {
     let mut devices: Vec<u32> = tensors.iter().map(|tensor| tensor.device).collect();
     devices.sort_unstable();
     devices.dedup();
-    devices.len() == tensors.len() && tensors.iter().all(is_contiguous)
+    devices.len() == tensors.len() && tensors.iter().all(Tensor::is_contiguous)
 }
 
 /// Checks tensors as torch does. The elements of an output and its input are in the ratio `output_shares` to
@@ -71,7 +58,7 @@ fn check(inputs: &[Tensor], outputs: &[Tensor], input_shares: u64, output_shares
                 format!("input {index} is on device {} and its output on device {}", input.device, output.device),
             ));
         }
-        if !is_contiguous(input) || !is_contiguous(output) {
+        if !input.is_contiguous() || !output.is_contiguous() {
             return Err(invalid(format!("all inputs and outputs have to be contiguous, and number {index} is not")));
         }
         if input.element != first.element || output.element != first.element {
@@ -123,7 +110,6 @@ fn evict_aborted(tensors: &[Tensor]) {
 }
 
 fn operate(inputs: &[Tensor], outputs: &[Tensor], kind: Kind, count: u64, overrides: &Overrides) -> Result<()> {
-    let runtime = runtime::ready()?;
     let is_cached = overrides.communicators.is_none();
     let communicators: Participants = match overrides.communicators {
         None => participants(inputs)?,
@@ -142,10 +128,7 @@ fn operate(inputs: &[Tensor], outputs: &[Tensor], kind: Kind, count: u64, overri
                 ),
             ));
         }
-        let stream = match overrides.streams {
-            Some(streams) if streams[index] != 0 => streams[index],
-            _ => stream::current_on(runtime, input.device)?.raw.handle(),
-        };
+        let stream = overrides.streams.map_or(stream::CURRENT, |streams| streams[index]);
         let buffers = RankBuffers { from: input.memory, to: output.memory, count, element: input.element };
         parts.push((communicator, buffers, stream));
     }
@@ -219,10 +202,14 @@ mod tests {
 
     #[test]
     fn contiguity_ignores_dimensions_of_size_one() {
-        assert!(is_contiguous(&tensor(0, &[2, 1, 3], Some(&[3, 77, 1]))));
-        assert!(is_contiguous(&tensor(0, &[2, 0], Some(&[9, 9]))));
-        assert!(!is_contiguous(&tensor(0, &[2, 3], Some(&[1, 2]))));
-        assert!(!is_contiguous(&tensor(0, &[4], Some(&[2]))));
+        let is_available = |shape: &[i64], strides: &[i64]| is_available(&[tensor(0, shape, Some(strides))]);
+        assert!(is_available(&[2, 1, 3], &[3, 77, 1]));
+        assert!(is_available(&[2, 0], &[9, 9]));
+        assert!(!is_available(&[2, 3], &[1, 2]));
+        assert!(!is_available(&[4], &[2]));
+        // The product of the other sizes is no 64-bit number.
+        assert!(is_available(&[0, 5, i64::MAX], &[i64::MAX, i64::MAX, 1]));
+        assert!(super::is_available(&[tensor(0, &[0, 5, i64::MAX], None)]));
     }
 
     #[test]

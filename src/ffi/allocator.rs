@@ -12,8 +12,13 @@
 //! cached memory or reset statistics do nothing.
 
 use crate::{
-    ffi::{Output, guard::guard, owned_text, plinth_stream_t, status::plinth_status_t},
-    memory, runtime, stream,
+    ffi::{
+        Output,
+        guard::{guard, guard_short, release_short},
+        owned_text, plinth_stream_t,
+        status::plinth_status_t,
+    },
+    memory, stream,
 };
 use std::ffi::{c_char, c_void};
 
@@ -25,8 +30,8 @@ use std::ffi::{c_char, c_void};
 /// order the work of that stream before the free.
 ///
 /// While the calling thread, the stream or a capture allocates to a pool (plinth_begin_allocate_to_pool and similar
-/// calls), the memory comes from that pool. A stream must outlive the memory that is allocated for it. Call
-/// plinth_empty_cache before you destroy a stream for which memory was allocated.
+/// calls), the memory comes from that pool. Call plinth_stream_unregister before a stream of the program or of another
+/// library is destroyed.
 ///
 /// @param size The size in bytes; 0 returns NULL.
 /// @param device The device index; -1 for the current device.
@@ -36,6 +41,9 @@ use std::ffi::{c_char, c_void};
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_HANDLE;
 ///         PLINTH_ERROR_DEVICE_MISMATCH for a stream of another device; PLINTH_ERROR_OUT_OF_MEMORY, with a message
 ///         that lists the requested, total, free, reserved and allocated bytes, the limit and further details;
+///         PLINTH_ERROR_WOULD_SYNCHRONIZE if only waiting for running work helps, and the sync debug mode forbids it;
+///         PLINTH_ERROR_CAPTURE_FORBIDS for a backend that cannot allocate in a capture; PLINTH_ERROR_NOT_SUPPORTED in
+///         a signal handler that interrupted another call of its thread;
 ///         PLINTH_ERROR_INVALID_CONFIGURATION; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_caching_allocator_alloc(
@@ -44,7 +52,7 @@ pub unsafe extern "C" fn plinth_caching_allocator_alloc(
     stream: plinth_stream_t,
     pointer: *mut *mut c_void,
 ) -> plinth_status_t {
-    guard(|| {
+    guard_short(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let pointer = unsafe { Output::new(pointer, "pointer") }?;
         let stream = stream::of_device(stream as usize, device)?;
@@ -60,10 +68,12 @@ pub unsafe extern "C" fn plinth_caching_allocator_alloc(
 ///
 /// @param pointer The memory; NULL does nothing.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for a pointer that plinth_caching_allocator_alloc did not return,
-///         that was freed already, or that is inside a block.
+///         that was freed already, or that is inside a block; PLINTH_ERROR_WOULD_SYNCHRONIZE if the backend waits for
+///         the device and the sync debug mode forbids it, and PLINTH_ERROR_NOT_SUPPORTED in a signal handler that
+///         interrupted another call of its thread: the memory is not freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_caching_allocator_delete(pointer: *mut c_void) -> plinth_status_t {
-    guard(|| memory::caching_free(pointer as u64))
+    release_short(|| memory::caching_free(pointer as u64))
 }
 
 /// Records that work in a stream uses memory that was allocated for another stream.
@@ -72,15 +82,14 @@ pub unsafe extern "C" fn plinth_caching_allocator_delete(pointer: *mut c_void) -
 /// free does not wait for it. The stream for which the memory was allocated need not be recorded.
 ///
 /// @param pointer The memory, from plinth_caching_allocator_alloc or plinth_alloc; NULL does nothing.
-/// @param stream The stream, of any device; NULL for the current device's default stream.
+/// @param stream The stream, of any device. NULL does not tell on which device the work is, and records two streams: the
+///        default streams of the memory's device and of the current device. PLINTH_STREAM_CURRENT does the same with
+///        the calling thread's current streams on both.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER as for plinth_caching_allocator_delete;
 ///         PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_record_stream(pointer: *mut c_void, stream: plinth_stream_t) -> plinth_status_t {
-    guard(|| {
-        let stream = stream::resolve(runtime::ready()?, stream as usize)?;
-        memory::record_stream(pointer as u64, stream.raw, stream.device)
-    })
+    guard(|| memory::record_stream_argument(pointer as u64, stream as usize))
 }
 
 /// Releases the unused cached memory of every device to the driver.
@@ -89,7 +98,8 @@ pub unsafe extern "C" fn plinth_record_stream(pointer: *mut c_void, stream: plin
 /// may still use is released as soon as the work of that stream is done. The call waits at most one millisecond for
 /// such work.
 ///
-/// @return PLINTH_OK; PLINTH_ERROR_DRIVER; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_WOULD_SYNCHRONIZE for memory whose release waits for the device, which stays cached;
+///         PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_empty_cache() -> plinth_status_t {
     guard(memory::empty_cache)
@@ -113,8 +123,8 @@ pub unsafe extern "C" fn plinth_memory_allocated(device: i32, bytes: *mut usize)
 
 /// Gets the peak of plinth_memory_allocated since the peaks were last reset.
 ///
-/// If several threads allocate at the same moment, the peak is that of the allocations in the order in which the
-/// allocator counted them.
+/// If several threads allocate at the same time, the peak may be too low within the bound that plinth_memory_stats
+/// states; otherwise it is exact.
 ///
 /// @param device The device index; -1 for the current device.
 /// @param bytes Out: the number of bytes.

@@ -10,10 +10,15 @@
 use crate::{
     driver::plugin::{Hooks, Plugin, PoolPair},
     ffi::{
-        Output, guard::guard, path as path_of, plinth_stream_t, pool::plinth_pool_id_t, status::plinth_status_t,
+        Output,
+        guard::{guard, release},
+        path as path_of, plinth_stream_t,
+        pool::plinth_pool_id_t,
+        status::plinth_status_t,
         string, structs,
     },
     memory::{self, backend, pool::Options},
+    runtime::thread::call_program,
 };
 use std::{
     ffi::{c_char, c_int, c_void},
@@ -37,7 +42,7 @@ pub type plinth_pluggable_allocator_t = *mut plinth_pluggable_allocator;
 /// The hooks of a pluggable allocator; NULL for a hook that it does not have. The hooks are those of torch. They are
 /// called from any thread; the library holds no lock during the call.
 ///
-/// The struct grows at its end in newer versions. PLINTH_ALLOCATOR_HOOKS_INIT sets struct_size, and no hook.
+/// No hook may throw. The struct grows at its end in newer versions. PLINTH_ALLOCATOR_HOOKS_INIT sets struct_size, and no hook.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -95,7 +100,7 @@ pub unsafe extern "C" fn plinth_pluggable_allocator_create(
         // SAFETY: likewise.
         let path = if path.is_null() { None } else { Some(unsafe { path_of(path, "path") }?) };
         // SAFETY: the caller promises that the named functions have the documented signatures.
-        let plugin = unsafe { Plugin::load(path.as_deref(), &alloc_name, &free_name) }?;
+        let plugin = call_program(|| unsafe { Plugin::load(path.as_deref(), &alloc_name, &free_name) })?;
         allocator.set(backend::create(plugin)? as plinth_pluggable_allocator_t);
         Ok(())
     })
@@ -170,7 +175,7 @@ impl From<plinth_allocator_hooks_t> for Hooks {
 pub unsafe extern "C" fn plinth_pluggable_allocator_destroy(
     allocator: plinth_pluggable_allocator_t,
 ) -> plinth_status_t {
-    guard(|| backend::destroy(allocator as u64))
+    release(|| backend::destroy(allocator as u64))
 }
 
 /// Creates a pool whose memory comes from an external allocator, as torch.cuda.MemPool(allocator) does. The caching

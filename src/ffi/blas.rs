@@ -14,11 +14,12 @@ use std::ffi::c_void;
 
 /// Gets the calling thread's cuBLAS handle for its current device: torch.cuda.current_blas_handle.
 ///
-/// The handle is set to the thread's current stream and to a workspace from the allocator for that stream. Call this
-/// function before each use of the handle, as torch does: it sets the stream, and in a capture the workspace, that
-/// are current at the time of the call. cuBLAS requires that the handle's device is current. A handle belongs to its
-/// thread until the thread ends. Afterwards another thread gets it, with pointer mode, math mode and atomics mode
-/// reset to cuBLAS's defaults; otherwise these modes stay as the thread set them. May be called in a capture; the
+/// The handle is set to the thread's current stream, to a workspace from the allocator for that stream, and to the math
+/// mode of the precision settings (plinth_set_matmul_allow_tf32 and others). Call this function before each use of the
+/// handle, as torch does: it sets the stream, the math mode, and in a capture the workspace, that are current at the time
+/// of the call. cuBLAS requires that the handle's device is current. A handle belongs to its
+/// thread until the thread ends. Afterwards another thread gets it, with pointer mode and atomics mode
+/// reset to cuBLAS's defaults; otherwise pointer mode and atomics mode stay as the thread set them. May be called in a capture; the
 /// graph then keeps the workspace.
 ///
 /// The workspace has 32 MiB for compute capabilities 9 to 12 and 8,519,680 bytes for others, or the size in

@@ -9,7 +9,7 @@
 
 use crate::{
     collectives::devices::{
-        broadcast, exchange, host,
+        broadcast, exchange,
         outputs::Output as Target,
         reduce,
         tuning::{self, Threshold},
@@ -20,7 +20,7 @@ use crate::{
         guard::guard,
         null, plinth_stream_t,
         status::plinth_status_t,
-        tensor::{CPU, CUDA, CUDA_HOST, CUDA_MANAGED, DLDataType, DLDevice, DLTensor, device_number, laid_out},
+        tensor::{CPU, CUDA, CUDA_HOST, DLDataType, DLDevice, DLTensor, device_number, tensor_anywhere},
     },
     runtime::{
         self,
@@ -28,7 +28,6 @@ use crate::{
         thread,
     },
     status::Status,
-    stream,
 };
 
 /// Adds in the order of the tensors. Sums of 16-bit floats are computed in float32 and rounded once, at the end. Only
@@ -81,19 +80,8 @@ fn computable(dtype: DLDataType, name: &str) -> Result<ElementType> {
 /// # Safety
 /// As [`crate::ffi::tensor::tensor`].
 unsafe fn tensor_of(described: &DLTensor, element_of: ElementOf, name: &str) -> Result<Tensor> {
-    let device = match described.device.device_type {
-        CPU => host::PAGEABLE,
-        CUDA_HOST => host::PINNED,
-        CUDA | CUDA_MANAGED => device_number(described.device.device_id, name)?,
-        other => {
-            return Err(Error::new(
-                Status::DEVICE_MISMATCH,
-                format!("{name} has DLPack device type {other}; it must be on a CUDA device or the CPU"),
-            ));
-        }
-    };
     // SAFETY: the caller's promise.
-    unsafe { laid_out(described, element_of(described.dtype, name)?, device, name) }
+    unsafe { tensor_anywhere(described, element_of(described.dtype, name)?, name) }
 }
 
 /// Returns the array of `count` tensor descriptions.
@@ -447,8 +435,8 @@ pub unsafe extern "C" fn plinth_comm_reduce_add_coalesced(
 ///        NULL for parts of equal size, except that the last ones may be shorter and even empty, where torch returns
 ///        fewer parts. Must be NULL with supplied outputs.
 /// @param dim The dimension; a negative number counts from the last dimension, which is -1.
-/// @param streams For each output a stream of its device, in which it is created and copied instead of the current
-///        stream. A NULL entry means the current stream; NULL means the current streams for all outputs.
+/// @param streams For each output a stream of its device, in which it is created and copied; NULL for the current
+///        streams of all outputs' devices.
 /// @return As plinth_comm_broadcast; PLINTH_ERROR_INVALID_VALUE also for no outputs, for a dimension that the tensor
 ///         does not have, and for sizes whose sum is wrong; PLINTH_ERROR_DEVICE_MISMATCH also for a stream of another
 ///         device; PLINTH_ERROR_INVALID_HANDLE for an invalid stream.
@@ -470,12 +458,8 @@ pub unsafe extern "C" fn plinth_comm_scatter(
         let targets = unsafe { targets(outputs, count, |_| described, by_width) }?;
         // SAFETY: the caller passes NULL or that many numbers and streams.
         let (sizes, streams) = unsafe { (numbers(chunk_sizes, count), numbers(streams, count)) };
-        let resolved = streams.unwrap_or(&[]).iter().map(|stream| match *stream as usize {
-            0 => Ok(None),
-            handle => stream::resolve(runtime::ready()?, handle).map(Some),
-        });
-        let resolved = resolved.collect::<Result<Vec<_>>>()?;
-        let made = exchange::scatter(&source, &targets, sizes, dim, &resolved)?;
+        let handles = streams.map(|streams| streams.iter().map(|stream| *stream as usize).collect::<Vec<_>>());
+        let made = exchange::scatter(&source, &targets, sizes, dim, handles.as_deref())?;
         // SAFETY: `targets` checked the descriptions, and found room in those of outputs to create.
         unsafe { describe_created(outputs, &targets, &made, |_| described.dtype) };
         Ok(())

@@ -14,7 +14,13 @@ use crate::{
     collectives::communicator::{self, Options, engine::EngineKind, group},
     driver::nccl::ID_BYTES,
     error::{Result, invalid},
-    ffi::{Output, guard::guard, null, plinth_stream_t, status::plinth_status_t, structs},
+    ffi::{
+        Output,
+        guard::{guard, release},
+        null, plinth_stream_t,
+        status::plinth_status_t,
+        structs,
+    },
 };
 use std::time::Duration;
 
@@ -191,14 +197,15 @@ pub unsafe extern "C" fn plinth_communicator_init_all(
 
 /// Destroys a communicator. Each rank destroys its own.
 ///
-/// The communicator's work should be done: synchronize its streams first.
+/// The communicator's work should be done: synchronize its streams first. Replays of graphs that captured it must be
+/// done.
 ///
 /// @param communicator The communicator; NULL does nothing.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_NCCL or PLINTH_ERROR_DRIVER if a step failed: the
 ///         communicator is destroyed nevertheless.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_destroy(communicator: plinth_communicator_t) -> plinth_status_t {
-    guard(|| if communicator.is_null() { Ok(()) } else { communicator::destroy(communicator as u64) })
+    release(|| if communicator.is_null() { Ok(()) } else { communicator::destroy(communicator as u64) })
 }
 
 /// Aborts a communicator and its work, whatever the other ranks do.
@@ -365,7 +372,8 @@ pub unsafe extern "C" fn plinth_communicator_query(
 
 /// Waits on the CPU until all work of a stream is done, as plinth_stream_synchronize does, but with a timeout.
 ///
-/// The call also ends as soon as the communicator has an error. It also waits until all ranks are connected.
+/// The call also ends when the communicator has an error: as soon as the stream's work has ended, at most one second
+/// later, and with NCCL at once. It also waits until all ranks are connected.
 ///
 /// @param communicator The communicator.
 /// @param timeout_milliseconds The timeout in milliseconds; 0 for the communicator's own timeout.

@@ -11,8 +11,18 @@
 use crate::{
     driver::Image,
     error::{Error, Result, invalid},
-    ffi::{Output, guard::guard, null, status::plinth_status_t, string, structs::StructOutput},
-    ops::jit::kernel::{self, Attributes, Source},
+    ffi::{
+        Output,
+        guard::{guard, release},
+        null,
+        status::plinth_status_t,
+        string,
+        structs::StructOutput,
+    },
+    ops::jit::{
+        kernel::{self, Attributes},
+        nvrtc_source::{self, Source},
+    },
     status::Status,
 };
 use std::{
@@ -191,7 +201,7 @@ pub unsafe extern "C" fn plinth_nvrtc_compile(
                 SourceArguments::of(kernel_source, kernel_name, compute_capability, cuda_include_dirs, nvcc_options)?,
             )
         };
-        let (made, lowered) = kernel::compile_image(&given.source())?;
+        let (made, lowered) = nvrtc_source::compile_image(&given.source())?;
         let made = made.bytes();
         // SAFETY: malloc accepts any size.
         let copy = unsafe { libc::malloc(made.len()) };
@@ -257,10 +267,10 @@ pub unsafe extern "C" fn plinth_compile_kernel(
 /// @param bytes The size in bytes. The terminating NUL of a text may be included or not.
 /// @param device The device index; -1 for the current device.
 /// @param module Out: the module. The caller owns it and destroys it with plinth_kernel_module_destroy.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a size of 0;
-///         PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_COMPILATION_FAILED for PTX that the driver cannot compile, with
-///         the driver's log; PLINTH_ERROR_DRIVER for an image that the driver does not accept; the errors of
-///         initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a size of 0, and for a cubin or a fatbin
+///         that is shorter than its header states; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_COMPILATION_FAILED for PTX
+///         that the driver cannot compile, with the driver's log; PLINTH_ERROR_DRIVER for an image that the driver does
+///         not accept; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_kernel_module_load(
     image: *const c_void,
@@ -277,8 +287,15 @@ pub unsafe extern "C" fn plinth_kernel_module_load(
         if bytes == 0 {
             return Err(invalid("bytes is 0; pass the size of the image".to_owned()));
         }
-        // SAFETY: it is not NULL, so the caller promises an image of `bytes` bytes.
-        let image = unsafe { Image::new(std::slice::from_raw_parts(image.cast(), bytes).to_vec()) };
+        // SAFETY: it is not NULL, so the caller promises `bytes` bytes.
+        let content: &[u8] = unsafe { std::slice::from_raw_parts(image.cast(), bytes) };
+        if let Some(length) = Image::stated_length(content).filter(|length| *length > bytes as u64) {
+            return Err(invalid(format!(
+                "loading an image of {bytes} bytes: its header states at least {length}; pass the complete image"
+            )));
+        }
+        // SAFETY: the caller promises an image, and it is complete.
+        let image = unsafe { Image::new(content.to_vec()) };
         output.set(kernel::load_module(&image, device)? as plinth_kernel_module_t);
         Ok(())
     })
@@ -314,7 +331,7 @@ pub unsafe extern "C" fn plinth_kernel_module_get_kernel(
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER: the handle remains valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_kernel_module_destroy(module: plinth_kernel_module_t) -> plinth_status_t {
-    guard(|| if module.is_null() { Ok(()) } else { kernel::destroy_module(module as u64) })
+    release(|| if module.is_null() { Ok(()) } else { kernel::destroy_module(module as u64) })
 }
 
 /// Destroys the handle of a kernel.
@@ -325,7 +342,7 @@ pub unsafe extern "C" fn plinth_kernel_module_destroy(module: plinth_kernel_modu
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER: the handle remains valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_kernel_destroy(kernel: plinth_kernel_t) -> plinth_status_t {
-    guard(|| if kernel.is_null() { Ok(()) } else { kernel::destroy(kernel as u64) })
+    release(|| if kernel.is_null() { Ok(()) } else { kernel::destroy(kernel as u64) })
 }
 
 /// Gets the attributes of a kernel.

@@ -8,7 +8,14 @@
 
 use crate::{
     error::{Error, Result},
-    ffi::{Output, guard::guard, null, span, status::plinth_status_t, structs, tensor::DLDataType},
+    ffi::{
+        Output,
+        guard::{guard, release},
+        null, span,
+        status::plinth_status_t,
+        structs,
+        tensor::DLDataType,
+    },
     ops::fft::{
         self,
         params::{Params, Transform},
@@ -190,7 +197,7 @@ pub unsafe extern "C" fn plinth_cufft_plan_acquire(plan: plinth_cufft_plan_t, na
 ///         thread has not acquired the plan; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_cufft_plan_release(plan: plinth_cufft_plan_t) -> plinth_status_t {
-    guard(|| fft::release(handle(plan)?))
+    release(|| fft::release(handle(plan)?))
 }
 
 /// Releases the caller's reference to a plan. Work that is in a stream still runs.
@@ -200,7 +207,7 @@ pub unsafe extern "C" fn plinth_cufft_plan_release(plan: plinth_cufft_plan_t) ->
 ///         through this handle: call plinth_cufft_plan_release first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_cufft_plan_destroy(plan: plinth_cufft_plan_t) -> plinth_status_t {
-    guard(|| if plan.is_null() { Ok(()) } else { fft::forget(handle(plan)?) })
+    release(|| if plan.is_null() { Ok(()) } else { fft::forget(handle(plan)?) })
 }
 
 /// Gets the maximum number of plans in a device's cache: cufft_plan_cache.max_size. The default is 4096.

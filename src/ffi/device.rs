@@ -9,13 +9,13 @@
 use crate::{
     ffi::{
         Output,
-        guard::{self, guard},
+        guard::{self, guard, guard_short},
         null, owned_text,
         status::plinth_status_t,
     },
     memory::{self, peer},
-    runtime::{self, device},
-    stream::kernel,
+    runtime::{self, availability, device},
+    stream::{self, kernel},
 };
 use std::ffi::{c_char, c_void};
 
@@ -33,12 +33,12 @@ pub unsafe extern "C" fn plinth_init() -> plinth_status_t {
     guard(|| runtime::ready().map(drop))
 }
 
-/// Checks whether a device is available. Never fails, and does not initialize the library.
+/// Checks whether a device is available. Never fails, and does not initialize the driver, as plinth_device_count.
 ///
 /// @return Whether plinth_device_count would report more than 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_is_available() -> bool {
-    guard::value(false, || device::count().is_ok_and(|count| count > 0))
+    guard::value(false, || availability::count().is_ok_and(|count| count > 0))
 }
 
 /// Checks whether the library is initialized and usable; false in a child process created by fork.
@@ -51,8 +51,10 @@ pub unsafe extern "C" fn plinth_is_initialized() -> bool {
 
 /// Counts the devices that are visible to the process. CUDA_VISIBLE_DEVICES applies, also to the host device.
 ///
-/// Loads the driver, but does not initialize the library. If there is no driver or no device, the count is 0, which
-/// is not an error.
+/// Does not initialize the driver, so a process can count its devices and then fork children that use them: NVML counts
+/// the GPUs. The driver counts them, and is initialized, if NVML is not installed, for MIG instances, and with
+/// PLINTH_NVML_BASED_CUDA_CHECK=0 in the environment. If there is no driver or no device, the count is 0, which is not
+/// an error.
 ///
 /// @param count Out: the number of devices.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of initialization except PLINTH_ERROR_NO_DEVICE.
@@ -61,7 +63,7 @@ pub unsafe extern "C" fn plinth_device_count(count: *mut i32) -> plinth_status_t
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let count = unsafe { Output::new(count, "count") }?;
-        count.set(device::count()? as i32);
+        count.set(availability::count()? as i32);
         Ok(())
     })
 }
@@ -76,7 +78,7 @@ pub unsafe extern "C" fn plinth_device_count(count: *mut i32) -> plinth_status_t
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_current_device(device: *mut i32) -> plinth_status_t {
-    guard(|| {
+    guard_short(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let output = unsafe { Output::new(device, "device") }?;
         output.set(device::current()?);
@@ -90,7 +92,7 @@ pub unsafe extern "C" fn plinth_current_device(device: *mut i32) -> plinth_statu
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_set_device(device: i32) -> plinth_status_t {
-    guard(|| device::set(device))
+    guard_short(|| device::set(device))
 }
 
 /// Gets the device to whose memory a pointer belongs.
@@ -214,15 +216,17 @@ pub unsafe extern "C" fn plinth_disable_peer_access(device: i32, peer: i32) -> p
 ///
 /// @param device The device index; -1 for the current device.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_WOULD_SYNCHRONIZE if the sync debug mode forbids it;
-///         PLINTH_ERROR_CAPTURE_FORBIDS while a stream of the device captures; PLINTH_ERROR_ILLEGAL_ADDRESS,
+///         PLINTH_ERROR_CAPTURE_FORBIDS while a stream of the device captures, whose capture stays valid if plinth began
+///         it; PLINTH_ERROR_ILLEGAL_ADDRESS,
 ///         PLINTH_ERROR_LAUNCH_FAILED or PLINTH_ERROR_DRIVER for failed work; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_synchronize(device: i32) -> plinth_status_t {
-    guard(|| device::synchronize(device))
+    guard(|| stream::synchronize_device(device))
 }
 
 /// Gets the free and total memory of a device, as the driver reports them for all processes. Memory that an allocator
-/// caches is not free.
+/// caches is not free. On the host device other processes count only if they have the same PLINTH_HOST_MEMORY_NAME in
+/// their environment; without that name each process has a device's memory to itself.
 ///
 /// @param device The device index; -1 for the current device.
 /// @param free_bytes Out: the free memory in bytes.
@@ -259,7 +263,7 @@ pub unsafe extern "C" fn plinth_get_arch_list(text: *mut *mut c_char) -> plinth_
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let text = unsafe { Output::new(text, "text") }?;
-        let list = if device::count()? > 0 { kernel::arch_list().join(" ") } else { String::new() };
+        let list = if availability::count()? > 0 { kernel::arch_list().join(" ") } else { String::new() };
         text.set(owned_text(&list)?);
         Ok(())
     })
@@ -276,7 +280,7 @@ pub unsafe extern "C" fn plinth_get_gencode_flags(text: *mut *mut c_char) -> pli
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let text = unsafe { Output::new(text, "text") }?;
-        let flags = if device::count()? > 0 { kernel::gencode_flags() } else { String::new() };
+        let flags = if availability::count()? > 0 { kernel::gencode_flags() } else { String::new() };
         text.set(owned_text(&flags)?);
         Ok(())
     })

@@ -4,7 +4,11 @@
 //! the previous one, and the second call restores it. Both calls of a pair must be made by the same thread.
 
 use crate::{
-    ffi::{Output, guard::guard, status::plinth_status_t},
+    ffi::{
+        Output,
+        guard::{guard, guard_short},
+        status::plinth_status_t,
+    },
     memory,
     runtime::device,
 };
@@ -18,7 +22,7 @@ use std::ffi::c_void;
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_exchange_device(device: i32, previous: *mut i32) -> plinth_status_t {
-    guard(|| {
+    guard_short(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let previous = unsafe { Output::new(previous, "previous") }?;
         previous.set(device::exchange(device)?);
@@ -34,7 +38,7 @@ pub unsafe extern "C" fn plinth_exchange_device(device: i32, previous: *mut i32)
 /// @return As plinth_exchange_device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_maybe_exchange_device(device: i32, previous: *mut i32) -> plinth_status_t {
-    guard(|| {
+    guard_short(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let previous = unsafe { Output::new(previous, "previous") }?;
         previous.set(device::maybe_exchange(device)?);

@@ -9,7 +9,12 @@
 
 use crate::{
     error::Result,
-    ffi::{Output, guard::guard, null, plinth_stream_t, status::plinth_status_t},
+    ffi::{
+        Output,
+        guard::{guard, guard_short, release},
+        null, plinth_stream_t,
+        status::plinth_status_t,
+    },
     stream::event,
 };
 use std::ffi::c_void;
@@ -75,7 +80,7 @@ pub unsafe extern "C" fn plinth_event_create(flags: u32, event: *mut plinth_even
 ///         valid and can be destroyed again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_event_destroy(event: plinth_event_t) -> plinth_status_t {
-    guard(|| if event.is_null() { Ok(()) } else { event::destroy(event as u64) })
+    release(|| if event.is_null() { Ok(()) } else { event::destroy(event as u64) })
 }
 
 /// Records an event in a stream.
@@ -83,13 +88,14 @@ pub unsafe extern "C" fn plinth_event_destroy(event: plinth_event_t) -> plinth_s
 /// The event completes when the work that is in the stream now is done. A later record replaces an earlier one.
 ///
 /// @param event The event.
-/// @param stream The stream; NULL for the current device's default stream.
+/// @param stream The stream; NULL for the default stream of the event's device, which is the current device before the
+///        first record.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL event; PLINTH_ERROR_INVALID_HANDLE;
 ///         PLINTH_ERROR_DEVICE_MISMATCH if the event was first recorded on another device; PLINTH_ERROR_DRIVER; the
 ///         errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_event_record(event: plinth_event_t, stream: plinth_stream_t) -> plinth_status_t {
-    guard(|| event::record(handle(event)?, stream as usize))
+    guard_short(|| event::record(handle(event)?, stream as usize))
 }
 
 /// Makes later work of a stream wait for the last record of an event.
@@ -98,33 +104,34 @@ pub unsafe extern "C" fn plinth_event_record(event: plinth_event_t, stream: plin
 /// recorded.
 ///
 /// @param event The event.
-/// @param stream The stream that waits; NULL for the current device's default stream.
+/// @param stream The stream that waits, of any device; NULL for the current device's default stream.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL event; PLINTH_ERROR_INVALID_HANDLE;
 ///         PLINTH_ERROR_CAPTURE_FORBIDS if the stream is capturing and the event was recorded outside of the capture,
 ///         which invalidates the capture; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_event_wait(event: plinth_event_t, stream: plinth_stream_t) -> plinth_status_t {
-    guard(|| event::wait(handle(event)?, stream as usize))
+    guard_short(|| event::wait(handle(event)?, stream as usize))
 }
 
 /// Does the same as plinth_event_wait, with the stream as the first argument.
 ///
-/// @param stream The stream that waits; NULL for the current device's default stream.
+/// @param stream The stream that waits, of any device; NULL for the current device's default stream.
 /// @param event The event.
 /// @return As plinth_event_wait.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_stream_wait_event(stream: plinth_stream_t, event: plinth_event_t) -> plinth_status_t {
-    guard(|| event::wait(handle(event)?, stream as usize))
+    guard_short(|| event::wait(handle(event)?, stream as usize))
 }
 
 /// Does the same as plinth_event_record, with the stream as the first argument.
 ///
-/// @param stream The stream; NULL for the current device's default stream.
+/// @param stream The stream; NULL for the default stream of the event's device, which is the current device before the
+///        first record.
 /// @param event The event.
 /// @return As plinth_event_record.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_stream_record_event(stream: plinth_stream_t, event: plinth_event_t) -> plinth_status_t {
-    guard(|| event::record(handle(event)?, stream as usize))
+    guard_short(|| event::record(handle(event)?, stream as usize))
 }
 
 /// Checks whether the last record of an event is complete.
@@ -136,7 +143,7 @@ pub unsafe extern "C" fn plinth_stream_record_event(stream: plinth_stream_t, eve
 ///         for failed work.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_event_query(event: plinth_event_t, done: *mut bool) -> plinth_status_t {
-    guard(|| {
+    guard_short(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let done = unsafe { Output::new(done, "done") }?;
         done.set(event::query(handle(event)?)?);

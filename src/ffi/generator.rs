@@ -10,7 +10,12 @@
 use crate::{
     driver::random::PhiloxState,
     error::{Error, Result},
-    ffi::{Output, guard::guard, null, status::plinth_status_t},
+    ffi::{
+        Output,
+        guard::{guard, release},
+        null,
+        status::plinth_status_t,
+    },
     ops::random::{
         generator::{self, STATE_BYTES},
         seed,
@@ -219,7 +224,7 @@ pub unsafe extern "C" fn plinth_generator_create(device: i32, generator: *mut pl
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a device's default generator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_generator_destroy(generator: plinth_generator_t) -> plinth_status_t {
-    guard(|| if generator.is_null() { Ok(()) } else { generator::destroy(generator as u64) })
+    release(|| if generator.is_null() { Ok(()) } else { generator::destroy(generator as u64) })
 }
 
 /// Creates an independent generator with the seed and offset of another one: torch's clone_state.

@@ -12,10 +12,10 @@ use crate::{
     ffi::{
         Output,
         graph::{name_of, pool_of},
-        guard::{self, guard},
+        guard::{self, guard, release},
         null, plinth_stream_t,
         pool::plinth_pool_id_t,
-        status::{PLINTH_OK, plinth_status_t},
+        status::plinth_status_t,
         structs::StructList,
         tensor::{DLTensor, described, tensor, to_c as tensor_to_c},
     },
@@ -128,13 +128,9 @@ fn pass(
         let (given, written) = (inputs.as_ptr(), outputs.as_mut_ptr());
         // SAFETY: the caller of plinth_make_graphed_callables promises that the function may be called so; the lists
         // live until it has returned.
-        let status =
-            unsafe { function(given, inputs.len(), written, outputs.len(), stream as plinth_stream_t, context) };
-        if status == PLINTH_OK {
-            return Ok(());
-        }
-        let otherwise = format!("the function returned status {status}");
-        Err(guard::last_error(Status(status), &otherwise).context(format_args!("the {what} pass failed")))
+        let call =
+            || unsafe { function(given, inputs.len(), written, outputs.len(), stream as plinth_stream_t, context) };
+        guard::call_back("the function", call).context(|| format!("running the {what} pass"))
     }
 }
 
@@ -200,9 +196,9 @@ unsafe fn describe(callable: &plinth_callable_t) -> Result<Described> {
 ///        each with plinth_graphed_callable_destroy.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a count of 0, for too many warm-up
 ///         runs, for a malformed tensor, and for an input that is not dense; PLINTH_ERROR_DEVICE_MISMATCH for a
-///         tensor of another device; the status that a pass returned, with the message of the pass's last call;
-///         PLINTH_ERROR_GRAPH_EMPTY for a pass that adds no work; PLINTH_ERROR_CAPTURE_FORBIDS if the current stream
-///         captures; the errors of plinth_graph_begin and plinth_graph_end. After an error no graphed callable
+///         tensor of another device; the status that a pass returned, with the message of the pass's last call if that
+///         failed with this status; PLINTH_ERROR_CAPTURE_FORBIDS if the current stream captures; the errors of
+///         plinth_graph_begin and plinth_graph_end. After an error no graphed callable
 ///         exists.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_make_graphed_callables(
@@ -399,5 +395,5 @@ pub unsafe extern "C" fn plinth_graphed_callable_reset(callable: plinth_graphed_
 /// @return As plinth_graphed_callable_reset.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graphed_callable_destroy(callable: plinth_graphed_callable_t) -> plinth_status_t {
-    guard(|| if callable.is_null() { Ok(()) } else { callable::destroy(callable as u64) })
+    release(|| if callable.is_null() { Ok(()) } else { callable::destroy(callable as u64) })
 }

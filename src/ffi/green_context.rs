@@ -11,7 +11,12 @@
 
 use crate::{
     error::Result,
-    ffi::{CUstream_st, Output, guard::guard, null, plinth_stream_t, status::plinth_status_t},
+    ffi::{
+        CUstream_st, Output,
+        guard::{guard, release},
+        null, plinth_stream_t,
+        status::plinth_status_t,
+    },
     ops::green_context,
 };
 use std::ffi::c_void;
@@ -69,7 +74,7 @@ pub unsafe extern "C" fn plinth_green_context_create(
 ///         thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_green_context_destroy(context: plinth_green_context_t) -> plinth_status_t {
-    guard(|| if context.is_null() { Ok(()) } else { green_context::destroy(handle(context)?) })
+    release(|| if context.is_null() { Ok(()) } else { green_context::destroy(handle(context)?) })
 }
 
 /// Enters a green context in the calling thread.

@@ -9,7 +9,12 @@
 //! is freed.
 
 use crate::{
-    ffi::{Output, guard::guard, plinth_stream_t, span, status::plinth_status_t},
+    ffi::{
+        Output,
+        guard::{guard, guard_short, release, release_short},
+        plinth_stream_t, span,
+        status::plinth_status_t,
+    },
     memory, runtime, stream,
 };
 use std::ffi::c_void;
@@ -29,7 +34,7 @@ use std::ffi::c_void;
 ///         initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_host_alloc(size: usize, pointer: *mut *mut c_void) -> plinth_status_t {
-    guard(|| {
+    guard_short(|| {
         // SAFETY: the caller passes NULL or a valid pointer.
         let pointer = unsafe { Output::new(pointer, "pointer") }?;
         pointer.set(memory::host_alloc(size as u64)? as *mut c_void);
@@ -45,10 +50,10 @@ pub unsafe extern "C" fn plinth_host_alloc(size: usize, pointer: *mut *mut c_voi
 ///
 /// @param pointer The memory; NULL does nothing.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for memory that plinth_host_alloc did not return, or that was freed
-///         already; PLINTH_ERROR_FORKED_CHILD. In a process that is exiting it does nothing, and succeeds.
+///         already. In a process that is exiting it does nothing, and succeeds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_host_free(pointer: *mut c_void) -> plinth_status_t {
-    guard(|| memory::host_free(pointer as u64))
+    release_short(|| memory::host_free(pointer as u64))
 }
 
 /// Records that work in a stream uses memory of plinth_host_alloc: after the memory is freed, it is not reused before
@@ -134,5 +139,5 @@ pub unsafe extern "C" fn plinth_host_register(pointer: *mut c_void, bytes: usize
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_host_unregister(pointer: *mut c_void) -> plinth_status_t {
     // SAFETY: the caller transfers the registration to this call.
-    guard(|| memory::host_unregister(unsafe { span(pointer, 0) }))
+    release(|| memory::host_unregister(unsafe { span(pointer, 0) }))
 }

@@ -131,6 +131,7 @@ pub unsafe extern "C" fn plinth_host_memory_stats(stats: *mut plinth_host_memory
 }
 
 /// Receives one value of the statistics: its key, the value and the context. The key is valid only during the call.
+/// It must not throw.
 #[allow(non_camel_case_types)]
 pub type plinth_host_memory_stats_callback_t =
     Option<unsafe extern "C" fn(key: *const c_char, value: u64, context: *mut c_void)>;

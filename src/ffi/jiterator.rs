@@ -11,7 +11,7 @@ use crate::{
     error::{Result, invalid},
     ffi::{
         Output,
-        guard::guard,
+        guard::{guard, release},
         null, plinth_stream_t,
         status::plinth_status_t,
         string,
@@ -238,7 +238,7 @@ pub unsafe extern "C" fn plinth_jiterator_create_multi_output_jit_fn(
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_jiterator_destroy_jit_fn(function: plinth_jit_function_t) -> plinth_status_t {
-    guard(|| if function.is_null() { Ok(()) } else { function::destroy(function as u64) })
+    release(|| if function.is_null() { Ok(()) } else { function::destroy(function as u64) })
 }
 
 /// Computes the type and shape of the outputs of a call: the common type of the inputs, by the rules of
@@ -307,7 +307,7 @@ pub unsafe extern "C" fn plinth_jiterator_result(
 /// @param scalars Values of scalars, in any order; scalars that are not listed have their default values. NULL for
 ///        none.
 /// @param num_scalars The number of values in `scalars`.
-/// @param stream The stream, of the tensors' device; NULL for the current device's default stream.
+/// @param stream The stream, of the tensors' device; NULL for that device's default stream.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE for an invalid function or stream;
 ///         PLINTH_ERROR_INVALID_VALUE for a wrong number of tensors, shapes that cannot be broadcast, an output of
 ///         another type or shape, an output with two elements at one address, a malformed tensor, and a scalar that the

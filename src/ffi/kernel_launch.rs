@@ -189,7 +189,7 @@ fn address_of(tensor: &DLTensor, index: usize, device: u32) -> Result<u64> {
 /// @param launch The launch configuration.
 /// @param arguments The arguments, whose values are copied before the call returns; NULL for none.
 /// @param count The number of arguments.
-/// @param stream The stream, of the kernel's device; NULL for the current device's default stream.
+/// @param stream The stream, of the kernel's device; NULL for that device's default stream.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE for an invalid kernel or stream;
 ///         PLINTH_ERROR_INVALID_VALUE if struct_size was not set, for arguments that do not match the kernel's
 ///         parameters, for invalid flags or access, for more threads or shared memory than a block can have, and for

@@ -9,9 +9,18 @@
 
 use crate::{
     error::Error,
-    ffi::{Output, guard::guard, null, plinth_stream_t, span, status::plinth_status_t},
+    ffi::{
+        Output,
+        guard::{guard, release},
+        null, plinth_stream_t, span,
+        status::plinth_status_t,
+        tensor::{DLTensor, tensor_anywhere},
+    },
     memory,
-    ops::copy::{self, Pattern},
+    ops::{
+        copy::{self, Pattern, Rows},
+        copy_tensor::copy_tensor,
+    },
     status::Status,
 };
 use std::ffi::c_void;
@@ -44,7 +53,7 @@ pub unsafe extern "C" fn plinth_device_malloc(size: usize, device: i32, pointer:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_device_free(pointer: *mut c_void) -> plinth_status_t {
     // SAFETY: the caller transfers the memory to this call.
-    guard(|| memory::free(unsafe { span(pointer, 0) }))
+    release(|| memory::free(unsafe { span(pointer, 0) }))
 }
 
 /// Allocates pinned host memory from the driver, as cudaHostAlloc does. Slow; the memory is not cached. Every device
@@ -73,7 +82,7 @@ pub unsafe extern "C" fn plinth_pinned_malloc(size: usize, pointer: *mut *mut c_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_pinned_free(pointer: *mut c_void) -> plinth_status_t {
     // SAFETY: the caller transfers the memory to this call.
-    guard(|| memory::free_pinned(unsafe { span(pointer, 0) }))
+    release(|| memory::free_pinned(unsafe { span(pointer, 0) }))
 }
 
 /// Copies memory in a stream, between any two kinds of memory: pageable or pinned host memory, memory of the stream's
@@ -82,7 +91,8 @@ pub unsafe extern "C" fn plinth_pinned_free(pointer: *mut c_void) -> plinth_stat
 /// @param destination The destination; must stay valid until the copy is complete.
 /// @param source The source; must stay valid until the copy is complete. The two ranges must not overlap.
 /// @param bytes Number of bytes; 0 does nothing.
-/// @param stream The stream; NULL for the current device's default stream.
+/// @param stream The stream; NULL for the default stream of the destination's device, or of the source's if the
+///        destination is in host memory.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a range past the end of the address
 ///         space; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_WOULD_SYNCHRONIZE for pageable host memory if the sync
 ///         debug mode forbids the wait; PLINTH_ERROR_DRIVER; the errors of initialization.
@@ -113,8 +123,9 @@ pub unsafe extern "C" fn plinth_memcpy(
 /// @param non_blocking Between host and device: false waits for the copy; true returns at once if the host memory is
 ///        pinned. Ignored otherwise.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a range past the end of the address
-///         space; PLINTH_ERROR_WOULD_SYNCHRONIZE if the sync debug mode forbids the wait; PLINTH_ERROR_DRIVER; the
-///         errors of initialization.
+///         space; PLINTH_ERROR_WOULD_SYNCHRONIZE if the sync debug mode forbids the wait; PLINTH_ERROR_CAPTURE_FORBIDS
+///         for a copy that would wait for a stream that is capturing, which leaves the capture valid;
+///         PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_copy(
     destination: *mut c_void,
@@ -129,13 +140,99 @@ pub unsafe extern "C" fn plinth_copy(
     })
 }
 
+/// Copies rows of bytes in a stream, between any two kinds of memory: cudaMemcpy2DAsync with cudaMemcpyDefault.
+/// Asynchronous; as in CUDA, the call may wait if one side is pageable host memory.
+///
+/// @param destination The first row of the destination; all rows must stay valid until the copy is complete.
+/// @param destination_pitch Distance between the beginnings of two rows of the destination, in bytes: at least
+///        width_bytes, at most 2147483647.
+/// @param source The first row of the source; all rows must stay valid until the copy is complete. No row of the source
+///        may overlap a row of the destination.
+/// @param source_pitch Distance between the beginnings of two rows of the source, in bytes, with the same limits.
+/// @param width_bytes Number of bytes of a row; 0 does nothing.
+/// @param height Number of rows; 0 does nothing.
+/// @param stream The stream; NULL for the default stream of the destination's device, or of the source's if the
+///        destination is in host memory.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a pitch out of its limits and for rows
+///         past the end of the address space; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_WOULD_SYNCHRONIZE for pageable
+///         host memory if the sync debug mode forbids the wait; PLINTH_ERROR_DRIVER; the errors of initialization.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_memcpy_2d(
+    destination: *mut c_void,
+    destination_pitch: usize,
+    source: *const c_void,
+    source_pitch: usize,
+    width_bytes: usize,
+    height: usize,
+    stream: plinth_stream_t,
+) -> plinth_status_t {
+    guard(|| {
+        // SAFETY: the caller promises that all rows stay valid until the copy is complete.
+        let (to, from) = unsafe { (span(destination, 0), span(source, 0)) };
+        let (to, from) = (Rows { memory: to, pitch: destination_pitch }, Rows { memory: from, pitch: source_pitch });
+        copy::rows_in_stream(to, from, (width_bytes, height), stream as usize)
+    })
+}
+
+/// Copies the elements of a tensor to another: torch.Tensor.copy_. The tensors may have any strides, also negative ones,
+/// different element types, and be on devices or on the CPU.
+///
+/// The source is broadcast to the shape of the destination: it has at most as many dimensions, and each of them, counted
+/// from the last, is 1 or that of the destination. Elements are converted as torch converts them on a GPU: floating-point
+/// numbers are truncated towards 0 to integers, and rounded to the nearest, ties to even, in narrower floating-point
+/// types; integers that are too wide lose their high bits; complex numbers lose their imaginary part; bool is true for
+/// everything but 0, also for NaN. What a float becomes in an integer type that cannot hold it is undefined in torch; here
+/// it is what a GPU computes: the nearest value of a 32- or 64-bit type, whose low bits an 8- or 16-bit type keeps; for
+/// NaN 0, or the highest bit alone if one of the types has 64 bits.
+///
+/// Streams are those of plinth_copy: between two devices, the copy runs in the source device's current stream, after the
+/// present work of the destination device's current stream and before its later work; between host and device, and
+/// within a device, in the device's current stream. Elements are converted and rearranged on the device, with temporary
+/// memory of the caching allocator if the tensors are not on one device; between two tensors of the CPU, the call waits for
+/// the current device's current stream, and the CPU copies. Captures contain the copy; one that the CPU would wait for is
+/// refused there.
+///
+/// A tensor with kDLCPU memory may be in pageable or in pinned memory.
+///
+/// @param destination The destination; its memory must stay valid until the copy is complete. No two of its elements may be
+///        in one place.
+/// @param source The source; its memory must stay valid until the copy is complete. It may be the destination itself, but
+///        must not overlap it otherwise.
+/// @param non_blocking Between host and device: false waits for the copy; true returns at once if the host memory is
+///        pinned. Ignored otherwise.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a tensor that is not described correctly,
+///         for shapes that cannot be broadcast, for a destination with several elements in one place, and for dense
+///         tensors that overlap; PLINTH_ERROR_DEVICE_MISMATCH for a device type other than those of CUDA and the CPU;
+///         PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_WOULD_SYNCHRONIZE if the sync debug mode
+///         forbids the wait; PLINTH_ERROR_CAPTURE_FORBIDS if the CPU would wait for a stream that is capturing: nothing is
+///         enqueued, and the capture stays valid; PLINTH_ERROR_DRIVER; the errors of initialization.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_copy_tensor(
+    destination: *const DLTensor,
+    source: *const DLTensor,
+    non_blocking: bool,
+) -> plinth_status_t {
+    guard(|| {
+        // SAFETY: the caller passes NULL or valid descriptions, whose elements stay valid until the copy is complete.
+        let (to, from) = unsafe {
+            let (to, from) = (destination.as_ref(), source.as_ref());
+            let (to, from) = (to.ok_or_else(|| null("destination"))?, from.ok_or_else(|| null("source"))?);
+            (
+                tensor_anywhere(to, to.dtype.element("destination")?, "destination")?,
+                tensor_anywhere(from, from.dtype.element("source")?, "source")?,
+            )
+        };
+        copy_tensor(&to, &from, non_blocking)
+    })
+}
+
 /// Sets every byte of a range of memory to one value, in a stream. Asynchronous.
 ///
 /// @param destination The memory: of the stream's device, of a device that it has access to, or pinned. Must stay valid
 ///        until the fill is complete.
 /// @param value The byte.
 /// @param bytes Number of bytes; 0 does nothing.
-/// @param stream The stream; NULL for the current device's default stream.
+/// @param stream The stream; NULL for the default stream of the memory's device.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a range past the end of the address
 ///         space, and for memory that the stream's device cannot access; PLINTH_ERROR_INVALID_HANDLE;
 ///         PLINTH_ERROR_DRIVER; the errors of initialization.
@@ -159,7 +256,7 @@ pub unsafe extern "C" fn plinth_memset(
 /// @param pattern The pattern; read before the call returns.
 /// @param pattern_size Size of the pattern in bytes: 1, 2 or 4.
 /// @param bytes Number of bytes to fill, a multiple of pattern_size; 0 does nothing.
-/// @param stream The stream; NULL for the current device's default stream.
+/// @param stream The stream; NULL for the default stream of the memory's device.
 /// @return The statuses of plinth_memset; PLINTH_ERROR_INVALID_VALUE also for another pattern_size, and for an address
 ///         or a length that is not a multiple of it.
 #[unsafe(no_mangle)]

@@ -12,7 +12,7 @@
 use crate::{
     error::{Result, invalid},
     ffi::{
-        CUstream_st, Output,
+        CUstream_st, Output, c_text,
         guard::{self, guard},
         null, owned_text, plinth_stream_t,
         pool::plinth_pool_id_t,
@@ -24,11 +24,16 @@ use crate::{
         history::{self, Context, Enabled, Entry, Options, StackId},
         recorder, tags,
     },
-    runtime,
+    runtime::{
+        self,
+        names::{self, Subject},
+        thread::call_program,
+    },
 };
 use std::{
-    ffi::{CString, c_char, c_void},
+    ffi::{c_char, c_void},
     mem,
+    sync::Arc,
 };
 
 /// Records nothing.
@@ -124,37 +129,39 @@ pub struct plinth_memory_history_entry_t {
     pub stack: u32,
     /// Reserved: 0.
     pub reserved: u32,
+    /// The name of the block; an empty string if it has none. It is the name that the block had when it was freed, or
+    /// now if it is live; all events of a block have it. A tracker receives it with PLINTH_MEMORY_ACTION_FREE_REQUESTED
+    /// only. If that action is skipped, freed blocks have no names.
+    pub name: *const c_char,
+    /// The name of the stream when the entry is read; an empty string if it has none.
+    pub stream_name: *const c_char,
 }
 
-/// Receives an entry of the history, and the context.
+/// Receives an entry of the history, and the context. It must not throw.
 #[allow(non_camel_case_types)]
 pub type plinth_memory_history_callback_t =
     Option<unsafe extern "C" fn(entry: *const plinth_memory_history_entry_t, context: *mut c_void)>;
 
 /// Receives a function of a stack trace: its name, its file, its line (from 1; 0 if unknown), and the context. The
-/// strings are valid during the call.
+/// strings are valid during the call. It must not throw.
 #[allow(non_camel_case_types)]
 pub type plinth_memory_frame_callback_t =
     Option<unsafe extern "C" fn(name: *const c_char, file: *const c_char, line: u32, context: *mut c_void)>;
 
 /// Receives an annotation: the thread's device at that time, the time in microseconds since 1970, the name, whether it
-/// is a begin (else an end), and the context. The name is valid during the call.
+/// is a begin (else an end), and the context. The name is valid during the call. It must not throw.
 #[allow(non_camel_case_types)]
 pub type plinth_memory_annotation_callback_t =
     Option<unsafe extern "C" fn(device: i32, time_us: u64, name: *const c_char, begin: bool, context: *mut c_void)>;
 
 type EntryFunction = unsafe extern "C" fn(*const plinth_memory_history_entry_t, *mut c_void);
 
-/// Converts a string for C. The library's own strings contain no NUL, but names in debug information may contain
-/// anything.
-fn text(text: &str) -> CString {
-    CString::new(text.replace('\0', "\u{FFFD}")).unwrap_or_default()
-}
-
 /// # Safety
 /// It must be valid to call the function with an entry and this context.
 unsafe fn show(function: EntryFunction, context: *mut c_void, device: u32, entry: &Entry) {
-    let metadata = text(entry.metadata.as_deref().unwrap_or(""));
+    let text = |text: &Option<Arc<str>>| c_text(text.as_deref().unwrap_or(""));
+    let (metadata, name) = (text(&entry.metadata), text(&entry.name));
+    let stream_name = text(&names::get(Subject::stream(entry.stream, device)));
     let shown = plinth_memory_history_entry_t {
         struct_size: mem::size_of::<plinth_memory_history_entry_t>(),
         action: entry.action as i32,
@@ -168,9 +175,11 @@ unsafe fn show(function: EntryFunction, context: *mut c_void, device: u32, entry
         metadata: metadata.as_ptr(),
         stack: entry.stack.0,
         reserved: 0,
+        name: name.as_ptr(),
+        stream_name: stream_name.as_ptr(),
     };
     // SAFETY: the caller makes this promise.
-    unsafe { function(&raw const shown, context) }
+    call_program(|| unsafe { function(&raw const shown, context) });
 }
 
 fn call_tracker(function: usize, context: usize, device: u32, entry: &Entry) {
@@ -317,10 +326,10 @@ pub unsafe extern "C" fn plinth_memory_stack_each(
     guard(|| {
         let callback = callback.ok_or_else(|| null("callback"))?;
         for frame in history::frames(StackId(stack)).iter() {
-            let (name, file) = (text(&frame.name), text(&frame.file));
+            let (name, file) = (c_text(&frame.name), c_text(&frame.file));
             // SAFETY: this is the caller's function, which takes two strings, a number and the context that belongs to
             // it.
-            unsafe { callback(name.as_ptr(), file.as_ptr(), frame.line, context) };
+            call_program(|| unsafe { callback(name.as_ptr(), file.as_ptr(), frame.line, context) });
         }
         Ok(())
     })
@@ -418,9 +427,9 @@ pub unsafe extern "C" fn plinth_memory_annotations_each(
     guard(|| {
         let callback = callback.ok_or_else(|| null("callback"))?;
         for annotation in history::annotations() {
-            let (device, name) = (annotation.device as i32, text(&annotation.name));
+            let (device, name) = (annotation.device as i32, c_text(&annotation.name));
             // SAFETY: this is the caller's function, which takes numbers, a string and the context that belongs to it.
-            unsafe { callback(device, annotation.time_us, name.as_ptr(), annotation.begin, context) };
+            call_program(|| unsafe { callback(device, annotation.time_us, name.as_ptr(), annotation.begin, context) });
         }
         Ok(())
     })

@@ -37,15 +37,19 @@ pub mod host_memory_stats;
 pub mod ipc;
 pub mod jiterator;
 pub mod kernel_launch;
+pub mod log;
 pub mod memory;
 pub mod memory_history;
 pub mod memory_stats;
+pub mod names;
 pub mod nccl;
 pub mod nvtx;
 pub mod out_of_memory;
 pub mod pluggable;
 pub mod pointer;
 pub mod pool;
+pub mod pool_checkpoint;
+pub mod precision;
 pub mod properties;
 pub mod random;
 pub mod sanitizer;
@@ -143,6 +147,11 @@ fn owned_text(text: &str) -> Result<*mut c_char> {
     } else {
         Ok(copy)
     }
+}
+
+/// Converts a text for C. The library's own texts contain no NUL, but names and paths in them may contain anything.
+fn c_text(text: &str) -> CString {
+    CString::new(text.replace('\0', "\u{FFFD}")).unwrap_or_default()
 }
 
 /// Describes a range of bytes that C passed.

@@ -181,7 +181,7 @@ pub unsafe extern "C" fn plinth_nccl_init_rank(
 /// @param outputs The output tensors, on the same devices; NULL to write the results to the inputs.
 /// @param count The number of inputs, and of outputs.
 /// @param op One of the PLINTH_REDUCE_ constants.
-/// @param streams One stream per device, where NULL is the device's current stream; NULL for the current streams of all
+/// @param streams One stream per device; NULL for the current streams of all
 ///        devices.
 /// @param communicators One communicator per device; NULL for communicators that the library creates for each list of
 ///        devices and caches.

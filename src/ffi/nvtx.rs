@@ -15,7 +15,7 @@ use crate::{
     error::{Error, Result},
     ffi::{
         Output,
-        guard::{guard, nothing_to_do},
+        guard::{guard, nothing_to_do, release},
         null, plinth_stream_t,
         status::plinth_status_t,
         structs,
@@ -346,7 +346,7 @@ pub unsafe extern "C" fn plinth_nvtx_domain_create(
 /// @return PLINTH_OK.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nvtx_domain_destroy(domain: plinth_nvtx_domain_t) -> plinth_status_t {
-    guard(|| {
+    release(|| {
         // SAFETY: the caller passes NULL or a domain that it owns.
         unsafe { self::domain(domain) }.destroy();
         Ok(())

@@ -9,6 +9,7 @@
 use crate::{
     ffi::{guard::guard, null, status::plinth_status_t},
     memory::callbacks::{self, Callback},
+    runtime::thread::call_program,
 };
 use std::ffi::c_void;
 
@@ -16,14 +17,14 @@ use std::ffi::c_void;
 /// without any lock of the library held. It may call the library; it is not called recursively.
 ///
 /// Its arguments are the device, the number of bytes that were requested, and the context. It returns whether it freed
-/// anything; if so, the request is retried.
+/// anything; if so, the request is retried. It must not throw.
 #[allow(non_camel_case_types)]
 pub type plinth_free_memory_callback_t =
     Option<unsafe extern "C" fn(device: i32, size: usize, context: *mut c_void) -> bool>;
 
 /// Observes a request that fails because memory ran out, just before the call returns. Its arguments are the device,
 /// the number of bytes that were requested, the device's total and free bytes, and the context. The rules of
-/// plinth_free_memory_callback_t apply.
+/// plinth_free_memory_callback_t apply. It must not throw.
 #[allow(non_camel_case_types)]
 pub type plinth_out_of_memory_callback_t = Option<
     unsafe extern "C" fn(device: i32, requested: usize, device_total: usize, device_free: usize, context: *mut c_void),
@@ -34,7 +35,7 @@ fn call_free_memory(function: usize, context: usize, device: u32, size: u64) -> 
     // and promised to keep it callable until it is removed; function pointers have the size of an address.
     unsafe {
         let function: unsafe extern "C" fn(i32, usize, *mut c_void) -> bool = std::mem::transmute(function);
-        function(device as i32, size as usize, context as *mut c_void)
+        call_program(|| function(device as i32, size as usize, context as *mut c_void))
     }
 }
 
@@ -42,7 +43,7 @@ fn call_observer(function: usize, context: usize, device: u32, size: u64, total:
     // SAFETY: as above, for plinth_attach_out_of_memory_observer.
     unsafe {
         let function: unsafe extern "C" fn(i32, usize, usize, usize, *mut c_void) = std::mem::transmute(function);
-        function(device as i32, size as usize, total as usize, free as usize, context as *mut c_void);
+        call_program(|| function(device as i32, size as usize, total as usize, free as usize, context as *mut c_void));
     }
 }
 

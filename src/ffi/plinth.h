@@ -11,11 +11,14 @@
  *   returns the driver's own code.
  * - **Arguments.** The order is: the object or device that the call is about, inputs, options, the stream, outputs.
  *   Outputs are written only on success. An array stands before its count or capacity. A device of -1 is the calling
- *   thread's current device. A NULL stream is the current device's default stream. Sizes are in bytes unless the comment
+ *   thread's current device. A NULL stream is the default stream of the device that the call is about, and
+ *   PLINTH_STREAM_CURRENT the current stream there; see plinth_stream_t. Sizes are in bytes unless the comment
  *   says elements.
  * - **Threads.** Every function may be called from any thread at any time, with one exception: do not destroy an object
  *   while another thread is in a call with it. The current device, the current streams and the last error belong to
- *   the calling thread. Callbacks must not unwind or throw.
+ *   the calling thread. Callbacks must not unwind or throw. A call of a signal handler that interrupted another call of
+ *   its thread returns PLINTH_ERROR_NOT_SUPPORTED, and does nothing; this holds for frees, too. A thread that is
+ *   cancelled during a call completes it first; a thread with PTHREAD_CANCEL_ASYNCHRONOUS must not make calls.
  * - **Callbacks.** The type of a callback ends in `_callback_t`. Its `void *context` follows it in the call, and is its
  *   own last parameter. What it receives is valid until it returns.
  * - **Ownership.** The caller owns what a function creates, allocates or opens. An object of type plinth_x_t is released
@@ -27,7 +30,8 @@
  *   array have the `struct_size` of the first.
  * - **Values.** A value with a setter is read by get_x and set by set_x; one without a setter is read by x.
  * - **Process.** The library initializes itself when a device is first used. It prints nothing and never ends the
- *   process.
+ *   process. In a child that is forked later, calls that destroy or free do nothing and succeed, and all others return
+ *   PLINTH_ERROR_FORKED_CHILD, except those about versions, statuses and messages; docs/errors.md lists them.
  *
  * plinth.h includes every header below. Each of them may also be included alone, in C99 or later and C++11 or later.
  *

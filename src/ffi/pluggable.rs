@@ -8,19 +8,30 @@
 
 use crate::{
     driver::Stream,
-    ffi::{guard::guard, plinth_stream_t, pool::plinth_pool_id_t},
-    memory::{self, route::RouteScope},
-    runtime::{self, thread},
-    stream,
+    ffi::{
+        guard::{guard, guard_short, release, release_short},
+        plinth_stream_t,
+        pool::plinth_pool_id_t,
+    },
+    memory::{self, PoolId},
+    runtime, stream,
 };
 use std::ffi::{c_int, c_void};
+
+/// Returns the pool of an id that PyTorch issued.
+fn of_pytorch(id: plinth_pool_id_t) -> PoolId {
+    PoolId::of_pytorch(id.owner, id.index)
+}
 
 #[inline(always)]
 fn alloc(size: u64, device: i32, stream: plinth_stream_t) -> *mut c_void {
     let mut pointer = std::ptr::null_mut();
-    guard(|| {
-        // SAFETY: the caller passes a live stream, or one of CUDA's special handles.
-        let stream = unsafe { Stream::from_handle(stream as usize) };
+    guard_short(|| {
+        let stream = match stream as usize {
+            name if stream::is_name(name) => stream::of_device(name, device)?,
+            // SAFETY: the caller passes a live stream, or one of CUDA's special handles.
+            handle => unsafe { Stream::from_handle(handle) },
+        };
         pointer = memory::caching_alloc(size, device, stream)? as *mut c_void;
         Ok(())
     });
@@ -29,7 +40,7 @@ fn alloc(size: u64, device: i32, stream: plinth_stream_t) -> *mut c_void {
 
 #[inline(always)]
 fn free(pointer: *mut c_void) {
-    guard(|| memory::caching_free(pointer as u64));
+    release_short(|| memory::caching_free(pointer as u64));
 }
 
 /// Allocates memory as plinth_caching_allocator_alloc does: the alloc_fn of torch.cuda.memory.CUDAPluggableAllocator.
@@ -118,9 +129,12 @@ pub unsafe extern "C" fn plinth_pluggable_base_alloc(pointer: *mut c_void, size:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_pluggable_record_stream(pointer: *mut c_void, stream: plinth_stream_t) {
     guard(|| {
-        // SAFETY: the caller passes a live stream, or one of CUDA's special handles.
+        if stream::is_relative(stream as usize) {
+            return memory::record_stream_argument(pointer as u64, stream as usize);
+        }
+        // SAFETY: the caller passes a live stream.
         let stream = stream::from_unchecked(unsafe { Stream::from_handle(stream as usize) })?;
-        memory::record_stream(pointer as u64, stream.raw, stream.device)
+        memory::record_stream(pointer as u64, stream)
     });
 }
 
@@ -128,7 +142,8 @@ pub unsafe extern "C" fn plinth_pluggable_record_stream(pointer: *mut c_void, st
 /// CUDAPluggableAllocator, which is called before a capture begins.
 ///
 /// @param device The device number.
-/// @param pool The graph's pool. PyTorch's MempoolId_t, a pair of 64-bit numbers, has the same ABI.
+/// @param pool The graph's pool, with any id: PyTorch issues it, and it never names a pool of the library. PyTorch's
+///        MempoolId_t, a pair of 64-bit numbers, has the same ABI.
 /// @param filter A C++ function object that selects the streams. It is not called; all capturing streams are selected.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_pluggable_begin_allocate_to_pool(
@@ -137,17 +152,16 @@ pub unsafe extern "C" fn plinth_pluggable_begin_allocate_to_pool(
     filter: *mut c_void,
 ) {
     let _ = filter;
-    guard(|| memory::begin_allocate_to_pool(device, RouteScope::Capture, pool.into()));
+    guard(|| memory::begin_pluggable_pool(device, of_pytorch(pool)));
 }
 
-/// Ends allocating to a graph's pool, as plinth_end_allocate_to_pool does: the end_allocate_to_pool_fn of
-/// CUDAPluggableAllocator.
+/// Ends allocating to a graph's pool: the end_allocate_to_pool_fn of CUDAPluggableAllocator. Any thread may call it.
 ///
 /// @param device The device number.
 /// @param pool The graph's pool.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_pluggable_end_allocate_to_pool(device: c_int, pool: plinth_pool_id_t) {
-    guard(|| memory::end_allocate_to_pool(device, pool.into()));
+    guard(|| memory::end_pluggable_pool(device, of_pytorch(pool)));
 }
 
 /// Releases a graph's pool, as plinth_release_pool does: the release_pool hook of CUDAPluggableAllocator, which is
@@ -157,7 +171,7 @@ pub unsafe extern "C" fn plinth_pluggable_end_allocate_to_pool(device: c_int, po
 /// @param pool The graph's pool.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_pluggable_release_pool(device: c_int, pool: plinth_pool_id_t) {
-    guard(|| memory::release_pool(device, pool.into()));
+    release(|| memory::release_pool(device, of_pytorch(pool)));
 }
 
 /// Allocates memory for the calling thread's current plinth stream on a device: the malloc_func of
@@ -170,8 +184,7 @@ pub unsafe extern "C" fn plinth_pluggable_release_pool(device: c_int, pool: plin
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_cupy_malloc(param: *mut c_void, size: usize, device: c_int) -> *mut c_void {
     let _ = param;
-    let current = if device < 0 { thread::device() } else { device as u32 };
-    alloc(size as u64, device, thread::stream(current).handle() as plinth_stream_t)
+    alloc(size as u64, device, stream::CURRENT as plinth_stream_t)
 }
 
 /// Frees memory: the free_func of cupy.cuda.CFunctionAllocator.

@@ -5,7 +5,14 @@
 
 use crate::{
     driver::MemoryKind,
-    ffi::{Output, guard::guard, pool::plinth_pool_id_t, span, status::plinth_status_t, structs::StructOutput},
+    ffi::{
+        Output,
+        guard::{guard, release},
+        pool::plinth_pool_id_t,
+        span,
+        status::plinth_status_t,
+        structs::StructOutput,
+    },
     memory::{self, Attributes, Owner},
 };
 use std::{ffi::c_void, mem};
@@ -160,5 +167,5 @@ pub unsafe extern "C" fn plinth_managed_malloc(size: usize, device: i32, pointer
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_managed_free(pointer: *mut c_void) -> plinth_status_t {
     // SAFETY: the caller transfers the memory to this call.
-    guard(|| memory::managed_free(unsafe { span(pointer, 0) }))
+    release(|| memory::managed_free(unsafe { span(pointer, 0) }))
 }

@@ -7,11 +7,24 @@
 //! plinth_mem_pool_destroy. Each plinth_begin_allocate_ function adds one, and plinth_release_pool removes it. Blocks
 //! that are allocated in a pool stay valid until they are freed, even when the pool has no user any more.
 //!
-//! Of the plinth_begin_allocate_ functions, plinth_begin_allocate_current_thread_to_pool affects the calling thread
-//! only. The others affect all threads.
+//! Of the plinth_begin_allocate_ functions, plinth_begin_allocate_current_thread_to_pool affects the requests of the
+//! calling thread only. The others affect those of all threads. Requests of a device are routed to a pool by one thread
+//! at a time: as long as one does, the functions fail for that pool. The thread that began the routing ends it; another
+//! thread's plinth_end_allocate_to_pool fails and ends nothing, unless the thread that began it has exited.
+//!
+//! The library issues the ids of its pools: plinth_mem_pool_create, plinth_mem_pool_create_with_allocator,
+//! plinth_graph_pool_handle, plinth_graph_pool. Every function refuses other ids, and those of destroyed pools, with
+//! PLINTH_ERROR_INVALID_HANDLE. PyTorch issues its ids itself and passes them to the plinth_pluggable_ functions; these
+//! pools are never those of the library, even if an id is the same. The functions that query a pool or set an option
+//! accept an id of PyTorch, unless the library has issued the same.
 
 use crate::{
-    ffi::{Output, guard::guard, plinth_stream_t, status::plinth_status_t},
+    ffi::{
+        Output,
+        guard::{guard, release},
+        plinth_stream_t,
+        status::plinth_status_t,
+    },
     memory::{self, PoolId, pool::Options, route::RouteScope},
     stream,
 };
@@ -29,7 +42,7 @@ pub struct plinth_pool_id_t {
 
 impl From<plinth_pool_id_t> for PoolId {
     fn from(id: plinth_pool_id_t) -> PoolId {
-        PoolId { owner: id.owner, index: id.index }
+        PoolId::new(id.owner, id.index)
     }
 }
 
@@ -63,7 +76,7 @@ pub unsafe extern "C" fn plinth_mem_pool_create(
 ///         plinth_mem_pool_create, or was destroyed; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_mem_pool_destroy(pool: plinth_pool_id_t) -> plinth_status_t {
-    guard(|| memory::pool_destroy(pool.into()))
+    release(|| memory::pool_destroy(pool.into()))
 }
 
 /// Sets how much physical memory a pool may hold on each device. A request that would exceed the budget fails with an
@@ -131,7 +144,8 @@ pub unsafe extern "C" fn plinth_mem_pool_use_count(
 /// @param device The device number; -1 for the current device.
 /// @param allocated Out: bytes of allocated blocks.
 /// @param reserved Out: bytes of physical memory.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE for an id that was never issued, and for a
+///         destroyed pool without memory; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_mem_pool_memory(
     pool: plinth_pool_id_t,
@@ -151,13 +165,15 @@ pub unsafe extern "C" fn plinth_mem_pool_memory(
 }
 
 /// Routes the requests of capturing streams to a pool, on one device and from all threads; called before a graph's
-/// capture begins. Creates the pool if its id is new, and adds a reference. If several captures begin, each capture
-/// takes the pool that was begun last among those that no other capture has taken.
+/// capture begins. Adds a reference. If several captures begin, each capture takes the pool that was begun last among
+/// those that no other capture has taken.
 ///
 /// @param device The device number; -1 for the current device.
 /// @param pool The pool; not the default pool.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for the default pool, and for a pool that requests are routed to
-///         already; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+///         already, by any thread; PLINTH_ERROR_INVALID_HANDLE for a pool that was never created or was destroyed;
+///         PLINTH_ERROR_GRAPH_ASLEEP for a pool whose memory was released with plinth_graph_sleep;
+///         PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_begin_allocate_to_pool(device: i32, pool: plinth_pool_id_t) -> plinth_status_t {
     guard(|| memory::begin_allocate_to_pool(device, RouteScope::Capture, pool.into()))
@@ -195,13 +211,13 @@ pub unsafe extern "C" fn plinth_begin_allocate_current_stream_to_pool(
     })
 }
 
-/// Ends the routing of requests that one of the three begin-allocate calls started. The reference remains:
-/// plinth_release_pool drops it.
+/// Ends the routing of requests that one of the three begin-allocate calls started in the calling thread, or in a thread
+/// that has exited. The reference remains: plinth_release_pool drops it.
 ///
 /// @param device The device number; -1 for the current device.
-/// @param pool The pool.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE if no requests are routed to the pool; PLINTH_ERROR_INVALID_DEVICE;
-///         the errors of initialization.
+/// @param pool The pool; it may be destroyed.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE if no requests are routed to the pool, or if another thread or the
+///         capture of a graph began to route them; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_end_allocate_to_pool(device: i32, pool: plinth_pool_id_t) -> plinth_status_t {
     guard(|| memory::end_allocate_to_pool(device, pool.into()))
@@ -217,5 +233,5 @@ pub unsafe extern "C" fn plinth_end_allocate_to_pool(device: i32, pool: plinth_p
 ///         initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_release_pool(device: i32, pool: plinth_pool_id_t) -> plinth_status_t {
-    guard(|| memory::release_pool(device, pool.into()))
+    release(|| memory::release_pool(device, pool.into()))
 }

@@ -4,8 +4,8 @@
 //! and the library fills it.
 
 use crate::{
-    ffi::{guard::guard, status::plinth_status_t, structs::StructOutput},
-    runtime::{self, properties::Properties},
+    ffi::{Output, guard::guard, status::plinth_status_t, structs::StructOutput},
+    runtime::{self, availability, properties::Properties},
 };
 use std::{ffi::c_char, mem};
 
@@ -107,6 +107,37 @@ impl From<&Properties> for plinth_device_properties_t {
             has_virtual_memory: from.has_virtual_memory.into(),
         }
     }
+}
+
+/// Returns whether the current device computes with bfloat16: torch.cuda.is_bf16_supported.
+///
+/// @param including_emulation Whether it is enough that bfloat16 is emulated, as every device does it. Otherwise the device
+///        needs compute capability 8.0.
+/// @param supported Out: whether it does; false without a device.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of initialization except PLINTH_ERROR_NO_DEVICE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_is_bf16_supported(including_emulation: bool, supported: *mut bool) -> plinth_status_t {
+    guard(|| {
+        // SAFETY: the caller passes NULL or a valid pointer.
+        let supported = unsafe { Output::new(supported, "supported") }?;
+        supported.set(availability::is_bf16_supported(including_emulation)?);
+        Ok(())
+    })
+}
+
+/// Returns whether the current device computes with TF32: torch.cuda.is_tf32_supported. As in torch, the devices are those
+/// that compute with bfloat16 without emulation.
+///
+/// @param supported Out: whether it does; false without a device.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of initialization except PLINTH_ERROR_NO_DEVICE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_is_tf32_supported(supported: *mut bool) -> plinth_status_t {
+    guard(|| {
+        // SAFETY: the caller passes NULL or a valid pointer.
+        let supported = unsafe { Output::new(supported, "supported") }?;
+        supported.set(availability::is_bf16_supported(false)?);
+        Ok(())
+    })
 }
 
 /// Returns the properties of a device.

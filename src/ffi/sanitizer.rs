@@ -11,11 +11,12 @@
 use crate::{
     error::{Result, invalid},
     ffi::{
-        CUstream_st, Output, graph::plinth_graph_t, graph_build::plinth_graph_node_t, guard::guard, null, owned_text,
-        plinth_stream_t, status::plinth_status_t, string, structs::StructList,
+        CUstream_st, Output, c_text, graph::plinth_graph_t, graph_build::plinth_graph_node_t, guard::guard, null,
+        owned_text, plinth_stream_t, status::plinth_status_t, string, structs::StructList,
     },
     graph::node,
-    observe, runtime,
+    memory, observe,
+    runtime::{self, thread::call_program},
     sanitizer::{
         self, Conflict, Kind, Mode, Operand, Report,
         report::{AccessInfo, Missing},
@@ -49,6 +50,8 @@ pub const PLINTH_SANITIZER_RACE: i32 = 0;
 pub const PLINTH_SANITIZER_REUSE: i32 = 1;
 /// Freed memory is used.
 pub const PLINTH_SANITIZER_USE_AFTER_FREE: i32 = 2;
+/// An access begins in a block and runs past its end.
+pub const PLINTH_SANITIZER_OUT_OF_BOUNDS: i32 = 3;
 
 /// The stream of the access, or the CPU, did not wait for the stream of the earlier access.
 pub const PLINTH_SANITIZER_MISSING_WAIT: i32 = 0;
@@ -58,6 +61,8 @@ pub const PLINTH_SANITIZER_MISSING_LATER_WAIT: i32 = 1;
 pub const PLINTH_SANITIZER_MISSING_RECORD_STREAM: i32 = 2;
 /// The block was freed before the access.
 pub const PLINTH_SANITIZER_MISSING_LATER_FREE: i32 = 3;
+/// The block is too small for the access.
+pub const PLINTH_SANITIZER_MISSING_LARGER_BLOCK: i32 = 4;
 
 /// A range of bytes that an operation accesses.
 #[allow(non_camel_case_types)]
@@ -107,11 +112,11 @@ pub struct plinth_sanitizer_side_t {
 pub struct plinth_sanitizer_report_t {
     /// The size of the struct, which grows at its end in newer versions.
     pub struct_size: usize,
-    /// The kind: PLINTH_SANITIZER_RACE, _REUSE or _USE_AFTER_FREE.
+    /// The kind: PLINTH_SANITIZER_RACE, _REUSE, _USE_AFTER_FREE or _OUT_OF_BOUNDS.
     pub kind: i32,
     /// What would have ordered the two accesses: one of PLINTH_SANITIZER_MISSING_....
     pub missing: i32,
-    /// The first conflicting byte.
+    /// The first conflicting byte; for an access out of bounds, the end of the block.
     pub address: u64,
     /// Number of conflicting bytes.
     pub bytes: u64,
@@ -128,15 +133,10 @@ pub struct plinth_sanitizer_report_t {
     pub json: *const c_char,
 }
 
-/// Receives a report, and the context.
+/// Receives a report, and the context. It must not throw.
 #[allow(non_camel_case_types)]
 pub type plinth_sanitizer_callback_t =
     Option<unsafe extern "C" fn(report: *const plinth_sanitizer_report_t, context: *mut c_void)>;
-
-/// Converts a string for C. The library's own strings contain no NUL, but names may contain anything.
-fn text(text: &str) -> CString {
-    CString::new(text.replace('\0', "\u{FFFD}")).unwrap_or_default()
-}
 
 fn kind_number(kind: Kind) -> u32 {
     match kind {
@@ -207,8 +207,9 @@ const NO_SIDE: plinth_sanitizer_side_t = plinth_sanitizer_side_t {
 
 /// Passes a report to a C function.
 fn show(report: &Report, body: impl FnOnce(&plinth_sanitizer_report_t)) {
-    let (name, words, json) = (text(&report.access.name), text(&report.text()), text(&sanitizer::json::one(report)));
-    let earlier = report.previous.as_ref().map(|previous| (text(&previous.name), previous));
+    let (name, words, json) =
+        (c_text(&report.access.name), c_text(&report.text()), c_text(&sanitizer::json::one(report)));
+    let earlier = report.previous.as_ref().map(|previous| (c_text(&previous.name), previous));
     let access = side(&report.access, &name);
     let previous = earlier.as_ref().map_or(NO_SIDE, |(name, previous)| side(previous, name));
     body(&plinth_sanitizer_report_t {
@@ -217,12 +218,14 @@ fn show(report: &Report, body: impl FnOnce(&plinth_sanitizer_report_t)) {
             Conflict::Race => PLINTH_SANITIZER_RACE,
             Conflict::Reuse => PLINTH_SANITIZER_REUSE,
             Conflict::UseAfterFree => PLINTH_SANITIZER_USE_AFTER_FREE,
+            Conflict::OutOfBounds => PLINTH_SANITIZER_OUT_OF_BOUNDS,
         },
         missing: match report.missing {
             Missing::Wait { too_early: false } => PLINTH_SANITIZER_MISSING_WAIT,
             Missing::Wait { too_early: true } => PLINTH_SANITIZER_MISSING_LATER_WAIT,
             Missing::RecordStream => PLINTH_SANITIZER_MISSING_RECORD_STREAM,
             Missing::LaterFree => PLINTH_SANITIZER_MISSING_LATER_FREE,
+            Missing::LargerBlock => PLINTH_SANITIZER_MISSING_LARGER_BLOCK,
         },
         address: report.address,
         bytes: report.bytes,
@@ -236,8 +239,8 @@ fn show(report: &Report, body: impl FnOnce(&plinth_sanitizer_report_t)) {
 
 /// Enables the stream sanitizer, as torch.cuda._sanitizer.enable_cuda_sanitizer does, or changes its mode. While
 /// enabled, it checks all calls of the library for two accesses to the same bytes that are unordered and of which at
-/// least one is a write (from different streams, or from a stream and the CPU), and for uses of freed memory. It checks
-/// order, not timing: what it finds is a defect even if nothing went wrong in this run. docs/sanitizer.md describes
+/// least one is a write (from different streams, or from a stream and the CPU), for uses of freed memory, and for
+/// accesses past the end of a block. It checks order, not timing: what it finds is a defect even if nothing went wrong in this run. docs/sanitizer.md describes
 /// what it covers.
 ///
 /// Of the time before it was enabled, it knows only which blocks are allocated. While it is enabled, an access costs
@@ -303,7 +306,7 @@ pub unsafe extern "C" fn plinth_sanitizer_set_callback(
                 show(report, |shown| {
                     // SAFETY: the caller of plinth_sanitizer_set_callback promises that the callback may be called with
                     // its context from any thread until another one is set; the struct outlives the call.
-                    unsafe { callback(shown, context as *mut c_void) }
+                    call_program(|| unsafe { callback(shown, context as *mut c_void) });
                 });
             })
         }));
@@ -318,7 +321,7 @@ pub unsafe extern "C" fn plinth_sanitizer_set_callback(
 /// @param pointer The first byte.
 /// @param bytes Number of bytes.
 /// @param kind PLINTH_SANITIZER_READ, PLINTH_SANITIZER_WRITE, or both.
-/// @param stream The stream; NULL for the current device's default stream.
+/// @param stream The stream; NULL for the default stream of the memory's device.
 /// @return PLINTH_OK; PLINTH_ERROR_RACE in the mode PLINTH_SANITIZER_ERROR, in which case the work must not be
 ///         enqueued; PLINTH_ERROR_INVALID_VALUE for another kind; PLINTH_ERROR_NULL_POINTER for a NULL pointer;
 ///         PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
@@ -341,7 +344,7 @@ pub unsafe extern "C" fn plinth_sanitizer_access(
 /// @param name The operation's name in reports, for example a kernel's name.
 /// @param accesses The ranges of bytes.
 /// @param access_count The number of ranges.
-/// @param stream The stream; NULL for the current device's default stream.
+/// @param stream The stream; NULL for the default stream of the device of the first range in device memory.
 /// @return The statuses of plinth_sanitizer_access; PLINTH_ERROR_NULL_POINTER also for a NULL name or list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_sanitizer_operation(
@@ -410,7 +413,8 @@ pub unsafe extern "C" fn plinth_sanitizer_graph_operation(
 
 fn operate(name: &str, handle: plinth_stream_t, operands: &[Operand]) -> Result<()> {
     let runtime = runtime::ready()?;
-    let stream = stream::resolve(runtime, handle as usize)?;
+    let device = memory::device_for(runtime, operands.iter().map(|operand| operand.start))?;
+    let stream = stream::resolve_on(runtime, handle as usize, device)?;
     observe::operation(runtime, stream, name, operands)
 }
 
@@ -484,7 +488,7 @@ pub unsafe extern "C" fn plinth_sanitizer_each(
         let callback = callback.ok_or_else(|| null("callback"))?;
         for report in sanitizer::reports() {
             // SAFETY: this is the caller's function, with a struct that outlives the call.
-            show(&report, |shown| unsafe { callback(shown, context) });
+            show(&report, |shown| call_program(|| unsafe { callback(shown, context) }));
         }
         Ok(())
     })

@@ -8,14 +8,21 @@
 //! blocks are copied, but not while a file is written or a callback runs.
 
 use crate::{
-    ffi::{Output, guard::guard, null, owned_text, path as path_of, pool::plinth_pool_id_t, status::plinth_status_t},
+    ffi::{
+        Output, c_text, guard::guard, null, owned_text, path as path_of, pool::plinth_pool_id_t,
+        status::plinth_status_t,
+    },
     memory::{
         block::Zone,
         snapshot::{self, BlockState},
     },
+    runtime::{
+        names::{self, Subject},
+        thread::call_program,
+    },
 };
 use std::{
-    ffi::{c_char, c_void},
+    ffi::{CStr, c_char, c_void},
     mem,
 };
 
@@ -64,6 +71,8 @@ pub struct plinth_memory_segment_t {
     /// Whether the segment can grow and shrink, because it consists of mapped physical memory handles (expandable
     /// segments).
     pub is_expandable: bool,
+    /// The name of the stream; an empty string if it has none.
+    pub stream_name: *const c_char,
 }
 
 /// A block of a segment in a snapshot. The struct grows as plinth_memory_segment_t does.
@@ -83,13 +92,15 @@ pub struct plinth_memory_block_t {
     pub state: plinth_block_state_t,
     /// Reserved: 0.
     pub reserved: i32,
+    /// The name of the block; an empty string if it has none or is not allocated.
+    pub name: *const c_char,
 }
 
 /// Receives a segment and one of its blocks, in the thread of the call and without any lock of the library held; it may
-/// call the library. Both structs are valid until it returns.
+/// call the library. Both structs and their strings are valid until it returns.
 ///
 /// Its arguments are the segment; the block, which is NULL in a first call for each segment, before its blocks; and the
-/// context. It returns whether to continue.
+/// context. It returns whether to continue. It must not throw.
 #[allow(non_camel_case_types)]
 pub type plinth_memory_snapshot_callback_t = Option<
     unsafe extern "C" fn(
@@ -112,7 +123,7 @@ pub type plinth_memory_snapshot_callback_t = Option<
 ///
 /// @param path The path of the file. An existing file is replaced when the new one is complete, and is unchanged if
 ///        writing fails; permissions are kept, and a symbolic link remains a link. A pipe or another special file is
-///        written directly.
+///        written directly. In a folder that all users share, such as /tmp, another user's link or pipe is an error.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_SYSTEM if the file cannot be written, with the path and
 ///         the reason in the message; the errors of initialization.
 #[unsafe(no_mangle)]
@@ -143,12 +154,12 @@ pub unsafe extern "C" fn plinth_memory_snapshot(include_traces: bool, json: *mut
 }
 
 /// Returns a snapshot of one pool as JSON: its segments, the history of its events, and all annotations. A pool in
-/// which nothing was allocated, or that does not exist, has no segments. Otherwise like plinth_memory_snapshot.
+/// which nothing was allocated has no segments. Otherwise like plinth_memory_snapshot.
 ///
 /// @param pool The pool; {0, 0} for the default pool.
 /// @param include_traces As in plinth_memory_snapshot.
 /// @param json Out: the JSON text. The caller owns it and frees it with plinth_string_free.
-/// @return The statuses of plinth_memory_snapshot.
+/// @return The statuses of plinth_memory_snapshot; PLINTH_ERROR_INVALID_HANDLE as for plinth_mem_pool_memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_mem_pool_snapshot(
     pool: plinth_pool_id_t,
@@ -177,15 +188,21 @@ pub unsafe extern "C" fn plinth_memory_snapshot_each(
 ) -> plinth_status_t {
     guard(|| {
         let callback = callback.ok_or_else(|| null("callback"))?;
-        for segment in &snapshot::take(false)?.segments {
-            let shown = segment_for_c(segment);
+        let snapshot = snapshot::take(false)?;
+        for segment in &snapshot.segments {
+            let stream_name = names::get(Subject::stream(segment.stream, segment.device));
+            let stream_name = c_text(stream_name.as_deref().unwrap_or(""));
+            let shown = segment_for_c(segment, &stream_name);
             // SAFETY: this is the caller's function, with a struct that outlives the call.
-            if !unsafe { callback(&shown, std::ptr::null(), context) } {
+            if !call_program(|| unsafe { callback(&shown, std::ptr::null(), context) }) {
                 return Ok(());
             }
             for block in &segment.blocks {
+                let name = snapshot.block_names.get(&block.address);
+                let name = c_text(name.map_or("", |name| name));
                 // SAFETY: as above.
-                if !unsafe { callback(&shown, &block_for_c(block), context) } {
+                let block = block_for_c(block, &name);
+                if !call_program(|| unsafe { callback(&shown, &block, context) }) {
                     return Ok(());
                 }
             }
@@ -194,7 +211,7 @@ pub unsafe extern "C" fn plinth_memory_snapshot_each(
     })
 }
 
-fn segment_for_c(segment: &snapshot::Segment) -> plinth_memory_segment_t {
+fn segment_for_c(segment: &snapshot::Segment, stream_name: &CStr) -> plinth_memory_segment_t {
     plinth_memory_segment_t {
         struct_size: mem::size_of::<plinth_memory_segment_t>(),
         address: segment.address,
@@ -209,10 +226,11 @@ fn segment_for_c(segment: &snapshot::Segment) -> plinth_memory_segment_t {
         device: segment.device as i32,
         is_large: segment.zone == Zone::Large,
         is_expandable: segment.expandable,
+        stream_name: stream_name.as_ptr(),
     }
 }
 
-fn block_for_c(block: &snapshot::Block) -> plinth_memory_block_t {
+fn block_for_c(block: &snapshot::Block, name: &CStr) -> plinth_memory_block_t {
     plinth_memory_block_t {
         struct_size: mem::size_of::<plinth_memory_block_t>(),
         address: block.address,
@@ -224,5 +242,6 @@ fn block_for_c(block: &snapshot::Block) -> plinth_memory_block_t {
             BlockState::Active => PLINTH_BLOCK_ALLOCATED,
         },
         reserved: 0,
+        name: name.as_ptr(),
     }
 }

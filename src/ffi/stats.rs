@@ -4,6 +4,7 @@ use crate::{
     error::Result,
     ffi::{Output, owned_text},
     memory::stats::Statistic,
+    runtime::thread::call_program,
 };
 use std::ffi::{CString, c_char, c_void};
 
@@ -21,7 +22,7 @@ pub(super) unsafe fn visit<V>(
         // The keys contain no NUL.
         let key = CString::new(key).unwrap_or_default();
         // SAFETY: the caller makes this promise.
-        unsafe { callback(key.as_ptr(), convert(value), context) };
+        call_program(|| unsafe { callback(key.as_ptr(), convert(value), context) });
     }
 }
 

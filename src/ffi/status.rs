@@ -6,6 +6,7 @@
 //! All texts here belong to the library. None of these functions needs a device.
 
 use crate::{
+    driver::runtime_codes,
     ffi::guard,
     status::{STATUSES, Status},
 };
@@ -90,7 +91,7 @@ pub const PLINTH_ERROR_GRAPH_WRONG_STREAM: plinth_status_t = 34;
 pub const PLINTH_ERROR_GRAPH_WRONG_THREAD: plinth_status_t = 35;
 /// A stream that took part in the capture was not joined to the stream in which the capture began.
 pub const PLINTH_ERROR_GRAPH_UNJOINED: plinth_status_t = 36;
-/// Nothing was captured.
+/// Nothing was captured; this version does not return it, because an empty capture is a valid graph.
 pub const PLINTH_ERROR_GRAPH_EMPTY: plinth_status_t = 37;
 /// The graph's nodes are not available: it was created without keeping them.
 pub const PLINTH_ERROR_GRAPH_NOT_KEPT: plinth_status_t = 38;
@@ -182,6 +183,18 @@ pub unsafe extern "C" fn plinth_last_error() -> *const c_char {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_last_driver_error() -> i32 {
     guard::value(0, guard::last_driver_code)
+}
+
+/// Converts an error code of the CUDA runtime to a status: torch.cuda.check_error.
+///
+/// Codes of the driver (CUresult) have the same numbers and meanings, as far as both have them. Needs no device.
+///
+/// @param code The cudaError_t.
+/// @return PLINTH_OK for 0; otherwise the status that fits the code, PLINTH_ERROR_DRIVER if none does. The message has the
+///         name and the meaning of the code, and plinth_last_driver_error returns the code.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_check_error(code: i32) -> plinth_status_t {
+    guard::convert(|| runtime_codes::error(code as u32).map_or(Ok(()), Err))
 }
 
 /// Returns the number of statuses: they are numbered from 0 without gaps.

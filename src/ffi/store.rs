@@ -10,7 +10,14 @@
 use crate::{
     collectives::{communicator, store},
     error::{Error, Result},
-    ffi::{Output, communicator::PLINTH_UNIQUE_ID_SIZE, guard::guard, null, status::plinth_status_t, string},
+    ffi::{
+        Output,
+        communicator::PLINTH_UNIQUE_ID_SIZE,
+        guard::{guard, release},
+        null,
+        status::plinth_status_t,
+        string,
+    },
     status::Status,
 };
 use std::{
@@ -73,7 +80,7 @@ pub unsafe extern "C" fn plinth_store_create(
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_store_destroy(store: plinth_store_t) -> plinth_status_t {
-    guard(|| if store.is_null() { Ok(()) } else { store::destroy(store as u64) })
+    release(|| if store.is_null() { Ok(()) } else { store::destroy(store as u64) })
 }
 
 /// Returns the port at which the server listens.

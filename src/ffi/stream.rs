@@ -4,9 +4,9 @@
 //! CUDA and its libraries, and to a kernel launch.
 //!
 //! The streams that plinth_stream_create returns come from a pool of the device. They belong to the library and are
-//! never destroyed. A stream that the program or another library made stays its owner's; register it with
-//! plinth_stream_from_external. Its owner keeps it alive as long as plinth caches memory that was allocated for it
-//! (plinth_empty_cache releases what is free), and as long as a capture or a thread's current stream uses it.
+//! never destroyed. plinth_stream_create_dedicated creates a stream for one owner, who destroys it. A stream that the
+//! program or another library created stays its owner's: register it with plinth_stream_from_external, and call
+//! plinth_stream_unregister before it is destroyed, because plinth caches memory for it.
 //!
 //! Each thread has its own current stream on each device, which is the default stream until the thread sets it. Several
 //! threads may submit work to one stream; the order of their work is then the order of their calls.
@@ -14,7 +14,13 @@
 use crate::{
     driver::{self, HostFunction},
     error::{Error, Result},
-    ffi::{CUstream_st, Output, guard::guard, null, plinth_stream_t, status::plinth_status_t},
+    ffi::{
+        CUstream_st, Output,
+        guard::{guard, guard_short, release},
+        null, plinth_stream_t,
+        status::plinth_status_t,
+    },
+    ops::stream_end::{self, End},
     status::Status,
     stream::{self, SavedStreams, kernel},
 };
@@ -53,6 +59,66 @@ pub unsafe extern "C" fn plinth_stream_create(
     })
 }
 
+/// Creates a stream for the caller alone: unlike those of plinth_stream_create it is shared with nobody, and the caller
+/// destroys it. The stream does not synchronize with the default stream.
+///
+/// @param device The device number; -1 for the current device.
+/// @param priority The priority; a lower number is more urgent. A value out of range is clamped; see
+///        plinth_stream_priority_range.
+/// @param stream Out: the stream, which can be passed to CUDA and its libraries. Release it with plinth_stream_destroy.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_OUT_OF_MEMORY;
+///         PLINTH_ERROR_DRIVER; the errors of initialization.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_stream_create_dedicated(
+    device: i32,
+    priority: i32,
+    stream: *mut plinth_stream_t,
+) -> plinth_status_t {
+    guard(|| {
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
+        let stream = unsafe { Output::new(stream, "stream") }?;
+        stream.set(to_c(stream::create_dedicated(device, priority)?));
+        Ok(())
+    })
+}
+
+/// Destroys a stream that plinth_stream_create_dedicated created. Its queued work still runs, and the call does not wait
+/// for it.
+///
+/// Memory that was allocated for the stream stays valid. What is cached for it goes to other streams once its work is
+/// done; blocks in use are freed as usual. If the stream is the calling thread's current stream, the default stream
+/// becomes current. No other thread may use the stream during the call or later, also not as its current stream.
+///
+/// @param stream The stream; NULL does nothing.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE for a stream that plinth_stream_create_dedicated did not create, or
+///         that was destroyed; PLINTH_ERROR_CAPTURE_FORBIDS while the stream captures; PLINTH_ERROR_OUT_OF_MEMORY and
+///         PLINTH_ERROR_DRIVER, in which case the stream stays valid; the errors of initialization.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_stream_destroy(stream: plinth_stream_t) -> plinth_status_t {
+    release(|| if stream.is_null() { Ok(()) } else { stream_end::end(handle(stream), End::Destroy) })
+}
+
+/// Hands over what the library keeps for an external stream, before the stream's owner destroys it. Afterwards the
+/// library does not know the stream. Memory of the stream, also that of plinth_alloc and of other allocator entry
+/// points, is treated as plinth_stream_destroy describes; the same rules hold for threads.
+///
+/// @param stream A stream that plinth_stream_from_external registered, or for which memory was allocated; NULL does
+///        nothing.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE for a stream that the library does not know or owns, and for a
+///         default stream; PLINTH_ERROR_CAPTURE_FORBIDS while the stream captures; PLINTH_ERROR_DRIVER; the errors of
+///         initialization.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_stream_unregister(stream: plinth_stream_t) -> plinth_status_t {
+    release(|| {
+        if stream.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the handle is used as a stream only if memory was allocated for it, so it was a stream, which its
+        // owner keeps alive until this call returns.
+        stream_end::unregister(unsafe { driver::Stream::from_handle(handle(stream)) })
+    })
+}
+
 /// Registers a stream that was created with CUDA or another library, so that plinth's functions accept it.
 ///
 /// The caller keeps ownership of the stream, and must keep it alive while plinth uses it. It may be registered again,
@@ -88,7 +154,7 @@ pub unsafe extern "C" fn plinth_stream_from_external(
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_current_stream(device: i32, stream: *mut plinth_stream_t) -> plinth_status_t {
-    guard(|| {
+    guard_short(|| {
         // SAFETY: the caller passes NULL or a valid pointer.
         let stream = unsafe { Output::new(stream, "stream") }?;
         stream.set(to_c(stream::current(device)?));
@@ -98,14 +164,14 @@ pub unsafe extern "C" fn plinth_current_stream(device: i32, stream: *mut plinth_
 
 /// Returns a device's default stream, which is NULL for every device: CUDA's legacy default stream, which synchronizes
 /// with all streams that cuStreamCreate created without CU_STREAM_NON_BLOCKING. As an argument, NULL stands for the
-/// default stream of the device that is current at the call.
+/// default stream of the device that the call is about. PLINTH_STREAM_DEFAULT_OF names the default stream of a device.
 ///
 /// @param device The device number; -1 for the current device.
 /// @param stream Out: the stream.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_default_stream(device: i32, stream: *mut plinth_stream_t) -> plinth_status_t {
-    guard(|| {
+    guard_short(|| {
         // SAFETY: the caller passes NULL or a valid pointer.
         let stream = unsafe { Output::new(stream, "stream") }?;
         stream.set(to_c(stream::default(device)?));
@@ -119,7 +185,19 @@ pub unsafe extern "C" fn plinth_default_stream(device: i32, stream: *mut plinth_
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_set_stream(stream: plinth_stream_t) -> plinth_status_t {
-    guard(|| stream::set(handle(stream)))
+    guard_short(|| stream::set(handle(stream)))
+}
+
+/// Makes a stream the calling thread's current stream on a device. The current device stays as it is. With the stream
+/// that plinth_current_stream returned for the device, restores it.
+///
+/// @param device The device index; -1 for the current device.
+/// @param stream The stream, of that device; NULL for the device's default stream.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DEVICE_MISMATCH for a
+///         stream of another device; the errors of initialization.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_set_stream_of(device: i32, stream: plinth_stream_t) -> plinth_status_t {
+    guard(|| stream::set_on(device, handle(stream)))
 }
 
 /// The state that plinth_stream_context_exit restores. Filled by plinth_stream_context_enter; do not modify it.
@@ -209,7 +287,7 @@ pub unsafe extern "C" fn plinth_stream_context_exit(saved: *const plinth_stream_
 ///         PLINTH_ERROR_LAUNCH_FAILED or PLINTH_ERROR_DRIVER if work failed; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_stream_query(stream: plinth_stream_t, done: *mut bool) -> plinth_status_t {
-    guard(|| {
+    guard_short(|| {
         // SAFETY: the caller passes NULL or a valid pointer.
         let done = unsafe { Output::new(done, "done") }?;
         done.set(stream::query(handle(stream))?);
@@ -350,7 +428,8 @@ pub type plinth_host_function_callback_t = Option<unsafe extern "C" fn(context: 
 ///
 /// @param stream The stream; NULL for the current device's default stream.
 /// @param function The function; called by a thread of the driver.
-/// @param context Passed to the function; must stay valid until the function has run.
+/// @param context Passed to the function; must stay valid until the function has run; in a capture, as long as the graph
+///        may run.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER if the function is NULL; PLINTH_ERROR_INVALID_HANDLE;
 ///         PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]

@@ -7,7 +7,10 @@
 use crate::{
     error::Error,
     ffi::{Output, guard::guard, status::plinth_status_t},
-    runtime::sync_debug::{self, Mode},
+    runtime::{
+        sync_debug::{self, Mode},
+        thread::call_program,
+    },
     status::Status,
 };
 use std::ffi::{CString, c_char, c_void};
@@ -16,18 +19,25 @@ use std::ffi::{CString, c_char, c_void};
 pub const PLINTH_SYNC_DEBUG_DEFAULT: i32 = 0;
 /// The callback of plinth_set_sync_debug_callback is called for each call that waits, and the call is counted.
 pub const PLINTH_SYNC_DEBUG_WARN: i32 = 1;
-/// Each call that would wait fails with PLINTH_ERROR_WOULD_SYNCHRONIZE, before it has any effect.
+/// Each call that would wait fails with PLINTH_ERROR_WOULD_SYNCHRONIZE before it waits, and without an effect.
 pub const PLINTH_SYNC_DEBUG_ERROR: i32 = 2;
 
-/// Receives a warning and the context. The message is valid only during the call.
+/// Receives a warning and the context. The message is valid only during the call. It must not throw.
 #[allow(non_camel_case_types)]
 pub type plinth_sync_debug_callback_t = Option<unsafe extern "C" fn(message: *const c_char, context: *mut c_void)>;
 
 /// Sets, for all threads, what happens when a call of the library makes the CPU wait for the device.
 ///
-/// Such calls are plinth_synchronize, plinth_stream_synchronize, plinth_event_synchronize, blocking copies and copies
-/// with pageable host memory, plinth_device_free, plinth_pinned_free, plinth_managed_free and plinth_host_unregister.
-/// Needs no device.
+/// Some calls always wait: plinth_synchronize, plinth_stream_synchronize, plinth_event_synchronize, blocking copies and
+/// copies with pageable host memory, plinth_device_free, plinth_pinned_free, plinth_managed_free and
+/// plinth_host_unregister. Others wait at times: an allocation for which memory is short waits for work that uses freed
+/// memory; without caching each free waits; plinth_empty_cache waits up to a millisecond for work that is about to
+/// complete. All are reported, by the name of the call or of the driver's. A call is reported once.
+///
+/// In the error mode an allocation that would have to wait fails with PLINTH_ERROR_WOULD_SYNCHRONIZE,
+/// plinth_empty_cache keeps memory that running work uses, and a call waits all the same where memory would otherwise
+/// be reused too early: a free of a graph's memory for a stream that is capturing, and the destruction of a
+/// communicator. Needs no device.
 ///
 /// @param mode PLINTH_SYNC_DEBUG_DEFAULT, _WARN or _ERROR.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for another number.
@@ -82,7 +92,7 @@ pub unsafe extern "C" fn plinth_set_sync_debug_callback(
                 let sentence = CString::new(sentence).unwrap_or_default();
                 // SAFETY: the caller of plinth_set_sync_debug_callback promises that the callback may be called with
                 // its context from any thread until another one is set.
-                unsafe { callback(sentence.as_ptr(), context as *mut c_void) }
+                call_program(|| unsafe { callback(sentence.as_ptr(), context as *mut c_void) });
             })
         }));
         Ok(())

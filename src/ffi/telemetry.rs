@@ -11,12 +11,13 @@ use crate::{
     error::{Error, Result},
     ffi::{
         Output,
-        guard::guard,
+        guard::{guard, release},
         null, owned_text,
         status::plinth_status_t,
         structs::{StructOutput, StructOutputList},
     },
     ops::telemetry::{self, Reading, Telemetry, sampler},
+    runtime::thread::call_program,
     status::Status,
 };
 use std::{
@@ -110,7 +111,7 @@ pub struct plinth_gpu_process_t {
     pub reserved: u32,
 }
 
-/// Receives a process, which is valid during the call, and the context.
+/// Receives a process, which is valid during the call, and the context. It must not throw.
 #[allow(non_camel_case_types)]
 pub type plinth_gpu_process_callback_t =
     Option<unsafe extern "C" fn(process: *const plinth_gpu_process_t, context: *mut c_void)>;
@@ -338,7 +339,7 @@ pub unsafe extern "C" fn plinth_gpu_processes_each(
                 reserved: 0,
             };
             // SAFETY: this is the caller's function, with the context that belongs to it; it does not unwind.
-            unsafe { callback(&raw const shown, context) };
+            call_program(|| unsafe { callback(&raw const shown, context) });
         }
         Ok(())
     })
@@ -346,7 +347,8 @@ pub unsafe extern "C" fn plinth_gpu_processes_each(
 
 /// Starts a thread that reads a device's telemetry at a fixed rate and keeps the latest readings. The thread runs until
 /// plinth_telemetry_sampler_destroy. All readings together take less than a thousandth of one processor: slow readings
-/// are taken less often, and are not valid in the samples in between.
+/// are taken less often, and are not valid in the samples in between. The times of the samples ascend, even if the
+/// system's time is set; a thread that the system delays skips samples.
 ///
 /// @param device The device number; -1 for the current device.
 /// @param interval_ms Interval between samples in milliseconds, at least 1. NVML's own values change ten times per
@@ -414,7 +416,7 @@ pub unsafe extern "C" fn plinth_telemetry_sampler_take(
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_telemetry_sampler_destroy(sampler: plinth_telemetry_sampler_t) -> plinth_status_t {
-    guard(|| if sampler.is_null() { Ok(()) } else { sampler::destroy(sampler as u64) })
+    release(|| if sampler.is_null() { Ok(()) } else { sampler::destroy(sampler as u64) })
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ use crate::{
     driver::Span,
     error::{Error, Result},
     ffi::null,
+    memory,
+    ops::host_copy::{PAGEABLE, PINNED},
     runtime::tensor::{ElementType, Tensor},
     status::Status,
 };
@@ -139,9 +141,45 @@ pub unsafe fn tensor(tensor: *const DLTensor, name: &str) -> Result<Tensor> {
             format!("{name} has DLPack device type {device_type}; it must be on a CUDA device, type {CUDA}"),
         ));
     }
-    let device = device_number(device_id, name)?;
+    let device = device_number(device_id, name).map_err(|error| misplaced(error, described, name))?;
     // SAFETY: the caller makes this promise.
     unsafe { laid_out(described, element, device, name) }
+}
+
+/// Reads and validates a DLTensor on a CUDA device or in memory of the CPU, whose element type is known.
+///
+/// # Safety
+/// As [`tensor`].
+pub(super) unsafe fn tensor_anywhere(described: &DLTensor, element: ElementType, name: &str) -> Result<Tensor> {
+    let device = match described.device.device_type {
+        CPU => PAGEABLE,
+        CUDA_HOST => PINNED,
+        CUDA | CUDA_MANAGED => device_number(described.device.device_id, name)?,
+        other => {
+            return Err(Error::new(
+                Status::DEVICE_MISMATCH,
+                format!("{name} has DLPack device type {other}; it must be on a CUDA device or the CPU"),
+            ));
+        }
+    };
+    // SAFETY: the caller makes this promise.
+    unsafe { laid_out(described, element, device, name) }
+}
+
+/// Replaces the error about a tensor's device by one about its memory, if no device owns that: a program that asked for
+/// the device of host memory got -1.
+#[cold]
+fn misplaced(error: Error, tensor: &DLTensor, name: &str) -> Error {
+    let (number, address) = (tensor.device.device_id, tensor.data as u64);
+    if number != -1 || address == 0 || !matches!(memory::device_of(address), Ok(None)) {
+        return error;
+    }
+    let what = format!(
+        "{name} is in host memory (device {number}): its data at {address:#x} is {}; copy it to memory of a device \
+         first",
+        memory::describe(address)
+    );
+    Error::new(error.status(), what)
 }
 
 /// Validates a device number where -1 does not stand for the current device.

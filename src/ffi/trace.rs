@@ -17,6 +17,10 @@ use std::ffi::c_char;
 /// bytes (64 bits). The trace of device 0 is written to the given path; ".1", ".2" and so on are appended for the other
 /// devices. Files without events are removed at the end.
 ///
+/// Call plinth_trace_stop to end the trace and to learn of failures. Otherwise the trace ends when the process exits: by
+/// exit, or by a return from main. Events are written in blocks of 64 KiB, and a process that _exit or a signal ends
+/// loses those of the last block.
+///
 /// @param path The path of the file. An existing file is overwritten.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE if a trace is running already;
 ///         PLINTH_ERROR_SYSTEM for a file that cannot be written; the errors of initialization.

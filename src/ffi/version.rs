@@ -13,8 +13,7 @@ use crate::{
         guard::{self, guard},
         status::plinth_status_t,
     },
-    init::testing,
-    runtime::{self, DeviceKind},
+    runtime::{self, DeviceKind, availability},
     status::Status,
 };
 use std::ffi::c_char;
@@ -64,7 +63,7 @@ pub unsafe extern "C" fn plinth_driver_version(version: *mut i32) -> plinth_stat
     guard(|| {
         // SAFETY: the caller passes NULL or a valid pointer.
         let version = unsafe { Output::new(version, "version") }?;
-        version.set(testing::driver_version()?);
+        version.set(availability::driver_version()?);
         Ok(())
     })
 }
@@ -72,7 +71,7 @@ pub unsafe extern "C" fn plinth_driver_version(version: *mut i32) -> plinth_stat
 /// Selects the kind of device for the process: PLINTH_DEVICE_CUDA, PLINTH_DEVICE_HOST or PLINTH_DEVICE_AUTO.
 ///
 /// Takes precedence over the environment variable PLINTH_DEVICE (cuda, host or auto). Must be called before the first
-/// call that uses or queries a device.
+/// call that uses a device.
 ///
 /// @param kind The kind.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for another number; PLINTH_ERROR_ALREADY_INITIALIZED if another kind
@@ -96,7 +95,8 @@ fn device_kind(kind: i32) -> Result<DeviceKind> {
 
 /// Returns the kind of device that the process uses: PLINTH_DEVICE_CUDA or PLINTH_DEVICE_HOST.
 ///
-/// Loads the driver, which fixes the kind for the process.
+/// Does not initialize the driver, as plinth_device_count: until something does, plinth_set_device_kind can change the
+/// kind.
 ///
 /// @param kind Out: the kind.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of plinth_init if there is no device.
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn plinth_get_device_kind(kind: *mut i32) -> plinth_status
     guard(|| {
         // SAFETY: the caller passes NULL or a valid pointer.
         let kind = unsafe { Output::new(kind, "kind") }?;
-        kind.set(match runtime::loaded()?.driver.kind() {
+        kind.set(match availability::kind()? {
             Kind::Cuda => PLINTH_DEVICE_CUDA,
             Kind::Host => PLINTH_DEVICE_HOST,
         });

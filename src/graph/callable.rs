@@ -7,7 +7,10 @@
 
 use super::{capture::Mode, context};
 use crate::{
-    base::handle::{HandleTable, Kind},
+    base::{
+        handle::{HandleTable, Kind},
+        log,
+    },
     driver::Span,
     error::{Context, Error, Result},
     memory::{self, PoolId, pool, scratch::alloc_span},
@@ -15,7 +18,7 @@ use crate::{
     ops::copy,
     runtime::{self, Runtime, sync_debug, tensor::Tensor},
     status::Status,
-    stream::{self, Stream, StreamUse, ordering::OutsideCaptures},
+    stream::{self, Stream, StreamUse, capture_lock, ordering::OutsideCaptures},
 };
 use parking_lot::Mutex;
 
@@ -79,13 +82,14 @@ pub fn make(callables: &[Callable], pool: PoolId, warmups: u32) -> Result<Vec<u6
     if stream::is_current_capturing()? {
         return Err(Error::new(Status::CAPTURE_FORBIDS, "the current stream is capturing"));
     }
-    let pool = if pool == PoolId::DEFAULT { pool::new_id() } else { pool };
+    let pool = if pool == PoolId::DEFAULT { pool::new_graph_id() } else { pool };
+    pool::check_usable(pool)?;
     warm_up(runtime, device, callables, warmups)?;
     let mut bodies: Vec<CallableState> =
         callables.iter().map(|_| CallableState { device, ..CallableState::default() }).collect();
     if let Err(error) = capture_all(device, callables, pool, &mut bodies) {
-        // The capture's error is returned; errors of the cleanup are ignored.
-        bodies.iter_mut().for_each(|body| drop(body.reset()));
+        // The capture's error is returned.
+        bodies.iter_mut().for_each(|body| log::ignore(body.reset(), "discarding a callable whose capture failed"));
         return Err(error);
     }
     let mut handles = Vec::with_capacity(bodies.len());
@@ -195,8 +199,7 @@ fn dense(shape: &Tensor, memory: Span) -> Tensor {
 }
 
 fn free(blocks: &mut Vec<u64>) {
-    // Each block was allocated here and is freed once, so the free cannot fail.
-    blocks.drain(..).for_each(|block| drop(memory::caching_free(block)));
+    blocks.drain(..).for_each(memory::free_own);
 }
 
 /// Returns the gradients that a backward pass writes; inputs without a gradient get no elements.
@@ -209,8 +212,7 @@ fn gradients(callable: &Callable) -> Vec<Tensor> {
 
 /// Runs each function a few times in a side stream.
 fn warm_up(runtime: &Runtime, device: u32, callables: &[Callable], warmups: u32) -> Result<()> {
-    let synchronize =
-        || runtime.device(device as i32)?.with_context(&runtime.driver, |driver| Ok(driver.context_synchronize()?));
+    let synchronize = || capture_lock::synchronize_device(runtime, runtime.device(device as i32)?);
     synchronize()?;
     let handle = stream::create(device as i32, 0)?;
     let side = stream::resolve(runtime, handle)?;
@@ -270,7 +272,7 @@ impl Captured {
             Ok(()) => context::end(block),
             Err(error) => {
                 // The error of the pass is returned.
-                let _ = context::cancel(block);
+                log::ignore(context::cancel(block), "discarding the capture of a pass that failed");
                 Err(error)
             }
         }
@@ -309,8 +311,9 @@ impl Captured {
         }
         // The stream of the last call may still use these blocks, so they are reused only after it.
         for block in self.blocks.iter().filter(|block| **block != 0) {
-            let Some(last) = last else { break };
-            let _ = memory::record_stream(*block, last.event_stream(), last.device);
+            let (Some(last), Some(runtime)) = (last, runtime::usable()) else { break };
+            let recorded = memory::record_stream(*block, stream::of_use(runtime, last));
+            log::ignore(recorded, "recording the stream of a callable's last call");
         }
         free(&mut self.blocks);
         Ok(())
@@ -361,7 +364,7 @@ impl CallableState {
             }
             outside.make_wait(stream, last)?;
         }
-        self.last = Some(StreamUse::new(stream.raw, stream.device));
+        self.last = Some(StreamUse::new(stream));
         Ok(stream)
     }
 

@@ -4,14 +4,14 @@ use super::{
     GraphState, Ready, Stage, destroy_native, graph_resources::GraphResources, lock, parts::Parts, replay, replay_order,
 };
 use crate::{
-    base::retry::retry,
+    base::{log, retry::retry},
     driver::{self, Failure, codes, types::*},
     error::{Context, Error, Result},
     memory::{PoolId, pool},
     ops::random::{generator, seed},
-    runtime::{self, Runtime, thread},
+    runtime::{self, Runtime, names, thread},
     status::Status,
-    stream::{self, Stream, capture_lock, capture_status::may_capture},
+    stream::{self, Stream, capture_lock, capture_report, capture_status::may_capture},
 };
 use std::sync::Arc;
 
@@ -53,6 +53,15 @@ pub fn end(handle: u64) -> Result<()> {
 }
 
 impl Mode {
+    /// Returns the name in the C API, without its prefix.
+    fn name(self) -> &'static str {
+        match self {
+            Mode::Global => "GLOBAL",
+            Mode::ThreadLocal => "THREAD_LOCAL",
+            Mode::Relaxed => "RELAXED",
+        }
+    }
+
     fn native(self) -> u32 {
         match self {
             Mode::Global => CU_STREAM_CAPTURE_MODE_GLOBAL,
@@ -63,17 +72,18 @@ impl Mode {
 }
 
 fn check_pool(pool: PoolId) -> Result<PoolId> {
-    if pool.owner != 0 && pool.index != 0 {
-        return Err(Error::new(Status::INVALID_VALUE, format!("{pool} names no pool: one of both numbers must be 0")));
+    if pool == PoolId::DEFAULT {
+        return Ok(pool::new_capture_id());
     }
-    Ok(if pool == PoolId::DEFAULT { pool::new_capture_id() } else { pool })
+    pool::check_usable(pool)?;
+    Ok(pool)
 }
 
 impl GraphState {
     fn begin_capture(&mut self, pool: PoolId, mode: Mode) -> Result<()> {
         let fills_body = self.is_body();
         if !fills_body {
-            self.check_new("the capture")?;
+            self.check_new("beginning a capture")?;
         }
         let runtime = runtime::ready()?;
         let device = runtime.current_device()?;
@@ -95,13 +105,14 @@ impl GraphState {
         }
         let resources = GraphResources::new(device, stream, pool, states)?;
         replay_order::record_replay_ends(runtime, stream).context(|| "recording the end of the stream's replays")?;
-        capture_lock::begin_capture(|| {
+        capture_lock::begin_capture(stream.device, || {
             if fills_body {
-                self.ready("the capture")?.begin_capture_of_body(runtime, stream, mode.native())
+                self.ready("beginning a capture")?.begin_capture_of_body(runtime, stream, mode.native())
             } else {
                 runtime.in_stream(stream, |driver, raw| Ok(driver.stream_begin_capture(raw, mode.native())?))
             }
         })?;
+        capture_report::on_begin(stream, mode.name());
         let mut capture =
             Capture { id: 0, stream, mode, thread: thread::number(), resources, fills_body, before: None };
         match capture.start(runtime) {
@@ -135,9 +146,11 @@ impl GraphState {
         };
         let runtime = runtime::ready()?;
         capture.check_stream_and_thread()?;
+        let unjoined = capture_report::find_unjoined(runtime, capture.stream, capture.id);
         let native = match end_stream_capture(runtime, capture.stream) {
             Ok(native) => native,
             Err(error) => {
+                let error = explain_unjoined(error, capture.stream, &unjoined);
                 // If the stream is still capturing, the graph stays in that state as well.
                 if !may_capture(&runtime.driver, capture.stream.raw) {
                     capture.close(runtime);
@@ -154,13 +167,13 @@ impl GraphState {
             self.stage = Stage::Ready(body);
             return Ok(());
         }
-        match self.finish(runtime, native, capture.resources) {
+        match self.finish(runtime, native, capture.stream, capture.resources) {
             Ok(ready) => {
                 self.stage = Stage::Ready(ready);
                 Ok(())
             }
             Err(error) => {
-                // The error of `finish` is returned; that of destroying the driver's graph is ignored.
+                // The error of `finish` is returned.
                 retry(|| destroy_native(runtime, native));
                 Err(error)
             }
@@ -168,27 +181,49 @@ impl GraphState {
     }
 
     /// Makes the captured graph replayable.
-    fn finish(&self, runtime: &Runtime, native: driver::Graph, mut resources: GraphResources) -> Result<Ready> {
-        let empty = runtime.in_any_context(|driver| Ok(driver.graph_node_count(native)? == 0))?;
-        if empty {
-            return Err(Error::new(
-                Status::GRAPH_EMPTY,
-                "the graph is empty; this usually means that the work was launched on another device or stream than \
-                 the one that was captured",
-            ));
+    fn finish(
+        &self,
+        runtime: &Runtime,
+        native: driver::Graph,
+        stream: Stream,
+        mut resources: GraphResources,
+    ) -> Result<Ready> {
+        if runtime.in_any_context(|driver| Ok(driver.graph_node_count(native)? == 0))? {
+            log::warning(|| {
+                format!(
+                    "the graph captured in {} is empty: its work was probably launched on another device or stream; \
+                     make the capture's stream current, or pass it to the calls",
+                    stream.describe()
+                )
+            });
         }
         resources.finish_capture(runtime)?;
         let exec = if self.keep { None } else { Some(replay::instantiate_native(runtime, resources.device, native)?) };
         let mut ready = Ready { exec, native: Some(native), resources: Arc::new(resources), parts: Parts::default() };
         if !self.keep && !self.debug {
-            if destroy_native(runtime, native).is_err() {
-                // The graph is not needed any more; it occupies some memory until the reset.
-                return Ok(ready);
+            let destroyed = destroy_native(runtime, native);
+            if destroyed.is_ok() {
+                ready.native = None;
             }
-            ready.native = None;
+            log::ignore(destroyed, "destroying a captured graph that is not needed any more, before its reset");
         }
         Ok(ready)
     }
+}
+
+/// Adds the streams that were not joined to the error about them.
+#[cold]
+fn explain_unjoined(error: Error, origin: Stream, unjoined: &[Stream]) -> Error {
+    if error.status() != Status::GRAPH_UNJOINED {
+        return error;
+    }
+    let names: Vec<String> = unjoined.iter().map(|stream| stream.describe()).collect();
+    let streams =
+        if names.is_empty() { "a stream that joined by calls outside of plinth".into() } else { names.join(" and ") };
+    let origin = origin.describe();
+    error.context(format_args!(
+        "the last work of {streams} was not joined: make {origin} wait for it before the end (plinth_stream_wait_stream)"
+    ))
 }
 
 /// Ends the capture in a stream, and returns its graph.
@@ -219,9 +254,9 @@ impl Capture {
             return Err(Error::new(
                 Status::GRAPH_WRONG_STREAM,
                 format!(
-                    "a capture must end in the stream in which it began: that is {:#x}, and the current one is {:#x}",
-                    self.stream.raw.handle(),
-                    current.handle()
+                    "a capture must end in the stream in which it began: that is {}, and the current one is {}",
+                    self.stream.describe(),
+                    names::describe_stream(current.handle(), self.stream.device)
                 ),
             ));
         }
@@ -240,7 +275,8 @@ impl Capture {
 
     /// Cleans up after the stream has stopped capturing.
     fn close(&mut self, runtime: &Runtime) {
-        capture_lock::end_capture();
+        capture_report::on_end(self.stream);
+        capture_lock::end_capture(self.stream.device);
         self.resources.end(runtime, self.id);
     }
 

@@ -142,13 +142,7 @@ pub fn set_from(condition: u64, value: Span, stream_handle: usize) -> Result<()>
     let known = find(condition).context(|| attempt)?;
     check_value(value)?;
     let runtime = runtime::ready()?;
-    let stream = stream::resolve(runtime, stream_handle)?;
-    if stream.device != known.device {
-        return Err(Error::new(
-            Status::DEVICE_MISMATCH,
-            format!("{attempt}: it is on device {}, the stream on device {}", known.device, stream.device),
-        ));
-    }
+    let stream = stream::resolve_same(runtime, stream_handle, known.device).context(|| attempt)?;
     if !stream::is_validated_capturing(runtime, stream)? {
         return Err(Error::new(
             Status::GRAPH_NOT_CAPTURING,

@@ -2,16 +2,19 @@
 
 use super::capture::{self, Mode};
 use crate::{
+    base::log,
     error::{Context, Result},
     memory::{self, PoolId},
-    runtime::{self, Runtime, device::Device, per_device::PerDevice, sync_debug},
-    stream::{self, SavedStreams},
+    runtime::{self, device::Device, per_device::PerDevice, sync_debug},
+    status::Status,
+    stream::{self, SavedStreams, capture_lock, capture_status, lifetime},
 };
-use once_cell::sync::OnceCell;
+use parking_lot::Mutex;
 
-/// The stream of a device for captures that name no stream.
+/// The streams of a device for captures that name no stream: as many as threads have captured at the same time. The lock
+/// is held until the capture has begun, so that no other thread chooses the same stream.
 #[derive(Default)]
-pub struct CaptureStream(OnceCell<usize>);
+pub struct CaptureStreams(Mutex<Vec<usize>>);
 
 /// The state that the end of a capture scope restores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,33 +25,46 @@ pub struct CaptureContext {
     pub saved: SavedStreams,
 }
 
-/// Synchronizes the device, empties the cache, makes a stream current and begins to capture in it. Without `stream`,
-/// uses the current device's own capture stream.
+/// Synchronizes the device, empties the cache, makes a stream current and begins to capture in it. While another capture
+/// is in progress, which forbids both, nothing is synchronized or emptied. Without `stream`, uses a capture stream of the
+/// current device.
 pub fn begin(graph: u64, pool: PoolId, stream: Option<usize>, mode: Mode) -> Result<CaptureContext> {
     let runtime = runtime::ready()?;
+    let device = match stream {
+        Some(handle) => runtime.device(stream::resolve(runtime, handle)?.device as i32)?,
+        None => runtime.current_device()?,
+    };
+    sync_debug::check("plinth_graph_begin")?;
+    match capture_lock::synchronize_device(runtime, device) {
+        Err(error) if error.status() == Status::CAPTURE_FORBIDS && error.driver_code() == 0 => {}
+        outcome => {
+            outcome.and_then(|()| memory::empty_cache()).context(|| "emptying the cache before a capture")?;
+        }
+    }
+    let mut streams = device.capture_streams().0.lock();
     let handle = match stream {
         Some(handle) => handle,
-        None => capture_stream(runtime)?,
+        None => idle_stream(device, &mut streams)?,
     };
-    let number = stream::resolve(runtime, handle)?.device;
-    sync_debug::check("plinth_graph_begin")?;
-    runtime
-        .device(number as i32)?
-        .with_context(&runtime.driver, |driver| Ok(driver.context_synchronize()?))
-        .context(|| format!("synchronizing device {number} before a capture"))?;
-    memory::empty_cache().context(|| "emptying the cache before a capture")?;
     let saved = stream::enter(handle)?;
     if let Err(error) = capture::begin(graph, pool, mode) {
         // The error of the capture is returned.
-        let _ = stream::exit(saved);
+        log::ignore(stream::exit(saved), "restoring the current stream after a capture that did not begin");
         return Err(error);
     }
     Ok(CaptureContext { graph, saved })
 }
 
-fn capture_stream(runtime: &Runtime) -> Result<usize> {
-    let device = runtime.current_device()?;
-    device.capture_stream().0.get_or_try_init(|| stream::create(device.ordinal as i32, 0)).copied()
+/// Returns a capture stream in which no capture is in progress. No other code of the program gets these streams.
+fn idle_stream(device: &Device, streams: &mut Vec<usize>) -> Result<usize> {
+    for &handle in streams.iter() {
+        if !capture_status::is_capturing(handle)? {
+            return Ok(handle);
+        }
+    }
+    let handle = lifetime::create_dedicated(device.ordinal as i32, 0)?;
+    streams.push(handle);
+    Ok(handle)
 }
 
 /// Ends the capture and restores the state before [`begin`], also if the capture fails.
@@ -66,10 +82,9 @@ pub fn cancel(block: CaptureContext) -> Result<()> {
 }
 
 impl Device {
-    /// Returns the place of the stream that graphs are captured in when none is named.
-    #[inline]
-    pub(super) fn capture_stream(&self) -> &'static CaptureStream {
-        static VALUES: PerDevice<CaptureStream> = PerDevice::new();
+    /// Returns the streams that graphs are captured in when none is named.
+    fn capture_streams(&self) -> &'static CaptureStreams {
+        static VALUES: PerDevice<CaptureStreams> = PerDevice::new();
         VALUES.of(self)
     }
 }

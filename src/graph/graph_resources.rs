@@ -2,6 +2,7 @@
 
 use super::replay_order::{self, SharedPool};
 use crate::{
+    base::log,
     driver::{Function, Span},
     error::{Context, Error, Result},
     memory::{self, PoolId, scratch::alloc_span},
@@ -128,7 +129,7 @@ impl GraphResources {
         self.generators.retain(|generator| generator.used() > 0);
         if self.generators.is_empty() {
             // No work in the stream has used the block yet.
-            let _ = memory::caching_free(std::mem::take(&mut self.block));
+            memory::free_own(std::mem::take(&mut self.block));
             return Ok(());
         }
         let device = runtime.device(self.device as i32)?;
@@ -182,10 +183,9 @@ impl Drop for GraphResources {
         }
         if self.block != 0 {
             if let Some(last) = last_replay.last_stream(runtime) {
-                let _ = memory::record_stream(self.block, last.raw, last.device);
+                log::ignore(memory::record_stream(self.block, last), "recording the stream of a graph's last replay");
             }
-            // The block was allocated here and is freed once, so the free cannot fail.
-            let _ = memory::caching_free(self.block);
+            memory::free_own(self.block);
         }
         drop(last_replay);
         if self.is_user {

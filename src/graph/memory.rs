@@ -15,7 +15,7 @@ pub fn usage(handle: u64) -> Result<(u64, u64)> {
 
 /// Returns a new ID for a pool that graphs share.
 pub fn pool_handle() -> PoolId {
-    pool::new_id()
+    pool::new_graph_id()
 }
 
 /// Releases the physical memory of a graph's pool to the driver. Waits for the work of the devices.

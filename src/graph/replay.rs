@@ -95,16 +95,16 @@ impl Ready {
         let resources = &*self.resources;
         let raw = thread::stream(resources.device);
         if capture_lock::is_any_capturing() {
-            refuse_capturing(runtime, raw, resources.device)?;
+            refuse_capturing(runtime, resources.device)?;
         }
         if self.parts.has_part_resources() {
-            let stream = stream::from_validated(runtime, raw, resources.device);
+            let stream = stream::current_on(runtime, resources.device)?;
             return self.run_with_parts(runtime, exec, stream, overlap);
         }
         // Held until the launch returns, so that no other graph of the pool is launched in between.
         let mut last_replay = resources.pool.lock_last_replay();
         if !last_replay.is_in(raw) {
-            let stream = stream::from_validated(runtime, raw, resources.device);
+            let stream = stream::current_on(runtime, resources.device)?;
             last_replay.set_ordered(runtime, resources.pool.id, stream, overlap).context(|| "replaying a graph")?;
         }
         if resources.is_random() {
@@ -145,11 +145,11 @@ fn launch(runtime: &Runtime, device: u32, exec: GraphExec, stream: driver::Strea
         .with_context(&runtime.driver, |driver| driver.graph_launch(exec, stream).context(|| "replaying a graph"))
 }
 
-/// Fails if the stream is capturing. A replay cannot be captured: its memory does not belong to the graph that is
+/// Fails if the current stream of a device is capturing. A replay cannot be captured: its memory does not belong to the graph that is
 /// being captured, and its random numbers are chosen at the launch.
 #[cold]
-fn refuse_capturing(runtime: &Runtime, raw: driver::Stream, device: u32) -> Result<()> {
-    let stream = stream::from_validated(runtime, raw, device);
+fn refuse_capturing(runtime: &Runtime, device: u32) -> Result<()> {
+    let stream = stream::current_on(runtime, device)?;
     if stream::is_validated_capturing(runtime, stream)? {
         return Err(Error::new(
             Status::CAPTURE_FORBIDS,

@@ -6,14 +6,16 @@
 //! event is recorded only when the stream changes, and covers the replay and all later work of the previous stream.
 
 use crate::{
+    base::log,
     driver,
     error::{Context, Error, Result},
     memory::{PoolId, pool},
-    runtime::Runtime,
+    runtime::{Runtime, names, sync_debug},
     status::Status,
     stream::{
         self, Stream, StreamUse,
         event_pool::PooledEvent,
+        lifetime,
         ordering::{self, OutsideCaptures},
     },
 };
@@ -50,6 +52,8 @@ pub struct LastReplay {
     /// The handle of its stream if the handle is unambiguous, for the fast path: replays in this stream need no
     /// further check.
     last: usize,
+    /// The number of streams that had ended then. If it has changed, the handle may denote another stream.
+    ended: u32,
     /// The stream.
     stream: Option<StreamUse>,
     /// The event that stands for the end of the stream's replays since the stream began to capture.
@@ -65,7 +69,7 @@ pub fn shared_pool(id: PoolId) -> Arc<SharedPool> {
     if let Some(shared) = pools.get(&id).and_then(Weak::upgrade) {
         return shared;
     }
-    let last_replay = LastReplay { last: NO_STREAM, stream: None, end_event: None };
+    let last_replay = LastReplay { last: NO_STREAM, ended: 0, stream: None, end_event: None };
     let shared = Arc::new(SharedPool { id, last_replay: Mutex::new(last_replay) });
     pools.retain(|_, other| other.strong_count() > 0);
     pools.insert(id, Arc::downgrade(&shared));
@@ -94,7 +98,7 @@ impl LastReplay {
     /// Returns whether the last replay was in this stream and no further check is needed.
     #[inline]
     pub fn is_in(&self, stream: driver::Stream) -> bool {
-        self.last == stream.handle()
+        self.last == stream.handle() && self.ended == lifetime::count_ended()
     }
 
     /// Makes `stream` the stream of the last replay, ordered after the present one.
@@ -107,17 +111,17 @@ impl LastReplay {
             ));
         }
         match self.stream {
-            Some(last) if last != StreamUse::new(stream.raw, stream.device) => {
+            Some(last) if last != StreamUse::new(stream) => {
                 if overlap == Overlap::Refuse && !self.is_done(runtime)? {
                     return Err(Error::new(
                         Status::GRAPH_OVERLAP,
                         format!(
-                            "a graph of pool {id} still runs in stream {:#x}, and this one may use the same memory",
-                            last.stream.handle()
+                            "a graph of pool {id} still runs in {}, and this one may use the same memory",
+                            names::describe_stream(last.stream.handle(), last.device)
                         ),
                     ));
                 }
-                self.make_wait(runtime, stream)
+                self.make_wait(runtime, StreamUse::new(stream))
                     .context(|| "waiting for the last replay of the pool in another stream")?;
             }
             _ => {}
@@ -129,14 +133,15 @@ impl LastReplay {
     /// Makes the stream of a capture that has ended the stream of the last use: work launched there before may still
     /// use the pool's memory. If the stream cannot wait for the last replay, nothing changes.
     pub fn set_after_capture(&mut self, runtime: &Runtime, stream: Stream) {
-        if self.make_wait(runtime, stream).is_ok() {
+        if self.make_wait(runtime, StreamUse::new(stream)).is_ok() {
             self.set_stream(stream);
         }
     }
 
     /// Records that a stream has used the pool.
     fn set_stream(&mut self, stream: Stream) {
-        let new = StreamUse::new(stream.raw, stream.device);
+        let new = StreamUse::new(stream);
+        self.ended = lifetime::count_ended();
         self.end_event = None;
         self.stream = Some(new);
         self.last = if new.thread == 0 { stream.raw.handle() } else { NO_STREAM };
@@ -153,15 +158,16 @@ impl LastReplay {
             if let Some(event) = &self.end_event {
                 return runtime.in_any_context(|driver| Ok(driver.event_query(event.native())?));
             }
-            let Some(last) = self.last_stream(runtime) else { return Ok(true) };
             let outside = OutsideCaptures::lock(runtime);
+            let Some(last) = self.last_stream(runtime) else { return Ok(true) };
             Ok(outside.contains(last)? && outside.is_idle(last)?)
         })?
     }
 
-    fn make_wait(&self, runtime: &Runtime, stream: Stream) -> Result<()> {
+    fn make_wait(&self, runtime: &Runtime, waiting: StreamUse) -> Result<()> {
         runtime.driver.with_relaxed_capture(|| {
             let outside = OutsideCaptures::lock(runtime);
+            let stream = stream::of_use(runtime, waiting);
             outside.check(stream)?;
             match (&self.end_event, self.last_stream(runtime)) {
                 (Some(event), _) => outside.wait_for_event(stream, event.native()),
@@ -176,17 +182,21 @@ impl LastReplay {
 
     /// Makes streams wait for the last replay, which may have used the memory that is freed behind them. The CPU
     /// waits if a stream cannot, because it is capturing.
-    pub fn make_streams_wait(&self, runtime: &Runtime, streams: &[Stream]) {
-        let Some(last) = self.last_stream(runtime) else { return };
-        let others = streams.iter().filter(|stream| stream.raw != last.raw || stream.device != last.device);
-        for stream in others {
+    pub fn make_streams_wait(&self, runtime: &Runtime, streams: &[StreamUse]) {
+        let Some(last) = self.stream else { return };
+        for stream in streams.iter().filter(|stream| **stream != last) {
             if self.make_wait(runtime, *stream).is_err() {
                 // If this fails too, either the device has failed, or the program began a capture with the driver's
                 // own calls and is responsible for the order.
-                let _ = runtime.driver.with_relaxed_capture(|| match &self.end_event {
-                    Some(event) => event.synchronize(runtime),
-                    None => ordering::finish_stream(runtime, last, || Ok(())).map(drop),
+                let waited = sync_debug::require("a free of graph memory", || {
+                    runtime.driver.with_relaxed_capture(|| match (&self.end_event, self.stream) {
+                        (Some(event), _) => event.synchronize(runtime),
+                        (None, Some(last)) => ordering::finish_stream(runtime, last, || Ok(())).map(drop),
+                        (None, None) => Ok(()),
+                    })
                 });
+                let waited = waited.map_err(Error::from).flatten();
+                log::ignore(waited, "waiting for a graph's last replay before its memory is reused");
             }
         }
     }

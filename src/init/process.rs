@@ -3,33 +3,54 @@
 #![allow(unsafe_code)]
 
 use crate::{
-    memory,
+    base::{cancellation, log},
+    host, memory,
     runtime::{self, thread},
 };
 use std::{panic, sync::Once};
 
 extern "C" fn on_exit() {
+    // A forked child has nothing to end, and its parent's threads may have held any lock at the fork.
+    if runtime::is_forked() {
+        return;
+    }
+    let _uncancellable = cancellation::disable();
     memory::pinned::background::stop();
+    memory::trace::WRITER.stop_at_exit();
     memory::disable_arena_cache();
+    log::disable();
     runtime::mark_exiting();
+    host::leave();
 }
 
 unsafe extern "C" fn on_forked_child() {
-    memory::disable_arena_cache();
-    runtime::mark_forked();
+    if runtime::mark_forked() {
+        log::disable();
+    }
 }
 
-/// Registers the handlers for exit and fork, once per process. Either registration can fail if memory is exhausted;
-/// the library then works without the clear errors for these cases.
-pub fn register() {
+/// Registers the handler for forks, once per process. This can fail if memory is exhausted; the library then works
+/// without the clear errors in a forked child.
+pub fn register_fork() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: both functions live as long as the library, which is linked so that it is never unloaded. The fork
-        // handler only stores to a few atomics in the child, which is allowed there; an exit handler may also end a
-        // thread.
+        // SAFETY: the function lives as long as the library, which is linked so that it is never unloaded. It only
+        // stores to a few atomics in the child, which is allowed there.
+        unsafe {
+            libc::pthread_atfork(None, None, Some(on_forked_child));
+        }
+    });
+}
+
+/// Registers the handler for the exit of the process, once per process. It must be registered after those of the driver,
+/// so that it runs before them. This can fail if memory is exhausted; the library then works without the clear errors
+/// while the process exits.
+pub fn register_exit() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the function lives as long as the library, which is never unloaded. An exit handler may end a thread.
         unsafe {
             libc::atexit(on_exit);
-            libc::pthread_atfork(None, None, Some(on_forked_child));
         }
     });
 }

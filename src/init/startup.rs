@@ -22,7 +22,8 @@ fn ready(runtime: &'static Runtime) -> Result<()> {
 
 extern "C" fn at_load() {
     process::install_panic_hook();
-    runtime::set_startup(Startup { loaded: process::register, check, ready });
+    process::register_fork();
+    runtime::set_startup(Startup { loaded: process::register_exit, check, ready });
 }
 
 /// Runs `at_load` when the library is loaded. The priority puts it before the constructors of a program that links the library

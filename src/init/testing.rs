@@ -1,12 +1,12 @@
 //! Support for programs' tests: fault injection, counts of driver calls, and the resources that are still held.
 
 use crate::{
-    driver::{self, Call, Kind, codes, fault_injection},
-    error::{Error, Result},
+    driver::{Call, Kind, codes, fault_injection},
+    error::{Error, Result, invalid},
     host, runtime,
     status::Status,
 };
-use std::ffi::CStr;
+use std::ffi::{CStr, CString, c_void};
 
 pub use crate::runtime::enable_faults;
 
@@ -77,14 +77,42 @@ fn host_only() -> Result<()> {
     Err(Error::new(Status::NOT_SUPPORTED, "only the host device records call costs and live resources"))
 }
 
-/// Returns the address of a driver function, for programs that call the driver themselves.
-pub fn entry_point(name: &str) -> Result<*const std::ffi::c_void> {
-    let runtime = runtime::loaded()?;
-    Ok(runtime.driver.table().address(find_call(name)?))
+/// Returns the address of a driver function, for programs that call the driver themselves: with the signature of the
+/// version that plinth uses, or, for a function that plinth does not use, of the driver's version.
+pub fn entry_point(name: &str) -> Result<*const c_void> {
+    let driver = &runtime::loaded()?.driver;
+    match find_call(name) {
+        Ok(call) => Ok(driver.table().address(call)),
+        Err(_) => entry_point_by_version(name, driver.version()?, 0),
+    }
 }
 
-/// Returns the newest CUDA version that the driver supports.
-pub fn driver_version() -> Result<i32> {
-    let runtime: &driver::Driver = &runtime::loaded()?.driver;
-    Ok(runtime.version()?)
+/// The largest of CUDA's flags for the search of a function: the variant for the default stream of each thread.
+const MAX_FLAGS: u64 = 2;
+
+/// Returns the address of a driver function, given by its name without a version, as of a CUDA version.
+pub fn entry_point_by_version(name: &str, version: i32, flags: u64) -> Result<*const c_void> {
+    let driver = &runtime::loaded()?.driver;
+    if flags > MAX_FLAGS {
+        return Err(invalid(format!(
+            "flags is {flags}; it must be 0, 1 (the legacy default stream) or 2 (the default stream of each thread)"
+        )));
+    }
+    let missing = || {
+        invalid(format!(
+            "{name:?} is no function of this driver as of CUDA {}.{}; give its name without a version suffix, and the \
+             version that declares it",
+            version / 1000,
+            version % 1000 / 10
+        ))
+    };
+    let symbol = CString::new(name).map_err(|_| missing())?;
+    let found = driver.find_function(&symbol, version, flags).map_err(|failure| match failure.code {
+        codes::CUDA_ERROR_NOT_SUPPORTED => Error::new(
+            Status::NOT_SUPPORTED,
+            format!("finding {name}: the driver is older than CUDA 12.0, and plinth does not use this function"),
+        ),
+        _ => Error::from(failure).context(format_args!("finding {name}")),
+    });
+    found?.ok_or_else(missing)
 }

@@ -14,7 +14,7 @@ use super::{
     space::Space,
 };
 pub use crate::stream::StreamUse;
-use crate::{driver::Stream, runtime::thread, stream::event_pool::PooledEvent};
+use crate::{runtime::thread, stream::event_pool::PooledEvent};
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -31,6 +31,8 @@ pub struct Key {
     pub thread: u64,
     /// The pool.
     pub pool: PoolId,
+    /// The number of a stream that has ended, whose memory now belongs to the stream with the handle; otherwise 0.
+    pub ended: u32,
 }
 
 /// What a freed block waits for, for one stream that was recorded on it.
@@ -89,7 +91,7 @@ pub struct Arena {
     /// The ordinal of the device.
     pub device: u32,
     /// The stream. It changes when the arena gets another key.
-    pub stream: Lock<Stream>,
+    pub stream_use: Lock<StreamUse>,
     /// The data that every request uses.
     inner: Biased<Inner>,
     /// Held by the thread that makes driver calls for the arena. Lock order: before `inner`, never after it.
@@ -107,13 +109,13 @@ pub fn get(number: u32) -> Option<&'static Arena> {
 impl Arena {
     /// Creates an arena under `number`, which must be the next unused number. Arenas are never deallocated; an arena
     /// without memory is reused under another key. Returns `None` if all numbers are used.
-    pub fn new(number: u32, device: u32, key: Key, stream: Stream) -> Option<&'static Arena> {
+    pub fn new(number: u32, key: Key, stream_use: StreamUse) -> Option<&'static Arena> {
         let cell = ARENAS.get(number as usize)?;
         Some(cell.get_or_init(|| {
             Box::leak(Box::new(Arena {
                 number,
-                device,
-                stream: Lock::new(stream),
+                device: stream_use.device,
+                stream_use: Lock::new(stream_use),
                 inner: Biased::new(
                     Inner {
                         space: Space::new(number),
@@ -141,10 +143,14 @@ impl Arena {
         self.inner.lock(thread)
     }
 
+    /// Prepares the lock for another owner, before the calling thread ends. The thread must not hold the lock.
+    pub fn release_ownership(&self) {
+        self.inner.release_ownership(thread::number());
+    }
+
     /// Returns the arena's stream as a stream use.
     pub fn stream_use(&self) -> StreamUse {
-        let inner = self.lock();
-        StreamUse { stream: *self.stream.lock(), device: self.device, thread: inner.key.thread }
+        *self.stream_use.lock()
     }
 
     /// Returns the arena's key.

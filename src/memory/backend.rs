@@ -14,7 +14,7 @@ mod registry;
 mod uncached;
 
 pub use pluggable::{allocator_of, create, destroy, set_hooks};
-pub use registry::{reserved_bytes, totals};
+pub use registry::reserved_bytes;
 
 use super::{
     arena::StreamUse,
@@ -29,14 +29,18 @@ use super::{
     stats_aggregation,
 };
 use crate::{
-    base::units::Bytes,
+    base::{
+        log,
+        stack::{self, StackId},
+        units::Bytes,
+    },
     driver::{Segment, Span, Stream, observer, plugin::Plugin},
     error::{Context, Error, Result},
     observe,
-    runtime::{Runtime, device::Device, thread},
+    runtime::{Runtime, device::Device, names, thread::call_program},
     status::Status,
     stream::{
-        capture_lock,
+        self, capture_lock,
         capture_status::{self, CaptureStatus},
     },
 };
@@ -52,8 +56,19 @@ use std::{
     },
 };
 
+/// A freed block that the driver has not freed yet.
+struct DeferredBlock {
+    address: u64,
+    block: Block,
+    /// How often the driver has refused to free it.
+    refusals: u32,
+}
+
+/// How often a deferred free is attempted, by different calls.
+const MAX_REFUSALS: u32 = 3;
+
 /// Blocks that were freed while a stream that uses them was capturing.
-static DEFERRED: Mutex<Vec<(u64, Block)>> = Mutex::new(Vec::new());
+static DEFERRED: Mutex<Vec<DeferredBlock>> = Mutex::new(Vec::new());
 static CHOSEN: OnceCell<Kind> = OnceCell::new();
 /// The plugin that the program chose instead of the backend in the settings.
 static PLUGIN: OnceCell<Arc<Plugin>> = OnceCell::new();
@@ -64,6 +79,11 @@ static INITIALIZED: AtomicBool = AtomicBool::new(false);
 /// Returns whether a request was made, so that the backend can no longer change.
 pub fn is_chosen() -> bool {
     CHOSEN.get().is_some()
+}
+
+/// Returns whether the memory of freed blocks may stay allocated outside of arenas.
+pub fn may_keep_freed_memory() -> bool {
+    !matches!(CHOSEN.get(), None | Some(Kind::Native | Kind::Uncached))
 }
 
 /// Returns the backend in the settings, unless the program chose a plugin.
@@ -93,10 +113,10 @@ fn initialize(runtime: &Runtime, kind: Kind) {
         return;
     }
     match (kind, PLUGIN.get()) {
-        (Kind::Pluggable, Some(plugin)) => plugin.init(runtime.devices().len()),
+        (Kind::Pluggable, Some(plugin)) => call_program(|| plugin.init(runtime.devices().len())),
         // No call announces that another device will access a block, so enable all peers now. A device whose peers
         // cannot be queried has none.
-        (Kind::Debug, _) => drop(peers::add_all_peers()),
+        (Kind::Debug, _) => log::ignore(peers::add_all_peers(), "enabling access between devices"),
         _ => {}
     }
     INITIALIZED.store(true, Ordering::Release);
@@ -138,14 +158,15 @@ fn plugin() -> Option<&'static Arc<Plugin>> {
     PLUGIN.get()
 }
 
+/// The outcome of a free: that of the check of the block, or the block if it is not freed because a driver call failed.
+type Freed = std::result::Result<Result<()>, Box<(Block, Error)>>;
+
 /// A request for another backend than the caching allocator.
 struct BackendRequest<'a> {
     runtime: &'static Runtime,
     device: &'static Device,
     /// The stream, with the canonical handle.
     stream: Stream,
-    /// The thread, if the handle denotes a different stream in each thread; otherwise 0.
-    thread: u64,
     config: &'a Config,
     request: Request,
 }
@@ -154,14 +175,17 @@ struct BackendRequest<'a> {
 #[derive(Debug)]
 enum Owner {
     Uncached(Segment),
-    Async,
+    /// The driver's pool, or the graph of the capture with this ID.
+    Async {
+        capture: Option<u64>,
+    },
     Plugin(Arc<Plugin>),
     Debug(debug::Mapping),
 }
 
 impl BackendRequest<'_> {
     fn stream_use(&self) -> StreamUse {
-        StreamUse { stream: self.stream, device: self.device.ordinal, thread: self.thread }
+        StreamUse::new(stream::from_validated(self.runtime, self.stream, self.device.ordinal))
     }
 
     /// Counts bytes as held. Returns whether the limit allows it.
@@ -171,15 +195,23 @@ impl BackendRequest<'_> {
         Ok(memory.try_hold(bytes, memory.limit(total).unwrap_or(u64::MAX)))
     }
 
-    /// Rejects requests in a capturing stream, which only the caching allocator supports. The device's context is
-    /// current.
-    fn check_capture(&self, kind: Kind) -> Result<()> {
-        let name = kind.name().to_string_lossy();
-        let status = capture_status::of(&self.runtime.driver, self.stream);
-        match status.context(|| format!("querying whether the stream is capturing, where {name} cannot allocate"))? {
-            CaptureStatus::None => Ok(()),
+    /// Returns the ID of the capture that the stream is part of. Fails if the backend cannot allocate in a capture: of
+    /// the driver's allocations only those in stream order can become nodes of a graph. The device's context is current.
+    fn check_capture(&self, kind: Kind) -> Result<Option<u64>> {
+        let (driver, name) = (&self.runtime.driver, kind.name().to_string_lossy());
+        let status = capture_status::of(driver, self.stream);
+        match status.context(|| format!("querying whether the stream is capturing, before {name} allocates"))? {
+            CaptureStatus::None => Ok(None),
+            CaptureStatus::Active if kind == Kind::Async => capture_status::id_of(driver, self.stream),
+            CaptureStatus::Invalidated if kind == Kind::Async => {
+                let what = "allocating in a capture: an earlier error made the capture invalid; end it";
+                Err(Error::new(Status::CAPTURE_INVALIDATED, what))
+            }
             _ => {
-                let what = format!("the backend {name} cannot allocate in a stream that is capturing");
+                let what = format!(
+                    "the backend {name} cannot allocate in a stream that is capturing; allocate before the capture, or \
+                     use the backend native or cudaMallocAsync"
+                );
                 Err(Error::new(Status::CAPTURE_FORBIDS, what))
             }
         }
@@ -194,9 +226,9 @@ impl BackendRequest<'_> {
         self.device.with_context(&self.runtime.driver, |driver| {
             // In a capturing stream the driver's own allocation becomes part of the capture.
             let _held = (kind == Kind::Async).then(capture_lock::lock_shared);
-            self.check_capture(kind)?;
+            let capture = self.check_capture(kind)?;
             driver.with_relaxed_capture(|| match kind {
-                Kind::Async => asynchronous::alloc(self),
+                Kind::Async => asynchronous::alloc(self, capture),
                 Kind::Debug => debug::alloc(self),
                 _ => uncached::alloc(self),
             })?
@@ -248,12 +280,22 @@ pub fn alloc(kind: Kind, runtime: &'static Runtime, number: i32, stream: Stream,
         runtime,
         device,
         stream: if handle == 0 { Stream::DEFAULT } else { stream },
-        thread: thread::of_stream(handle),
         config: &config,
         request: Request { size, requested: bytes },
     };
     let (address, owner) = observer::run_unobserved(|| backend_request.alloc(kind))?;
-    let block = Block { owner, own: backend_request.stream_use(), size, requested: bytes, uses: Vec::new() };
+    let stack = if kind == Kind::Debug { stack::capture() } else { StackId::NONE };
+    let block = Block {
+        owner,
+        own: backend_request.stream_use(),
+        size,
+        requested: bytes,
+        uses: Vec::new(),
+        name: None,
+        stacks: [stack, StackId::NONE],
+    };
+    // Another library may have freed named memory at this address.
+    names::forget_memory(address);
     if observe::is_on() {
         // The driver waited for the device when this memory was freed before, so its earlier accesses are ordered.
         if matches!(block.owner, Owner::Uncached(_)) {
@@ -268,7 +310,10 @@ pub fn alloc(kind: Kind, runtime: &'static Runtime, number: i32, stream: Stream,
 /// Frees a block of a backend. Returns `None` if there is none at this address.
 #[cold]
 pub fn free(address: u64) -> Option<Result<()>> {
-    let block = registry::remove(address)?;
+    let mut block = registry::remove(address)?;
+    if matches!(block.owner, Owner::Debug(_)) {
+        block.stacks[1] = stack::capture();
+    }
     let Some(runtime) = crate::runtime::usable() else {
         // The process is exiting, and its memory with it.
         return Some(Ok(()));
@@ -276,35 +321,46 @@ pub fn free(address: u64) -> Option<Result<()>> {
     if observe::is_on() {
         observe::on_free(block.block_info(address));
     }
+    names::forget_memory(address);
     Some(observer::run_unobserved(|| {
         let later = free_deferred(runtime);
-        give_back(runtime, address, block).and(later)
+        let freed = give_back(runtime, address, block).unwrap_or_else(|refused| {
+            let (block, error) = *refused;
+            if let Ok(device) = super::device_memory::device(runtime, block.own.device) {
+                registry::put_back(address, block, device);
+            }
+            Err(error)
+        });
+        freed.and(later)
     }))
 }
 
 /// Frees a block through its backend. Defers the free if a stream that uses the block is capturing.
-fn give_back(runtime: &Runtime, address: u64, block: Block) -> Result<()> {
-    let Ok(device) = super::device_memory::device(runtime, block.own.device) else { return Ok(()) };
+fn give_back(runtime: &Runtime, address: u64, block: Block) -> Freed {
+    let Ok(device) = super::device_memory::device(runtime, block.own.device) else { return Ok(Ok(())) };
     match block.owner {
-        Owner::Uncached(_) => uncached::free(runtime, device, address, block),
+        Owner::Uncached(_) => uncached::free(runtime, device, block),
         Owner::Plugin(_) => pluggable::free(device, address, block),
-        Owner::Debug(_) if block.has_capturing_stream(runtime) => later(address, block),
-        Owner::Async => asynchronous::free(runtime, device, address, block),
+        Owner::Debug(_) if waits_for_capture(runtime, &block) => later(address, block),
+        Owner::Async { capture } => asynchronous::free(runtime, device, address, block, capture),
         Owner::Debug(_) => debug::free(runtime, device, address, block),
     }
 }
 
-/// Counts memory that the driver has freed. If it failed, the block stays live.
-fn finish_free(device: &Device, address: u64, block: Block, freed: Result<()>, what: &str) -> Result<()> {
+/// Returns whether a stream that uses a block is capturing.
+fn waits_for_capture(runtime: &Runtime, block: &Block) -> bool {
+    let _held = capture_lock::lock_shared();
+    block.has_capturing_stream(runtime)
+}
+
+/// Counts memory that the driver has freed. Returns the block if it failed.
+fn finish_free(device: &Device, block: Block, freed: Result<()>, what: &str) -> Freed {
     match freed {
         Ok(()) => {
             registry::record_driver_free(device, block.size, block.size);
-            Ok(())
+            Ok(Ok(()))
         }
-        Err(error) => {
-            registry::put_back(address, block, device);
-            Err(error.context(what))
-        }
+        Err(error) => Err(Box::new((block, error.context(what)))),
     }
 }
 
@@ -318,17 +374,34 @@ fn block_span(address: u64, bytes: u64) -> Span {
 }
 
 /// Stores a freed block until no stream that uses it is capturing.
-fn later(address: u64, block: Block) -> Result<()> {
-    DEFERRED.lock().push((address, block));
-    Ok(())
+fn later(address: u64, block: Block) -> Freed {
+    DEFERRED.lock().push(DeferredBlock { address, block, refusals: 0 });
+    Ok(Ok(()))
 }
 
-/// Frees the deferred blocks whose streams are no longer capturing.
+/// Frees the deferred blocks whose streams are no longer capturing. Returns what the checks of the blocks found. A failure
+/// of the driver is no error of the call that happens to be made now: the block is tried again by later calls, and if the
+/// driver always refuses, its memory stays reserved, and the failure is logged.
 fn free_deferred(runtime: &Runtime) -> Result<()> {
-    let later = std::mem::take(&mut *DEFERRED.lock());
+    let deferred = std::mem::take(&mut *DEFERRED.lock());
     let mut outcome = Ok(());
-    for (address, block) in later {
-        outcome = outcome.and(give_back(runtime, address, block));
+    for DeferredBlock { address, block, refusals } in deferred {
+        match give_back(runtime, address, block) {
+            Ok(checked) => outcome = outcome.and(checked),
+            Err(refused) => {
+                let (block, error) = *refused;
+                if refusals + 1 < MAX_REFUSALS {
+                    DEFERRED.lock().push(DeferredBlock { address, block, refusals: refusals + 1 });
+                } else {
+                    let bytes = Bytes(block.size);
+                    log::log(log::Level::Error, || {
+                        format!(
+                            "freeing {bytes} at {address:#x}, which was deferred; the memory stays reserved: {error}"
+                        )
+                    });
+                }
+            }
+        }
     }
     outcome
 }
@@ -350,7 +423,7 @@ pub fn record_stream(address: u64, stream_use: StreamUse) -> bool {
     });
     // The program's code is called without any lock.
     if let Some(Some(plugin)) = &plugin {
-        plugin.record_stream(address, stream_use.stream);
+        call_program(|| plugin.record_stream(address, stream_use.stream));
     }
     plugin.is_some()
 }
@@ -358,7 +431,7 @@ pub fn record_stream(address: u64, stream_use: StreamUse) -> bool {
 /// Returns the start and the size in bytes of the block of a backend at an address.
 pub fn block_at(address: u64) -> Option<(u64, u64)> {
     let found = registry::with_block(address, |block| block.size);
-    let base = plugin().and_then(|plugin| plugin.base(address));
+    let base = plugin().and_then(|plugin| call_program(|| plugin.base(address)));
     base.or(found.map(|size| (address, size)))
 }
 
@@ -367,8 +440,9 @@ pub fn has(address: u64) -> bool {
     registry::with_block(address, |_| ()).is_some()
 }
 
-/// Returns the start and the size in bytes of the block of a backend that contains an address.
-pub fn around(address: u64) -> Option<(u64, u64)> {
+/// Returns the start and the size in bytes of the block of a backend that contains an address, and the stack of its
+/// allocation if memory debugging is on.
+pub fn around(address: u64) -> Option<(u64, u64, StackId)> {
     registry::block_containing(address)
 }
 
@@ -387,7 +461,7 @@ fn empty(runtime: &'static Runtime, kind: Kind) -> Result<()> {
         Kind::Async => asynchronous::empty(runtime),
         Kind::Pluggable => {
             if let Some(plugin) = plugin() {
-                plugin.reset();
+                call_program(|| plugin.reset());
             }
             Ok(())
         }
@@ -398,7 +472,7 @@ fn empty(runtime: &'static Runtime, kind: Kind) -> Result<()> {
 /// Notifies the program's allocator of a memory fraction that was set.
 pub fn notify_fraction(fraction: f64, device: u32) {
     if let Some(plugin) = plugin() {
-        plugin.set_fraction(fraction, device);
+        call_program(|| plugin.set_fraction(fraction, device));
     }
 }
 
@@ -417,11 +491,11 @@ pub enum PoolEvent {
 pub fn notify_pool_event(event: PoolEvent, device: u32, pool: PoolId) {
     if let Some(plugin) = plugin() {
         let pair = crate::driver::plugin::PoolPair { owner: pool.owner, index: pool.index };
-        match event {
+        call_program(|| match event {
             PoolEvent::Begun => plugin.begin_pool(device, pair),
             PoolEvent::Ended => plugin.end_pool(device, pair),
             PoolEvent::Released => plugin.release_pool(device, pair),
-        }
+        });
     }
 }
 

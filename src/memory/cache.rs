@@ -9,28 +9,37 @@ use super::{
 };
 use crate::{
     base::deadline::Deadline,
+    driver::Driver,
     error::{Error, Result},
-    runtime::{Runtime, device::Device},
-    stream::capture_status::may_capture,
+    runtime::{Runtime, device::Device, sync_debug},
+    status::Status,
 };
 use std::time::Duration;
 
 /// Releases every completely free handle of the arenas whose streams are idle, so that `growing` can grow. Releases
-/// segments, which makes the driver wait for the device, only if `allowed`.
-pub fn release_idle(runtime: &Runtime, device: &Device, growing: &Arena, allowed: bool) {
+/// segments, which makes the driver wait for the device, only if `allowed`. Fails only if the sync debug mode forbids
+/// that: other memory that cannot be released now is tried again later.
+pub fn release_idle(runtime: &Runtime, device: &Device, growing: &Arena, allowed: bool) -> Result<()> {
     if !allowed && matches!(device.memory().method(device, &runtime.driver), Ok(Method::Segments)) {
-        return;
+        return Ok(());
     }
+    let mut refused = Ok(());
+    let mut released = |outcome: Result<()>| {
+        if outcome.as_ref().is_err_and(|error| error.status() == Status::WOULD_SYNCHRONIZE) {
+            refused = outcome;
+        }
+    };
     for arena in device.memory().arenas() {
         if arena.number == growing.number {
-            let _ = release(runtime, device, arena, false);
+            released(release(runtime, device, arena, false));
         } else if arena.may_move_memory()
             && let Some(_growing) = arena.growth.try_lock()
         {
             // A thread that grows another arena now needs that arena's memory itself.
-            let _ = release(runtime, device, arena, false);
+            released(release(runtime, device, arena, false));
         }
     }
+    refused
 }
 
 /// Releases idle memory, arena by arena, until at most `max_held` bytes are held, so that `growing` can grow.
@@ -115,8 +124,7 @@ fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena, t
         return Ok(());
     }
     // A free would invalidate every non-relaxed capture of this thread, and wait for the other captures.
-    let stream = *arena.stream.lock();
-    if may_capture(&runtime.driver, stream) {
+    if !stream_events::can_record_event(runtime, arena) {
         return Ok(());
     }
     let mut outcome = Ok(());
@@ -168,6 +176,15 @@ pub fn empty(runtime: &'static Runtime) -> Result<()> {
 /// How long a call that releases memory waits for work that is about to complete.
 pub const GRACE: Duration = Duration::from_millis(1);
 
+/// Makes an arena without a user available for other streams and pools, if it is empty, and releases its addresses.
+pub fn retire(driver: &Driver, device: &Device, arena: &'static Arena) {
+    let _growing = arena.growth.lock();
+    for region in device.memory().retire(arena) {
+        // A failure only leaves addresses reserved.
+        let _ = driver.memory_unreserve(region.address, region.bytes);
+    }
+}
+
 /// Releases the free memory of some arenas of a device as far as their pools allow it, and retires arenas of released
 /// pools. Memory that only waits for the device is tried again until the deadline.
 pub fn empty_arenas(
@@ -189,15 +206,12 @@ pub fn empty_arenas(
             }
             while arenas.iter().any(|arena| !stream_events::poll_events_done(runtime, device, arena))
                 && !deadline.is_expired()
+                // In the error mode, memory that running work uses stays cached.
+                && sync_debug::check("the release of cached memory").is_ok()
             {
                 std::thread::yield_now();
             }
-            for arena in &arenas {
-                let _growing = arena.growth.lock();
-                for region in device.memory().retire(arena) {
-                    let _ = driver.memory_unreserve(region.address, region.bytes);
-                }
-            }
+            arenas.iter().for_each(|arena| retire(driver, device, arena));
             outcome
         })?
     })

@@ -6,22 +6,23 @@ use super::{
     biased::BiasedGuard,
     block::{BlockId, round},
     cache, config,
-    device_memory::{check_fraction, device},
-    directory,
+    device_memory::{check_fraction, device, device_for},
+    directory, ended_threads,
     grow::Request,
     ipc::import,
-    peak_budget, pools, route, slow_path,
+    peak_budget, pointer, pools, route, slow_path,
     space::FreeOutcome,
-    stats::{Statistic, Stats},
+    stats::Stats,
     stats_aggregation, stream_events, summary, trackers,
 };
 use crate::{
-    base::units::Bytes,
+    base::{cancellation, retry::retry, units::Bytes},
     driver::Stream,
     error::{Error, Result},
     observe,
-    runtime::{self, Runtime, thread},
+    runtime::{self, Runtime, availability, names, thread},
     status::Status,
+    stream,
 };
 
 /// Allocates `bytes` on a device for work in a stream and returns the address, or 0 for a size of 0. The stream is not
@@ -42,12 +43,11 @@ pub fn caching_alloc(bytes: u64, number: i32, stream: Stream) -> Result<u64> {
     if inner.space.generation == generation
         && let Some(address) = inner.space.allocate(size, bytes)
     {
-        let counters = &inner.space.counters;
-        if counters.live <= counters.live_budget {
+        if !inner.space.counters.needs_attention {
             return Ok(address);
         }
         drop(inner);
-        flush_peak(arena);
+        attend(arena);
         return Ok(address);
     }
     drop(inner);
@@ -58,10 +58,14 @@ pub fn caching_alloc(bytes: u64, number: i32, stream: Stream) -> Result<u64> {
 /// in use or the settings round sizes differently.
 #[cold]
 fn alloc_after_lookup(number: i32, stream: Stream, bytes: u64) -> Result<u64> {
+    let _uncancellable = cancellation::disable();
     let runtime = runtime::ready()?;
     let kind = backend::chosen(runtime)?;
     if kind != config::Kind::Native {
         return backend::alloc(kind, runtime, number, stream, bytes);
+    }
+    if ended_threads::has_ended(stream) {
+        return ended_threads::alloc(bytes, number, stream);
     }
     let Some(size) = config::get()?.round(bytes) else { return Err(too_large(bytes)) };
     let (arena, generation) = find_arena(number, stream)?;
@@ -69,11 +73,10 @@ fn alloc_after_lookup(number: i32, stream: Stream, bytes: u64) -> Result<u64> {
     if inner.space.generation == generation
         && let Some(address) = inner.space.allocate(size, bytes)
     {
-        let counters = &inner.space.counters;
-        let within_budget = counters.live <= counters.live_budget;
+        let needs_attention = inner.space.counters.needs_attention;
         drop(inner);
-        if !within_budget {
-            flush_peak(arena);
+        if needs_attention {
+            attend(arena);
         }
         return Ok(address);
     }
@@ -86,8 +89,10 @@ fn too_large(bytes: u64) -> Error {
     Error::new(Status::OUT_OF_MEMORY, format!("tried to allocate {}: the size exceeds the address space", Bytes(bytes)))
 }
 
+/// Updates the device's peaks and delivers events to trackers after an allocation that requested attention.
 #[cold]
-fn flush_peak(arena: &Arena) {
+fn attend(arena: &Arena) {
+    let _uncancellable = cancellation::disable();
     if let Some(runtime) = runtime::usable()
         && let Some(device) = runtime.devices().get(arena.device as usize)
     {
@@ -98,7 +103,11 @@ fn flush_peak(arena: &Arena) {
 
 #[cold]
 fn alloc_slow(number: i32, stream: Stream, request: Request) -> Result<u64> {
+    let _uncancellable = cancellation::disable();
     let runtime = runtime::ready()?;
+    if ended_threads::has_ended(stream) {
+        return ended_threads::alloc(request.requested, number, stream);
+    }
     loop {
         let (arena, generation) = find_arena(number, stream)?;
         let device = device(runtime, arena.device)?;
@@ -119,13 +128,15 @@ fn find_arena(number: i32, stream: Stream) -> Result<(&'static Arena, u32)> {
     let device = runtime.device(number)?;
     // Read the epoch first: a route that begins later invalidates this result.
     let epoch = route::epoch();
-    let (pool, lasting) = device.memory().routes.find(runtime, stream);
+    let (pool, lasting) = device.memory().routes.find(runtime, stream)?;
     // The two handles of the legacy stream denote one stream; the handle of the per-thread default stream denotes many.
     let handle = route::canonical(stream.handle());
     let thread = thread::of_stream(handle);
-    let key = Key { stream: handle, thread, pool };
+    let key = Key { stream: handle, thread, pool, ended: 0 };
     let named = if handle == 0 { Stream::DEFAULT } else { stream };
-    let (arena, generation) = device.memory().arena(device.ordinal, key, named)?;
+    let user = StreamUse::new(stream::from_validated(runtime, named, device.ordinal));
+    ended_threads::reuse_arena(runtime, device, key, user);
+    let (arena, generation) = device.memory().arena(key, user)?;
     // A change of the backend or of the rounding invalidates the result, too.
     let cacheable = backend::chosen(runtime)? == config::Kind::Native && !config::get()?.has_rounding();
     if lasting && cacheable && route::may_cache(epoch) {
@@ -157,7 +168,7 @@ pub fn caching_free(address: u64) -> Result<()> {
     let outcome = inner.space.free(block);
     if outcome != FreeOutcome::Free {
         after_free(arena, inner, block, outcome);
-    } else if inner.space.orphaned && inner.space.counters.live == 0 {
+    } else if inner.space.orphaned && inner.space.counters.live() == 0 {
         drop(inner);
         pools::release_orphaned(arena);
     }
@@ -167,16 +178,19 @@ pub fn caching_free(address: u64) -> Result<()> {
 /// Completes a free whose outcome is not [`FreeOutcome::Free`].
 #[cold]
 fn after_free(arena: &'static Arena, mut inner: BiasedGuard<'_, Inner>, block: BlockId, outcome: FreeOutcome) {
+    let _uncancellable = cancellation::disable();
     if outcome == FreeOutcome::Deferred {
         let uses = inner.stream_uses.remove(&block).unwrap_or_default();
+        let address = inner.space.blocks[block].address;
         drop(inner);
+        names::forget_memory(address);
         // While the process exits, the block stays in its state.
         if let Some(runtime) = runtime::usable() {
             stream_events::defer_free(runtime, arena, block, uses);
         }
         inner = arena.lock();
     }
-    let last = inner.space.orphaned && inner.space.counters.live == 0;
+    let last = inner.space.orphaned && inner.space.counters.live() == 0;
     drop(inner);
     if last {
         pools::release_orphaned(arena);
@@ -184,9 +198,15 @@ fn after_free(arena: &'static Arena, mut inner: BiasedGuard<'_, Inner>, block: B
     trackers::deliver();
 }
 
+/// Frees a block that the library allocated for itself. The driver call of another backend may fail, and is retried.
+pub fn free_own(address: u64) {
+    retry(|| caching_free(address));
+}
+
 /// Frees a block of another backend.
 #[cold]
 fn free_in_backend(address: u64) -> Result<()> {
+    let _uncancellable = cancellation::disable();
     backend::free(address).unwrap_or_else(|| Err(not_allocated(address)))
 }
 
@@ -195,36 +215,50 @@ fn not_allocated(address: u64) -> Error {
     Error::new(
         Status::INVALID_POINTER,
         format!(
-            "{address:#x} is not a live block of the caching allocator: it was never allocated or was freed already"
+            "{address:#x} is not the start of a live block of the caching allocator: it is {}",
+            pointer::describe(address)
         ),
     )
 }
 
+/// Records the stream that an argument stands for. A default stream's handle does not name its device, so NULL records
+/// the default streams of the block's device and of the current device; so it is with the current stream.
+pub fn record_stream_argument(address: u64, handle: usize) -> Result<()> {
+    let runtime = runtime::ready()?;
+    let stream = stream::resolve(runtime, handle)?;
+    record_stream(address, stream)?;
+    if !stream::is_relative(handle) {
+        return Ok(());
+    }
+    let own = stream::resolve_on(runtime, handle, device_for(runtime, [address])?)?;
+    if own.device == stream.device { Ok(()) } else { record_stream(address, own) }
+}
+
 /// Records that work in a stream uses a block. After its free, the block is not reused until that stream has completed
 /// the work.
-pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
+pub fn record_stream(address: u64, stream: stream::Stream) -> Result<()> {
     if address == 0 {
         return Ok(());
     }
-    let Some((arena, id)) = locate(address) else { return record_stream_in_backend(address, stream, number) };
+    let Some((arena, id)) = locate(address) else { return record_stream_in_backend(address, stream) };
     let mut inner = arena.lock();
     let key = inner.key;
     let Some(block) = inner.space.live_mut(id, address) else {
         drop(inner);
-        return record_stream_in_backend(address, stream, number);
+        return record_stream_in_backend(address, stream);
     };
-    let handle = route::canonical(stream.handle());
+    let handle = route::canonical(stream.raw.handle());
     let is_own_stream =
-        arena.device == number && key.stream == handle && (key.thread == 0 || key.thread == thread::number());
+        arena.device == stream.device && key.stream == handle && (key.thread == 0 || key.thread == thread::number());
     if is_own_stream {
         return Ok(());
     }
     block.used_elsewhere = true;
     let (begin, bytes) = (block.address, block.requested);
     if let Some(owned) = inner.space.recorder.as_ref().and_then(|recorder| recorder.owned(begin, bytes)) {
-        observe::on_record_stream(owned, stream, number);
+        observe::on_record_stream(owned, stream.raw, stream.device);
     }
-    let stream_use = StreamUse::new(stream, number);
+    let stream_use = StreamUse::new(stream);
     let uses = inner.stream_uses.entry(id).or_default();
     if !uses.contains(&stream_use) {
         uses.push(stream_use);
@@ -234,11 +268,22 @@ pub fn record_stream(address: u64, stream: Stream, number: u32) -> Result<()> {
 
 /// Records a stream for a block of another backend or one received from another process.
 #[cold]
-fn record_stream_in_backend(address: u64, stream: Stream, number: u32) -> Result<()> {
-    let handle = route::canonical(stream.handle());
-    let by = StreamUse::new(if handle == 0 { Stream::DEFAULT } else { stream }, number);
+fn record_stream_in_backend(address: u64, stream: stream::Stream) -> Result<()> {
+    let handle = route::canonical(stream.raw.handle());
+    let by = StreamUse::new(if handle == 0 { stream::Stream { raw: Stream::DEFAULT, ..stream } } else { stream });
     let known = backend::record_stream(address, by) || import::record_use(address, by);
     if known { Ok(()) } else { Err(not_allocated(address)) }
+}
+
+/// Makes the free of a live block known to [`after_free`], which the fast path does not call otherwise. Returns whether
+/// there is a block that begins at the address.
+pub(super) fn observe_free(address: u64) -> bool {
+    let Some((arena, id)) = locate(address) else { return false };
+    let mut inner = arena.lock();
+    let Some(block) = inner.space.live_mut(id, address) else { return false };
+    block.used_elsewhere = true;
+    inner.stream_uses.entry(id).or_default();
+    true
 }
 
 /// Returns the start and the size in bytes of the block at an address that [`caching_alloc`] returned.
@@ -257,42 +302,51 @@ pub fn is_cached(address: u64) -> bool {
 
 /// Returns all free memory to the driver, on every device.
 pub fn empty_cache() -> Result<()> {
-    let Some(runtime) = runtime::ready_if_any()? else { return Ok(()) };
+    let Some(runtime) = runtime::if_initialized()? else { return Ok(()) };
     let emptied = cache::empty(runtime).and(backend::empty_cache(runtime));
     trackers::deliver();
     emptied
 }
 
-/// Calls `body` with a device. Without any device, returns the default: nothing is allocated.
+/// Calls `body` with a device. Before the initialization, returns the default: nothing is allocated.
 fn with_memory<T: Default>(
     number: i32,
     body: impl FnOnce(&'static Runtime, &'static crate::runtime::device::Device) -> T,
 ) -> Result<T> {
-    let Some(runtime) = runtime::ready_if_any()? else { return Ok(T::default()) };
+    let Some(runtime) = runtime::if_initialized()? else {
+        availability::check_number(number)?;
+        return Ok(T::default());
+    };
     Ok(body(runtime, runtime.device(number)?))
+}
+
+/// Calls `body` with a device, and initializes the library first. Without any device, returns the default.
+fn with_device<T: Default>(number: i32, body: impl FnOnce(&'static crate::runtime::device::Device) -> T) -> Result<T> {
+    let Some(runtime) = runtime::ready_if_any()? else { return Ok(T::default()) };
+    Ok(body(runtime.device(number)?))
 }
 
 /// Returns the allocated bytes and their peak since the last reset.
 pub fn allocated(number: i32) -> Result<(u64, u64)> {
-    with_memory(number, |_, device| {
-        let (native, others) = (peak_budget::read(device.memory()), backend::totals(device).allocated_bytes.all);
-        (native.0 + others.current, native.1 + others.peak)
-    })
+    with_memory(number, |_, device| peak_budget::read(device.memory()).live())
 }
 
 /// Returns the reserved bytes of the device and their peak since the last reset.
 pub fn reserved(number: i32) -> Result<(u64, u64)> {
     with_memory(number, |runtime, device| {
-        backend::held(device, runtime).unwrap_or_else(|| (device.memory().held(), device.memory().held_peak()))
+        backend::held(device, runtime).unwrap_or_else(|| {
+            let held = device.memory().held_stat();
+            (held.current, held.peak)
+        })
     })
 }
 
 /// Resets all peaks of a device to the current values.
 pub fn reset_peak_stats(number: i32) -> Result<()> {
     with_memory(number, |runtime, device| {
+        backend::reset_peak(device, runtime);
         peak_budget::reset(device.memory());
         device.memory().moved.reset();
-        backend::reset_peak(device, runtime);
         device.memory().reset_held_peak();
     })
 }
@@ -305,10 +359,6 @@ pub fn stats(number: i32) -> Result<Stats> {
 /// Returns the combined statistics of the caching allocator and the other backends.
 fn stats_of(runtime: &Runtime, device: &crate::runtime::device::Device) -> Stats {
     let mut stats = stats_aggregation::stats(device.memory());
-    let reserved = stats.reserved_bytes.all;
-    stats.merge(&backend::totals(device));
-    // Reserved memory is counted in one place.
-    stats.reserved_bytes.all = reserved;
     if let Some((now, peak)) = backend::held(device, runtime) {
         (stats.reserved_bytes.all.current, stats.reserved_bytes.all.peak) = (now, peak);
     }
@@ -318,13 +368,15 @@ fn stats_of(runtime: &Runtime, device: &crate::runtime::device::Device) -> Stats
 
 /// Formats the statistics of a device as a table.
 pub fn memory_summary(number: i32, abbreviated: bool) -> Result<String> {
-    with_memory(number, |runtime, device| summary::summary(device.ordinal, &stats_of(runtime, device), abbreviated))
+    let stats = stats(number)?;
+    let ordinal = u32::try_from(number).unwrap_or_else(|_| thread::device());
+    Ok(summary::summary(ordinal, &stats, abbreviated))
 }
 
 /// Sets the fraction of a device's memory that may be held.
 pub fn set_fraction(fraction: f64, number: i32) -> Result<()> {
     check_fraction(fraction)?;
-    with_memory(number, |_, device| {
+    with_device(number, |device| {
         device.memory().set_fraction(fraction);
         backend::notify_fraction(fraction, device.ordinal);
     })
@@ -334,7 +386,7 @@ pub fn set_fraction(fraction: f64, number: i32) -> Result<()> {
 pub fn fraction(number: i32) -> Result<f64> {
     // Without an explicit fraction, the settings define it.
     config::get()?;
-    with_memory(number, |_, device| device.memory().fraction())
+    with_device(number, |device| device.memory().fraction())
 }
 
 /// Checks the consistency of the allocator's data structures.

@@ -31,9 +31,7 @@ impl Space {
                 return Err(format!("{zone:?}: {count} live blocks of {bytes} bytes, counted otherwise: {counted:?}"));
             }
         }
-        if self.counters.live != totals[0][1] + totals[1][1] {
-            return Err(format!("{} bytes are counted as live", self.counters.live));
-        }
+        self.counters.check()?;
         Ok(())
     }
 

@@ -14,6 +14,7 @@ use super::{
     policy::SplitLimits,
 };
 use crate::{
+    base::log,
     error::{Error, Result},
     status::Status,
 };
@@ -28,6 +29,8 @@ const TORCH_VARIABLES: [&str; 3] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLO
 const USE_TORCH_VARIABLES: &str = "PLINTH_USE_PYTORCH_ALLOC_CONF";
 /// Disables caching, so that each request goes to the driver.
 const NO_CACHING: &str = "PLINTH_NO_CUDA_MEMORY_CACHING";
+/// torch's name for it. As in torch, any value disables caching.
+const TORCH_NO_CACHING: &str = "PYTORCH_NO_CUDA_MEMORY_CACHING";
 /// Enables memory debugging, with the words of the key `debug`.
 const DEBUG: &str = "PLINTH_MEMORY_DEBUG";
 
@@ -194,9 +197,11 @@ pub fn set(text: &str, allow: impl FnOnce(&Config, &Config) -> Result<()>) -> Re
     let mut slot = CONFIG.write();
     let mut config = slot.unwrap_or(before);
     let before = config;
-    grammar::parse(text, &mut config).map_err(|what| Error::new(Status::INVALID_VALUE, what))?;
-    check(&config).map_err(|what| Error::new(Status::INVALID_VALUE, what))?;
+    let invalid = |what| Error::new(Status::INVALID_VALUE, what).context("changing the allocator's settings");
+    grammar::parse(text, &mut config).map_err(invalid)?;
+    check(&config).map_err(invalid)?;
     allow(&before, &config)?;
+    warn_of_ineffective(&config);
     Ok(store(&mut slot, config))
 }
 
@@ -222,16 +227,33 @@ fn read(find: impl Fn(&str) -> Option<String>) -> Result<Config> {
                 (variable, text) = (name, Some(found));
             }
         }
+        if let Some(newest) = TORCH_VARIABLES.last().filter(|newest| text.is_some() && **newest != variable) {
+            log::warning(|| format!("{variable} is deprecated; set {newest} instead"));
+        }
     }
     grammar::parse(&text.unwrap_or_default(), &mut config).map_err(|what| invalid(variable, what))?;
     if let Some(words) = find(DEBUG) {
         config.debug = grammar::debug(&words).map_err(|what| invalid(DEBUG, what))?;
     }
-    if switch(NO_CACHING)? {
+    if switch(NO_CACHING)? || find(NO_CACHING).is_none() && find(TORCH_NO_CACHING).is_some() {
         config.backend = Kind::Uncached;
     }
     check(&config).map_err(|what| invalid(variable, what))?;
+    warn_of_ineffective(&config);
     Ok(config)
+}
+
+/// Logs the settings that were switched on and have no effect.
+fn warn_of_ineffective(config: &Config) {
+    for (key, on) in [
+        ("release_lock_on_cudamalloc", config.release_lock_on_cudamalloc),
+        ("graph_capture_record_stream_reuse", config.graph_capture_record_stream_reuse),
+        ("throw_on_cudamalloc_oom", config.throw_on_cudamalloc_oom),
+    ] {
+        if on {
+            log::warning(|| format!("the setting {key} has no effect"));
+        }
+    }
 }
 
 /// Rejects combinations of settings that are invalid.
@@ -305,6 +327,8 @@ mod tests {
         assert_eq!(split(&[on, torchs, older]), 200 << 20);
         assert_eq!(split(&[on, torchs, older, own]), 300 << 20);
         assert_eq!(read_from(&[(NO_CACHING, "1")]).unwrap().kind(), Kind::Uncached);
+        assert_eq!(read_from(&[(TORCH_NO_CACHING, "0")]).unwrap().kind(), Kind::Uncached);
+        assert_eq!(read_from(&[(TORCH_NO_CACHING, "1"), (NO_CACHING, "0")]).unwrap().kind(), Kind::Native);
         assert_eq!(read_from(&[(DEBUG, "guard,fill")]).unwrap().kind(), Kind::Debug);
     }
 

@@ -2,46 +2,102 @@
 
 use super::{
     block::Zone,
-    stats::{Base, Stat, Statistic},
+    stats::{Base, Stat, Statistic, Stats},
 };
 
-/// A quantity that changes with every request, with as few stores as possible. The current value is the difference of
-/// the sums, and the peak is written only when it increases.
+/// The quantities whose peaks are known for the whole device, as indexes into [`Levels`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Quantity {
+    /// Allocated blocks.
+    Count,
+    /// Bytes of allocated blocks.
+    Bytes,
+    /// Requested bytes of allocated blocks.
+    Requested,
+    /// Allocated blocks, and freed ones that wait for other streams.
+    Active,
+    /// Bytes of the active blocks.
+    ActiveBytes,
+    /// Mapped handles and segments.
+    Segments,
+    /// Bytes of mapped handles and segments.
+    Reserved,
+}
+
+/// The number of quantities.
+pub const QUANTITIES: usize = 7;
+/// One value for each [`Quantity`].
+pub type Levels = [u64; QUANTITIES];
+/// The index of both zones together in [`ScopedLevels`]; the other indexes are those of [`Zone`].
+pub const ALL: usize = 2;
+/// The levels of the small zone, of the large zone, and of both together.
+pub type ScopedLevels = [Levels; 3];
+/// A set of indexes into flattened [`ScopedLevels`], one bit for each.
+pub type QuantitySet = u32;
+/// All of them.
+pub const EVERYTHING: QuantitySet = (1 << (3 * QUANTITIES)) - 1;
+
+/// A level that changes with every request, relative to a limit: one subtraction both changes and compares it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Level {
+    /// The limit minus the current value.
+    headroom: i64,
+    /// The value above which [`Counters::note_levels`] must be called.
+    limit: u64,
+}
+
+impl Level {
+    #[inline]
+    fn current(&self) -> u64 {
+        self.limit.wrapping_sub(self.headroom as u64)
+    }
+
+    /// Increases the value. Returns whether it exceeds the limit.
+    #[inline]
+    fn add(&mut self, amount: u64) -> bool {
+        self.headroom -= amount as i64;
+        self.headroom < 0
+    }
+
+    #[inline]
+    fn sub(&mut self, amount: u64) {
+        self.headroom += amount as i64;
+    }
+
+    fn set_limit(&mut self, limit: u64) {
+        self.headroom = limit.wrapping_sub(self.current()) as i64;
+        self.limit = limit;
+    }
+}
+
+/// A level with the sum of its increases. The sum of the decreases is the difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RunningCount {
+    level: Level,
     increased: u64,
-    decreased: u64,
-    peak: u64,
 }
 
 impl RunningCount {
     /// Returns the current value.
     #[inline]
     pub fn current(&self) -> u64 {
-        self.increased - self.decreased
+        self.level.current()
     }
 
     #[inline]
-    fn add(&mut self, amount: u64) {
+    fn add(&mut self, amount: u64) -> bool {
         self.increased += amount;
-        let current = self.current();
-        if current > self.peak {
-            self.peak = current;
-        }
-    }
-
-    #[inline]
-    fn sub(&mut self, amount: u64) {
-        self.decreased += amount;
+        self.level.add(amount)
     }
 
     /// Returns the values with torch's fields, with the sums counted from a base.
-    fn stat(&self, base: &Base) -> Stat {
-        base.stat(self.current(), self.peak, self.total())
+    fn stat(&self, base: &Base, peak: u64) -> Stat {
+        base.stat(self.current(), peak, self.total())
     }
 
     fn total(&self) -> Base {
-        Base { increased: self.increased, decreased: self.decreased }
+        Base { increased: self.increased, decreased: self.increased - self.current() }
     }
 }
 
@@ -70,10 +126,6 @@ pub struct ZoneCounters {
     pub waiting: Stat,
     /// Bytes of freed blocks that wait for other streams.
     pub waiting_bytes: Stat,
-    /// The peak of allocated and waiting blocks, updated only while blocks wait.
-    active_peak: u64,
-    /// The peak of the bytes of those blocks.
-    active_bytes_peak: u64,
     /// Mapped handles and segments.
     pub segments: Stat,
     /// Bytes of mapped handles and segments.
@@ -86,35 +138,35 @@ pub struct ZoneCounters {
 }
 
 impl ZoneCounters {
-    #[cold]
-    fn note_active(&mut self) {
-        self.active_peak = self.active_peak.max(self.count.current() + self.waiting.current);
-        self.active_bytes_peak = self.active_bytes_peak.max(self.bytes.current() + self.waiting_bytes.current);
+    /// Returns the current values.
+    #[inline]
+    fn levels(&self) -> Levels {
+        let (count, bytes) = (self.count.current(), self.bytes.current());
+        [
+            count,
+            bytes,
+            self.requested.current(),
+            count + self.waiting.current,
+            bytes + self.waiting_bytes.current,
+            self.segments.current,
+            self.reserved.current,
+        ]
     }
 
-    /// Returns the allocated blocks.
-    pub fn live(&self) -> Stat {
-        self.count.stat(&self.bases.count)
-    }
-
-    /// Returns the bytes of the allocated blocks.
-    pub fn live_bytes(&self) -> Stat {
-        self.bytes.stat(&self.bases.bytes)
-    }
-
-    /// Returns the requested bytes of the allocated blocks.
-    pub fn requested(&self) -> Stat {
-        self.requested.stat(&self.bases.requested)
-    }
-
-    /// Returns the allocated and waiting blocks: a freed block stays active while it waits.
-    pub fn active(&self) -> Stat {
-        active(&self.live(), &self.waiting, self.active_peak, self.bases.waiting)
-    }
-
-    /// Returns the bytes of the allocated and waiting blocks.
-    pub fn active_bytes(&self) -> Stat {
-        active(&self.live_bytes(), &self.waiting_bytes, self.active_bytes_peak, self.bases.waiting_bytes)
+    /// Returns the values of a quantity with torch's fields.
+    pub fn stat(&self, quantity: Quantity, peaks: &Levels) -> Stat {
+        let peak = peaks[quantity as usize];
+        let count = || self.count.stat(&self.bases.count, peak);
+        let bytes = || self.bytes.stat(&self.bases.bytes, peak);
+        match quantity {
+            Quantity::Count => count(),
+            Quantity::Bytes => bytes(),
+            Quantity::Requested => self.requested.stat(&self.bases.requested, peak),
+            Quantity::Active => active(count(), &self.waiting, self.bases.waiting),
+            Quantity::ActiveBytes => active(bytes(), &self.waiting_bytes, self.bases.waiting_bytes),
+            Quantity::Segments => Stat { peak, ..self.segments },
+            Quantity::Reserved => Stat { peak, ..self.reserved },
+        }
     }
 
     /// Sets the number and bytes of free blocks that cannot be released now.
@@ -138,23 +190,15 @@ impl ZoneCounters {
     }
 
     fn reset_peaks(&mut self) {
-        for flow in [&mut self.count, &mut self.bytes, &mut self.requested] {
-            flow.peak = flow.current();
-        }
-        let held = [&mut self.segments, &mut self.reserved, &mut self.pinned, &mut self.pinned_bytes];
-        [&mut self.waiting, &mut self.waiting_bytes].into_iter().chain(held).for_each(Stat::reset_peak);
-        (self.active_peak, self.active_bytes_peak) = (0, 0);
+        [&mut self.pinned, &mut self.pinned_bytes].into_iter().for_each(Stat::reset_peak);
     }
 }
 
-fn active(live: &Stat, waiting: &Stat, peak: u64, waited: u64) -> Stat {
+/// Adds the waiting blocks to the allocated ones: a freed block stays active while it waits. `waited` is the number of
+/// blocks that waited at the last reset of the sums.
+fn active(live: Stat, waiting: &Stat, waited: u64) -> Stat {
     let current = live.current + waiting.current;
-    Stat {
-        current,
-        peak: live.peak.max(peak).max(current),
-        allocated: live.allocated,
-        freed: live.freed + waited - waiting.current,
-    }
+    Stat { current, freed: live.freed + waited - waiting.current, ..live }
 }
 
 /// The counters of an arena.
@@ -162,28 +206,58 @@ fn active(live: &Stat, waiting: &Stat, peak: u64, waited: u64) -> Stat {
 pub struct Counters {
     /// The counters by zone.
     pub zones: [ZoneCounters; 2],
-    /// The allocated bytes of both zones.
-    pub live: u64,
-    /// The peak of `live` since the last reset.
-    pub live_peak: u64,
-    /// The value of `live` up to which the device need not be notified; see [`peak_budget`](super::peak_budget).
-    pub live_budget: u64,
+    count: Level,
+    bytes: Level,
+    requested: Level,
+    /// Whether the thread that allocated must call [`peak_budget::ensure_budget`](super::peak_budget::ensure_budget)
+    /// after it released the arena's lock, or deliver events to trackers.
+    pub needs_attention: bool,
+    /// The quantities that exceeded the budget at the last increase.
+    exceeded: QuantitySet,
+    /// The peaks of the arena since the last reset.
+    peaks: ScopedLevels,
+    budget: Budget,
+}
+
+/// The values up to which the device need not count; see [`peak_budget`](super::peak_budget).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Budget {
+    max: ScopedLevels,
+    /// What may be added to `max` once without a count.
+    allowance: ScopedLevels,
+}
+
+/// Returns the larger value of each quantity.
+pub fn max_of(mut one: ScopedLevels, other: &ScopedLevels) -> ScopedLevels {
+    for (one, other) in one.as_flattened_mut().iter_mut().zip(other.as_flattened()) {
+        *one = (*one).max(*other);
+    }
+    one
+}
+
+fn exceeds(levels: &ScopedLevels, max: &ScopedLevels) -> bool {
+    levels.as_flattened().iter().zip(max.as_flattened()).any(|(level, max)| level > max)
 }
 
 impl Counters {
+    /// Returns the allocated bytes.
+    #[inline]
+    pub fn live(&self) -> u64 {
+        self.bytes.current()
+    }
+
     /// Counts an allocation.
     #[inline]
     pub fn count_alloc(&mut self, zone: Zone, bytes: u64, requested: u64) {
         let counters = &mut self.zones[zone as usize];
-        counters.count.add(1);
-        counters.bytes.add(bytes);
-        counters.requested.add(requested);
-        if counters.waiting.current > 0 {
-            counters.note_active();
-        }
-        self.live += bytes;
-        if self.live > self.live_peak {
-            self.live_peak = self.live;
+        let beyond_limit = counters.count.add(1)
+            | counters.bytes.add(bytes)
+            | counters.requested.add(requested)
+            | self.count.add(1)
+            | self.bytes.add(bytes)
+            | self.requested.add(requested);
+        if beyond_limit {
+            self.note_levels();
         }
     }
 
@@ -191,28 +265,33 @@ impl Counters {
     #[inline]
     pub fn count_free(&mut self, zone: Zone, bytes: u64, requested: u64) {
         let counters = &mut self.zones[zone as usize];
-        counters.count.sub(1);
-        counters.bytes.sub(bytes);
-        counters.requested.sub(requested);
-        self.live -= bytes;
+        counters.count.level.sub(1);
+        counters.bytes.level.sub(bytes);
+        counters.requested.level.sub(requested);
+        self.count.sub(1);
+        self.bytes.sub(bytes);
+        self.requested.sub(requested);
     }
 
     /// Counts a freed block that waits for other streams.
     pub fn count_deferred_free(&mut self, zone: Zone, bytes: u64) {
         self.zones[zone as usize].waiting.add(1);
         self.zones[zone as usize].waiting_bytes.add(bytes);
+        self.set_limits();
     }
 
     /// Counts the end of such a wait.
     pub fn count_deferred_free_done(&mut self, zone: Zone, bytes: u64) {
         self.zones[zone as usize].waiting.sub(1);
         self.zones[zone as usize].waiting_bytes.sub(bytes);
+        self.set_limits();
     }
 
     /// Counts a mapped handle or segment.
     pub fn map(&mut self, zone: Zone, bytes: u64) {
         self.zones[zone as usize].segments.add(1);
         self.zones[zone as usize].reserved.add(bytes);
+        self.note_levels();
     }
 
     /// Counts a handle or segment that was released or moved.
@@ -223,21 +302,144 @@ impl Counters {
 
     /// Resets all peaks.
     pub fn reset_peaks(&mut self) {
-        for zone in &mut self.zones {
-            zone.reset_peaks();
+        self.zones.iter_mut().for_each(ZoneCounters::reset_peaks);
+        self.peaks = self.levels();
+        self.set_limits();
+    }
+
+    /// Returns the statistics. Quantities that only the device counts are 0.
+    pub fn stats(&self) -> Stats {
+        let [small, large] = &self.zones;
+        let sum = |mut one: Stat, other: Stat| {
+            one.merge(&other);
+            one
+        };
+        let mut stats = Stats::default();
+        for (zones, by_pool) in [
+            ([small.pinned, large.pinned], &mut stats.inactive_split),
+            ([small.pinned_bytes, large.pinned_bytes], &mut stats.inactive_split_bytes),
+        ] {
+            [by_pool.small_pool, by_pool.large_pool] = zones;
+            by_pool.all = sum(zones[0], zones[1]);
         }
-        self.live_peak = self.live;
+        stats.set_counted(|scope, quantity| match scope {
+            ALL => {
+                let all = sum(small.stat(quantity, &self.peaks[0]), large.stat(quantity, &self.peaks[1]));
+                Stat { peak: self.peaks[ALL][quantity as usize], ..all }
+            }
+            zone => self.zones[zone].stat(quantity, &self.peaks[zone]),
+        });
+        stats
     }
 
     /// Resets all sums.
     pub fn reset_accumulated(&mut self) {
         self.zones.iter_mut().for_each(ZoneCounters::reset_accumulated);
     }
+
+    /// Checks that the totals are the sums of the zones, and that no value exceeds its peak.
+    pub fn check(&self) -> Result<(), String> {
+        let levels = self.levels();
+        let totals = [self.count.current(), self.bytes.current(), self.requested.current()];
+        if totals[..] != levels[ALL][..totals.len()] || exceeds(&levels, &self.peaks) {
+            return Err(format!("the totals or the peaks are wrong: {self:?}"));
+        }
+        Ok(())
+    }
+
+    // ---- peaks and budgets
+
+    /// Returns the current values.
+    pub fn levels(&self) -> ScopedLevels {
+        let [small, large] = [self.zones[0].levels(), self.zones[1].levels()];
+        [small, large, std::array::from_fn(|quantity| small[quantity] + large[quantity])]
+    }
+
+    /// Returns the peaks of the arena since the last reset.
+    pub fn peaks(&self) -> &ScopedLevels {
+        &self.peaks
+    }
+
+    /// Updates the peaks after an increase, and requests attention if a budget is exceeded.
+    #[cold]
+    fn note_levels(&mut self) {
+        let levels = self.levels();
+        self.peaks = max_of(self.peaks, &levels);
+        let pairs = levels.as_flattened().iter().zip(self.budget.max.as_flattened());
+        self.exceeded =
+            pairs.enumerate().fold(0, |set, (index, (level, max))| set | QuantitySet::from(level > max) << index);
+        if self.exceeded == 0 {
+            self.set_limits();
+        } else {
+            // The count sets the limits.
+            self.needs_attention = true;
+        }
+    }
+
+    /// Sets the limits of the counts: the lowest of what the peaks and the budgets allow.
+    pub fn set_limits(&mut self) {
+        let max = |scope: usize, quantity: Quantity| {
+            self.peaks[scope][quantity as usize].min(self.budget.max[scope][quantity as usize])
+        };
+        let limits = |scope: usize, waiting: u64, waiting_bytes: u64| {
+            let active = max(scope, Quantity::Active).saturating_sub(waiting);
+            let active_bytes = max(scope, Quantity::ActiveBytes).saturating_sub(waiting_bytes);
+            [
+                max(scope, Quantity::Count).min(active),
+                max(scope, Quantity::Bytes).min(active_bytes),
+                max(scope, Quantity::Requested),
+            ]
+        };
+        let [small, large] = &self.zones;
+        let waiting = [small, large].map(|zone| (zone.waiting.current, zone.waiting_bytes.current));
+        let zones = [0, 1].map(|zone| limits(zone, waiting[zone].0, waiting[zone].1));
+        let all = limits(ALL, waiting[0].0 + waiting[1].0, waiting[0].1 + waiting[1].1);
+        for (zone, limits) in self.zones.iter_mut().zip(zones) {
+            zone.count.level.set_limit(limits[0]);
+            zone.bytes.level.set_limit(limits[1]);
+            zone.requested.level.set_limit(limits[2]);
+        }
+        self.count.set_limit(all[0]);
+        self.bytes.set_limit(all[1]);
+        self.requested.set_limit(all[2]);
+    }
+
+    /// Returns the quantities that exceeded the budget at the last increase, and forgets them.
+    pub fn take_exceeded(&mut self) -> QuantitySet {
+        self.needs_attention = false;
+        std::mem::take(&mut self.exceeded)
+    }
+
+    /// Sets the budget of a quantity, by its index in flattened [`ScopedLevels`]: the value up to which the device need
+    /// not count, and what may be added to it once without a count. The caller then calls
+    /// [`set_limits`](Self::set_limits).
+    pub fn set_budget(&mut self, index: usize, max: u64, allowance: u64) {
+        self.budget.max.as_flattened_mut()[index] = max;
+        self.budget.allowance.as_flattened_mut()[index] = allowance;
+    }
+
+    /// Adds the allowance to the budget. Returns whether the budget then suffices; if not, it is unchanged.
+    pub fn use_allowance(&mut self) -> bool {
+        let mut max = self.budget.max;
+        for (max, more) in max.as_flattened_mut().iter_mut().zip(self.budget.allowance.as_flattened()) {
+            *max += more;
+        }
+        let enough = !exceeds(&self.levels(), &max);
+        if enough {
+            self.budget = Budget { max, allowance: ScopedLevels::default() };
+            self.set_limits();
+        }
+        enough
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn stat(counters: &Counters, quantity: Quantity) -> Stat {
+        counters.zones[1].stat(quantity, &counters.peaks()[1])
+    }
 
     #[test]
     fn reset_accumulated_resets_only_sums() {
@@ -251,20 +453,21 @@ mod tests {
         counters.zones[1].set_pinned((3, 300));
         counters.zones[1].set_pinned((1, 500));
         let zone = counters.zones[1];
-        assert_eq!(zone.live(), Stat { current: 2, peak: 3, allocated: 3, freed: 1 });
-        assert_eq!(zone.active(), Stat { current: 3, peak: 3, allocated: 3, freed: 0 });
+        assert_eq!(stat(&counters, Quantity::Count), Stat { current: 2, peak: 3, allocated: 3, freed: 1 });
+        assert_eq!(stat(&counters, Quantity::Active), Stat { current: 3, peak: 3, allocated: 3, freed: 0 });
         assert_eq!(zone.pinned, Stat { current: 1, peak: 3, allocated: 3, freed: 2 });
         assert_eq!(zone.pinned_bytes, Stat { current: 500, peak: 500, allocated: 500, freed: 0 });
         counters.reset_accumulated();
-        let zone = counters.zones[1];
-        assert_eq!(zone.live(), Stat { current: 2, peak: 3, allocated: 0, freed: 0 });
-        assert_eq!(zone.active(), Stat { current: 3, peak: 3, allocated: 0, freed: 0 });
-        assert_eq!(zone.requested(), Stat { current: 8000, peak: 12_000, allocated: 0, freed: 0 });
-        assert_eq!(zone.reserved, Stat { current: 1 << 20, peak: 1 << 20, allocated: 0, freed: 0 });
+        assert_eq!(stat(&counters, Quantity::Count), Stat { current: 2, peak: 3, allocated: 0, freed: 0 });
+        assert_eq!(stat(&counters, Quantity::Active), Stat { current: 3, peak: 3, allocated: 0, freed: 0 });
+        let requested = Stat { current: 8000, peak: 12_000, allocated: 0, freed: 0 };
+        assert_eq!(stat(&counters, Quantity::Requested), requested);
+        let reserved = Stat { current: 1 << 20, peak: 1 << 20, allocated: 0, freed: 0 };
+        assert_eq!(stat(&counters, Quantity::Reserved), reserved);
         counters.count_deferred_free_done(Zone::Large, 4096);
         counters.count_free(Zone::Large, 4096, 4000);
-        let zone = counters.zones[1];
-        assert_eq!((zone.live().freed, zone.active().freed), (1, 2));
-        assert_eq!((zone.live_bytes().freed, zone.active_bytes().freed), (4096, 8192));
+        assert_eq!((stat(&counters, Quantity::Count).freed, stat(&counters, Quantity::Active).freed), (1, 2));
+        let freed = (stat(&counters, Quantity::Bytes).freed, stat(&counters, Quantity::ActiveBytes).freed);
+        assert_eq!(freed, (4096, 8192));
     }
 }

@@ -1,24 +1,26 @@
 //! The memory of one device: the bytes that are and may be held, and the arenas.
 
 use super::{
-    arena::{Arena, Key, MAX_ARENAS},
+    arena::{Arena, Key, MAX_ARENAS, StreamEvent, StreamUse},
     peak_budget::Peak,
     pool::{self, PoolId},
     recorder,
     route::Routes,
     space::Region,
-    stats::{AtomicStat, Base, Stat, Statistic, Stats},
+    stats::{Stat, Statistic, Stats},
 };
 use crate::{
-    driver::{self, Driver, MemoryKind, codes},
+    base::log,
+    driver::{Driver, Failure, MemoryKind, codes},
     error::{Context, Error, Result},
-    runtime::{Runtime, device::Device, per_device::PerDevice, properties},
+    runtime::{Runtime, device::Device, per_device::PerDevice, properties, thread},
     status::Status,
+    stream,
 };
 use once_cell::sync::OnceCell;
 use parking_lot::{Mutex, MutexGuard};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
@@ -70,15 +72,15 @@ pub struct DeviceMemory {
     total: OnceCell<u64>,
     /// Whether handles are created shareable with other processes.
     pub(super) shareable: OnceCell<bool>,
-    held: AtomicStat,
-    /// The sum of all increases of `held`.
-    held_total: AtomicU64,
-    held_base: Mutex<Base>,
+    /// The held bytes. Only calls that also make driver calls change them.
+    held: Mutex<Stat>,
     /// The bits of the explicitly set fraction plus 1; 0 if none was set.
     fraction: AtomicU64,
     arenas: Mutex<Arenas>,
     /// The driver's ordinals of the other devices that have access to the memory.
     pub(super) peers: Mutex<Vec<i32>>,
+    /// Held while mappings get or lose the access of a peer. Lock order: before [`growth`](Arena::growth).
+    pub(super) changing_peers: Mutex<()>,
     /// The routes that assign requests to pools.
     pub routes: Routes,
     /// The peak of live bytes since the last reset.
@@ -105,24 +107,43 @@ pub struct AllArenas<'a>(MutexGuard<'a, Arenas>);
 impl AllArenas<'_> {
     /// Iterates over the arenas.
     pub fn iter(&self) -> impl Iterator<Item = &'static Arena> + '_ {
-        self.0.by_key.values().chain(&self.0.unused).copied()
+        self.0.in_use.iter().chain(&self.0.unused).copied()
+    }
+
+    /// Returns the sums of the arenas that were retired.
+    pub fn retired(&self) -> &Stats {
+        &self.0.retired
+    }
+
+    /// Returns the arenas that have a key, in the order of their numbers.
+    pub fn in_use(&self) -> &[&'static Arena] {
+        &self.0.in_use
     }
 }
 
 #[derive(Default)]
 struct Arenas {
     by_key: HashMap<Key, &'static Arena>,
+    /// The arenas in `by_key`, in the order of their numbers, so that runs of a program are reproducible.
+    in_use: Vec<&'static Arena>,
     /// Arenas without memory, whose key is invalid.
     unused: Vec<&'static Arena>,
+    /// Arenas of threads that have ended, for other threads; see [`ended_threads`](super::ended_threads).
+    of_ended_threads: VecDeque<EndedArena>,
+    /// The sums of the arenas that were retired; they have no current values and no peaks.
+    retired: Stats,
 }
 
-/// Sorts arenas by number, so that runs of a program are reproducible; the order of the map is random.
-fn sorted_by_number(mut arenas: Vec<&'static Arena>) -> Vec<&'static Arena> {
-    arenas.sort_by_key(|arena| arena.number);
-    arenas
+/// An arena of the per-thread default stream of a thread that has ended.
+pub(super) struct EndedArena {
+    /// The arena's key.
+    pub(super) key: Key,
+    /// The event after which the thread's work uses none of the memory that was free when the thread ended.
+    pub(super) done: StreamEvent,
 }
 
 static NEXT_ARENA: AtomicU32 = AtomicU32::new(0);
+static NEXT_ENDED: AtomicU32 = AtomicU32::new(1);
 
 impl DeviceMemory {
     /// Returns how the device's memory gets addresses.
@@ -132,12 +153,23 @@ impl DeviceMemory {
                 if !super::config::get()?.expandable_segments {
                     return Ok(Method::Segments);
                 }
-                if !device.properties(driver)?.has_virtual_memory {
-                    return Ok(Method::Segments);
-                }
-                match driver.memory_granularity(device.native) {
-                    Ok(granule) => Ok(Method::Virtual { granule: granule.max(MIN_GRANULE) }),
-                    Err(failure) if failure.code == codes::CUDA_ERROR_NOT_SUPPORTED => Ok(Method::Segments),
+                let granularity = if device.properties(driver)?.has_virtual_memory {
+                    driver.memory_granularity(device.native).map(Some)
+                } else {
+                    Ok(None)
+                };
+                match granularity {
+                    Ok(Some(granule)) => Ok(Method::Virtual { granule: granule.max(MIN_GRANULE) }),
+                    Ok(None) | Err(Failure { code: codes::CUDA_ERROR_NOT_SUPPORTED, .. }) => {
+                        log::warning(|| {
+                            format!(
+                                "expandable_segments has no effect on device {}, which has no virtual memory \
+                                 management: free memory of a segment cannot move to where it is needed",
+                                device.ordinal
+                            )
+                        });
+                        Ok(Method::Segments)
+                    }
                     Err(failure) => {
                         Err(Error::from(failure).context("querying the allocation granularity of the device"))
                     }
@@ -163,62 +195,53 @@ impl DeviceMemory {
 
     /// Returns the held bytes.
     pub fn held(&self) -> u64 {
-        self.held.current()
-    }
-
-    /// Returns the peak of held bytes since the last reset.
-    pub fn held_peak(&self) -> u64 {
-        self.held.peak()
+        self.held_stat().current
     }
 
     /// Returns the held bytes as a statistic with torch's fields.
     pub fn held_stat(&self) -> Stat {
-        let current = self.held();
-        self.held_base.lock().stat(current, self.held_peak(), self.held_sums(current))
-    }
-
-    /// Returns the sums of all increases and decreases of the held bytes. Bytes whose allocation failed in the driver
-    /// are in neither.
-    fn held_sums(&self, current: u64) -> Base {
-        let increased = self.held_total.load(Ordering::Relaxed);
-        Base { increased, decreased: increased.saturating_sub(current) }
+        *self.held.lock()
     }
 
     /// Resets all sums and counts.
     pub fn reset_accumulated(&self) {
-        *self.held_base.lock() = self.held_sums(self.held());
+        // No statistics are read meanwhile.
+        let _peak = self.peak.lock();
+        self.held.lock().reset_accumulated();
         for count in [&self.ooms, &self.retries, &self.waits, &self.created, &self.released] {
             count.reset();
         }
-        for arena in self.arenas() {
-            arena.lock().space.counters.reset_accumulated();
-        }
         self.others.lock().reset_accumulated();
+        let mut arenas = self.arenas.lock();
+        arenas.retired.reset_accumulated();
+        arenas.in_use.iter().for_each(|arena| arena.lock().space.counters.reset_accumulated());
     }
 
     /// Counts `bytes` as held if the total stays within `max_held`. Returns whether it did.
     pub fn try_hold(&self, bytes: u64, max_held: u64) -> bool {
-        let holds = self.held.try_add(bytes, max_held);
+        let mut held = self.held.lock();
+        let holds = held.current.checked_add(bytes).is_some_and(|sum| sum <= max_held);
         if holds {
-            self.held_total.fetch_add(bytes, Ordering::Relaxed);
+            held.add(bytes);
         }
         holds
     }
 
     /// Counts `bytes` as no longer held.
     pub fn release_held(&self, bytes: u64) {
-        self.held.sub(bytes);
+        self.held.lock().sub(bytes);
     }
 
-    /// Undoes [`try_hold`](Self::try_hold) for bytes that the driver could not provide.
+    /// Undoes [`try_hold`](Self::try_hold) for bytes that the driver could not provide. They are in no sum.
     pub fn cancel_hold(&self, bytes: u64) {
-        self.held_total.fetch_sub(bytes, Ordering::Relaxed);
-        self.release_held(bytes);
+        let mut held = self.held.lock();
+        held.current -= bytes.min(held.current);
+        held.allocated = held.allocated.saturating_sub(bytes);
     }
 
     /// Resets the peak to the current value.
     pub fn reset_held_peak(&self) {
-        self.held.reset_peak();
+        self.held.lock().reset_peak();
     }
 
     /// Returns the fraction of the device's memory that may be held.
@@ -241,20 +264,20 @@ impl DeviceMemory {
     }
 
     /// Returns the arena with this key and its generation. Creates the arena if necessary.
-    pub fn arena(&self, device: u32, key: Key, stream: driver::Stream) -> Result<(&'static Arena, u32)> {
+    pub fn arena(&self, key: Key, stream_use: StreamUse) -> Result<(&'static Arena, u32)> {
         let mut arenas = self.arenas.lock();
         if let Some(arena) = arenas.by_key.get(&key) {
             return Ok((arena, arena.lock().space.generation));
         }
         let arena = match arenas.unused.pop() {
             Some(arena) => {
-                *arena.stream.lock() = stream;
+                *arena.stream_use.lock() = stream_use;
                 arena.lock().key = key;
                 arena
             }
             None => {
                 let number = NEXT_ARENA.fetch_add(1, Ordering::Relaxed);
-                Arena::new(number, device, key, stream).ok_or_else(|| {
+                Arena::new(number, key, stream_use).ok_or_else(|| {
                     Error::new(
                         Status::NOT_SUPPORTED,
                         format!("creating a memory arena: a process can have at most {MAX_ARENAS}"),
@@ -265,16 +288,18 @@ impl DeviceMemory {
         let mut inner = arena.lock();
         inner.space.no_split = super::pool::options(key.pool).no_split;
         inner.space.orphaned = false;
-        recorder::update(device, &mut inner);
+        recorder::update(stream_use.device, &mut inner);
         let generation = inner.space.generation;
         drop(inner);
         arenas.by_key.insert(key, arena);
+        let index = arenas.in_use.partition_point(|other| other.number < arena.number);
+        arenas.in_use.insert(index, arena);
         Ok((arena, generation))
     }
 
     /// Returns the arenas that have a key.
     pub fn arenas(&self) -> Vec<&'static Arena> {
-        sorted_by_number(self.arenas.lock().by_key.values().copied().collect())
+        self.all_arenas().in_use().to_vec()
     }
 
     /// Returns the number of arenas that have a key.
@@ -285,7 +310,10 @@ impl DeviceMemory {
     /// Returns the arenas of one pool.
     pub fn arenas_of(&self, pool: PoolId) -> Vec<&'static Arena> {
         let arenas = self.arenas.lock();
-        sorted_by_number(arenas.by_key.iter().filter(|(key, _)| key.pool == pool).map(|(_, arena)| *arena).collect())
+        let of_pool = arenas.by_key.iter().filter(|(key, _)| key.pool == pool);
+        let mut found: Vec<&'static Arena> = of_pool.map(|(_, arena)| *arena).collect();
+        found.sort_by_key(|arena| arena.number);
+        found
     }
 
     /// Locks the list of arenas and returns every arena, including unused ones. No arena is added while the list
@@ -294,20 +322,87 @@ impl DeviceMemory {
         AllArenas(self.arenas.lock())
     }
 
-    /// Removes the key of an arena whose pool was released, if no block of it is in use, and returns its address
+    /// Gives the arenas of a stream that is ending to the stream that waits for its work.
+    pub fn hand_over(&self, ending: stream::Stream, successor: stream::Stream) {
+        let mut arenas = self.arenas.lock();
+        let keys: Vec<Key> = arenas.by_key.keys().filter(|key| key.stream == ending.raw.handle()).copied().collect();
+        for key in keys {
+            let Some(arena) = arenas.by_key.remove(&key) else { continue };
+            let ended = NEXT_ENDED.fetch_add(1, Ordering::Relaxed);
+            let key = Key { stream: successor.raw.handle(), ended, ..key };
+            *arena.stream_use.lock() = StreamUse::new(successor);
+            let mut inner = arena.lock();
+            inner.key = key;
+            recorder::update(arena.device, &mut inner);
+            drop(inner);
+            arenas.by_key.insert(key, arena);
+        }
+    }
+
+    /// Returns the arena with this key, if there is one.
+    pub(super) fn find_arena(&self, key: &Key) -> Option<&'static Arena> {
+        self.arenas.lock().by_key.get(key).copied()
+    }
+
+    /// Queues the arena with this key, of a thread that is ending, for other threads.
+    pub(super) fn queue_arena(&self, key: Key, done: StreamEvent) {
+        let mut arenas = self.arenas.lock();
+        let Some(arena) = arenas.by_key.remove(&key) else { return };
+        let key = Key { ended: NEXT_ENDED.fetch_add(1, Ordering::Relaxed), ..key };
+        let stream_use = arena.stream_use();
+        arena.lock().end_thread(key, stream_use);
+        arena.release_ownership();
+        arenas.by_key.insert(key, arena);
+        arenas.of_ended_threads.push_back(EndedArena { key, done });
+    }
+
+    /// Takes the first arena from the queue.
+    pub(super) fn take_queued_arena(&self) -> Option<EndedArena> {
+        self.arenas.lock().of_ended_threads.pop_front()
+    }
+
+    /// Returns an arena to the end of the queue.
+    pub(super) fn return_queued_arena(&self, ended: EndedArena) {
+        self.arenas.lock().of_ended_threads.push_back(ended);
+    }
+
+    /// Gives an arena that was taken from the queue to a stream of the calling thread, which has none with this key.
+    /// Returns `false` if the arena was retired meanwhile.
+    pub(super) fn give_arena(&self, ended: &Key, key: Key, stream_use: StreamUse) -> bool {
+        let mut arenas = self.arenas.lock();
+        let Some(arena) = arenas.by_key.remove(ended) else { return false };
+        *arena.stream_use.lock() = stream_use;
+        let mut inner = arena.lock();
+        inner.key = key;
+        recorder::update(arena.device, &mut inner);
+        inner.make_owner(key.thread);
+        drop(inner);
+        arenas.by_key.insert(key, arena);
+        true
+    }
+
+    /// Removes the key of an arena whose pool was released, or whose stream has ended, if no block of it is in use, and returns its address
     /// ranges. The caller holds [`growth`](Arena::growth), so no other thread is about to grow the arena.
     pub fn retire(&self, arena: &'static Arena) -> Vec<Region> {
         let mut arenas = self.arenas.lock();
         let mut inner = arena.lock();
         let key = inner.key;
-        if pool::in_use(key.pool, arena.device) || !inner.is_empty() || arenas.by_key.remove(&key).is_none() {
+        let may_be_used = key.ended == 0 && pool::in_use(key.pool, arena.device);
+        if may_be_used || !inner.is_empty() || arenas.by_key.remove(&key).is_none() {
             return Vec::new();
         }
         inner.space.generation += 1;
         if let Some(recorder) = inner.space.recorder.take() {
             recorder.retire();
         }
+        arenas.in_use.retain(|other| other.number != arena.number);
+        arenas.of_ended_threads.retain(|ended| ended.key != key);
         arenas.unused.push(arena);
+        inner.space.counters.zones.iter_mut().for_each(|zone| zone.set_pinned((0, 0)));
+        let mut sums = std::mem::take(&mut inner.space.counters).stats();
+        // All current values are 0.
+        sums.reset_peak();
+        arenas.retired.merge(&sums);
         inner.space.remove_regions(|_| true)
     }
 }
@@ -353,6 +448,21 @@ pub fn owner(runtime: &Runtime, address: u64) -> Result<Option<u32>> {
         MemoryKind::Device | MemoryKind::Managed => Ok(Some(runtime.device(info.device)?.ordinal)),
         MemoryKind::Pinned | MemoryKind::Unregistered => Ok(None),
     }
+}
+
+/// Returns the ordinal of the device that work on some addresses is about: the owner of the first that is in device
+/// memory; the current device if none is.
+#[inline]
+pub fn device_for(runtime: &Runtime, addresses: impl IntoIterator<Item = u64>) -> Result<u32> {
+    if runtime.devices().len() == 1 {
+        return Ok(0);
+    }
+    for address in addresses.into_iter().filter(|address| *address != 0) {
+        if let Some(device) = owner(runtime, address)? {
+            return Ok(device);
+        }
+    }
+    Ok(thread::device())
 }
 
 impl Device {

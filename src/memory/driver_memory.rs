@@ -1,18 +1,23 @@
 //! Memory directly from the driver: device, pinned and managed allocations, registered host memory, and the device of a
 //! pointer.
 
-use super::{caching, device_memory::owner, pinned};
+use super::{caching, device_memory::owner, pinned, pointer};
 use crate::{
     base::units::Bytes,
     driver::{MemoryKind, Span, codes},
     error::{Context, Error, Result},
     observe,
-    runtime::{self, sync_debug},
+    runtime::{self, names, sync_debug},
     status::Status,
 };
 
 /// The valid flags for registering memory.
 const REGISTER_FLAGS: u32 = 0xF;
+
+/// Removes the name of memory that another library freed, once its address is that of new memory.
+fn forget_older_name(address: &u64) {
+    names::forget_memory(*address);
+}
 
 /// Allocates memory on a device and returns its address, or 0 for a size of 0.
 pub fn alloc(bytes: usize, number: i32) -> Result<u64> {
@@ -21,18 +26,24 @@ pub fn alloc(bytes: usize, number: i32) -> Result<u64> {
     if bytes == 0 {
         return Ok(0);
     }
-    device.with_context(&runtime.driver, |driver| {
-        driver.memory_alloc(bytes).map_err(|failure| {
-            let error = Error::from(failure);
-            let free = match driver.memory_info() {
-                Ok((free, total)) => {
-                    format!("; {} of {} are free", Bytes(free as u64), Bytes(total as u64))
-                }
-                Err(_) => String::new(),
-            };
-            error.context(format_args!("tried to allocate {} on device {}{free}", Bytes(bytes as u64), device.ordinal))
+    device
+        .with_context(&runtime.driver, |driver| {
+            driver.memory_alloc(bytes).map_err(|failure| {
+                let error = Error::from(failure);
+                let free = match driver.memory_info() {
+                    Ok((free, total)) => {
+                        format!("; {} of {} are free", Bytes(free as u64), Bytes(total as u64))
+                    }
+                    Err(_) => String::new(),
+                };
+                error.context(format_args!(
+                    "tried to allocate {} on device {}{free}",
+                    Bytes(bytes as u64),
+                    device.ordinal
+                ))
+            })
         })
-    })
+        .inspect(forget_older_name)
 }
 
 /// Frees memory that [`alloc`] returned. Waits for the work of the memory's context.
@@ -52,6 +63,7 @@ pub fn free(span: Span) -> Result<()> {
         .with_context(&runtime.driver, |driver| Ok(driver.memory_free(span)?))
         .map_err(|error| refused(error, span, "plinth_device_malloc"))?;
     ahead.finish();
+    names::forget_memory(span.address());
     Ok(())
 }
 
@@ -65,6 +77,7 @@ pub fn alloc_pinned(bytes: usize) -> Result<u64> {
         .current_device()?
         .with_context(&runtime.driver, |driver| Ok(driver.pinned_alloc(bytes)?))
         .context(|| format!("tried to allocate {} of pinned host memory", Bytes(bytes as u64)))
+        .inspect(forget_older_name)
 }
 
 /// Frees memory that [`alloc_pinned`] returned.
@@ -82,6 +95,7 @@ pub fn free_pinned(span: Span) -> Result<()> {
         .in_any_context(|driver| Ok(driver.pinned_free(span)?))
         .map_err(|error| refused(error, span, "plinth_pinned_malloc"))?;
     ahead.finish();
+    names::forget_memory(span.address());
     Ok(())
 }
 
@@ -126,6 +140,7 @@ pub fn host_unregister(span: Span) -> Result<()> {
         },
     )?;
     ahead.finish();
+    names::forget_memory(span.address());
     Ok(())
 }
 
@@ -137,18 +152,20 @@ pub fn managed_alloc(bytes: usize, number: i32) -> Result<u64> {
     if bytes == 0 {
         return Ok(0);
     }
-    device.with_context(&runtime.driver, |driver| {
-        let attempt =
-            || format!("tried to allocate {} of managed memory on device {}", Bytes(bytes as u64), device.ordinal);
-        let (free, total) = driver.memory_info().context(attempt)?;
-        if bytes > free {
-            return Err(Error::new(
-                Status::OUT_OF_MEMORY,
-                format!("{}; {} of {} are free", attempt(), Bytes(free as u64), Bytes(total as u64)),
-            ));
-        }
-        driver.with_relaxed_capture(|| driver.managed_alloc(bytes)).context(attempt)?.context(attempt)
-    })
+    device
+        .with_context(&runtime.driver, |driver| {
+            let attempt =
+                || format!("tried to allocate {} of managed memory on device {}", Bytes(bytes as u64), device.ordinal);
+            let (free, total) = driver.memory_info().context(attempt)?;
+            if bytes > free {
+                return Err(Error::new(
+                    Status::OUT_OF_MEMORY,
+                    format!("{}; {} of {} are free", attempt(), Bytes(free as u64), Bytes(total as u64)),
+                ));
+            }
+            driver.with_relaxed_capture(|| driver.managed_alloc(bytes)).context(attempt)?.context(attempt)
+        })
+        .inspect(forget_older_name)
 }
 
 /// Frees memory that [`managed_alloc`] returned. Waits for the work of the memory's context.
@@ -168,6 +185,7 @@ pub fn managed_free(span: Span) -> Result<()> {
         .with_context(&runtime.driver, |driver| Ok(driver.memory_free(span)?))
         .map_err(|error| refused(error, span, "plinth_managed_malloc"))?;
     ahead.finish();
+    names::forget_memory(span.address());
     Ok(())
 }
 
@@ -183,7 +201,8 @@ pub fn is_pinned(address: u64) -> Result<bool> {
 #[cold]
 fn not_allocated(span: Span, call: &str) -> Error {
     let address = span.address();
-    Error::new(Status::INVALID_POINTER, format!("{address:#x} does not belong to {call}, or was freed already"))
+    let what = format!("{address:#x} is not memory of {call}: it is {}", pointer::describe(address));
+    Error::new(Status::INVALID_POINTER, what)
 }
 
 /// Turns a driver error about the argument of a free into an error about the pointer.
@@ -191,12 +210,18 @@ fn refused(error: Error, span: Span, call: &str) -> Error {
     if matches!(error.status(), Status::INVALID_VALUE | Status::INVALID_HANDLE) {
         not_allocated(span, call)
     } else {
-        error
+        error.context(format_args!("freeing {:#x}", span.address()))
     }
 }
 
 /// Returns the ordinal of the device whose memory an address is in; `None` for host memory and unknown addresses.
 pub fn device_of(address: u64) -> Result<Option<u32>> {
-    let Some(runtime) = runtime::ready_if_any()? else { return Ok(None) };
-    if address == 0 { Ok(None) } else { owner(runtime, address) }
+    if address == 0 {
+        runtime::check_usable()?;
+        return Ok(None);
+    }
+    match runtime::ready_if_any()? {
+        Some(runtime) => owner(runtime, address),
+        None => Ok(None),
+    }
 }

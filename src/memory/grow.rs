@@ -23,7 +23,7 @@ use crate::{
     base::{retry::retry, units::Bytes},
     driver::{Driver, Stream, codes, plugin::Plugin},
     error::{Error, Result},
-    runtime::{Runtime, device::Device},
+    runtime::{Runtime, device::Device, sync_debug},
     status::Status,
     stream::capture_status::may_capture,
 };
@@ -150,7 +150,7 @@ impl Grower<'_> {
         };
         // The driver's segments satisfy both rules in practice.
         if let Err(error) = check_address("the driver", segment.address()) {
-            retry(|| self.driver().segment_free(segment));
+            sync_debug::require("an allocation that failed", || retry(|| self.driver().segment_free(segment)));
             memory.cancel_hold(bytes);
             return Err(error);
         }
@@ -444,12 +444,13 @@ impl Grower<'_> {
     /// Allocates the block of the mapped handles, and unmaps the previous addresses of moved handles.
     fn publish(&self, site: GrowthSite, site_handles: SiteHandles, request: Request) -> u64 {
         let handles: Vec<Handle> = site_handles.handles().collect();
+        // First the previous addresses, so that no handle is counted twice.
+        for (pick, detached) in &site_handles.moved {
+            self.device.memory().moved.add(detached.bytes);
+            pick.arena.lock().space.mark_moved(detached);
+        }
         let address = self.arena.lock().space.commit_site(site, &handles, request.size, request.requested);
         for (pick, detached) in site_handles.moved {
-            self.device.memory().moved.add(detached.bytes);
-            let mut inner = pick.arena.lock();
-            inner.space.mark_moved(&detached);
-            drop(inner);
             let event = StreamEvent::Pending(pick.arena.stream_use());
             let pending = PendingUnmap {
                 block: detached.block,

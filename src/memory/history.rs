@@ -10,16 +10,19 @@ use super::{
     pool::PoolId,
     tags,
 };
-pub use crate::base::stack::{Frame, StackId, frames};
+pub use crate::base::stack::{Frame, Line, StackId, fold, frames};
 use crate::{
     base::clock,
     error::{Error, Result},
-    runtime::thread,
+    runtime::{
+        names::{self, Subject},
+        thread,
+    },
     status::Status,
 };
 use parking_lot::Mutex;
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -115,6 +118,9 @@ pub struct Entry {
     pub metadata: Option<Arc<str>>,
     /// The system's thread id.
     pub thread: u64,
+    /// The name of the block, if it has one: when it is freed, or the current one if it is live. Trackers receive it
+    /// with [`Action::FreeRequested`] only.
+    pub name: Option<Arc<str>>,
 }
 
 /// An annotation by the program.
@@ -302,6 +308,8 @@ pub struct HistorySnapshot {
     logs: Vec<(Source, Log)>,
     unowned: Vec<UnownedEntry>,
     max_entries: usize,
+    /// The names of live memory, by address.
+    names: HashMap<u64, Arc<str>>,
 }
 
 impl HistorySnapshot {
@@ -311,10 +319,15 @@ impl HistorySnapshot {
         // Read the arenas' logs before the stored ones: a log of an arena that is retired meanwhile is then among the
         // stored ones.
         let mut logs: Vec<_> = logs.collect();
+        let of_memory = |(subject, name)| match subject {
+            Subject::Memory(address) => Some((address, name)),
+            Subject::Stream(..) => None,
+        };
+        let names = names::all().into_iter().filter_map(of_memory).collect();
         with(|stored| {
             logs.extend(stored.logs.iter().filter(|(source, _)| source.device == device).cloned());
             let unowned = stored.unowned.iter().filter(|unowned| unowned.source.device == device).copied().collect();
-            HistorySnapshot { logs, unowned, max_entries: stored.options.max_entries }
+            HistorySnapshot { logs, unowned, max_entries: stored.options.max_entries, names }
         })
     }
 
@@ -328,11 +341,37 @@ impl HistorySnapshot {
         // The sort is stable, so entries with equal times keep their order.
         found.sort_by_key(|unowned| unowned.raw.ticks);
         let reader = clock::TickConverter::new();
-        let names = tags::names();
-        found[found.len().saturating_sub(self.max_entries)..]
-            .iter()
-            .map(|unowned| unowned.resolve(&reader, &names))
-            .collect()
+        let texts = tags::all();
+        let newest = &found[found.len().saturating_sub(self.max_entries)..];
+        let mut entries: Vec<Entry> = newest.iter().map(|unowned| unowned.resolve(&reader, &texts)).collect();
+        name_blocks(&mut entries, self.names);
+        entries
+    }
+}
+
+/// Names the events of each block, oldest entries first. `names` has the names of live blocks by address; the name of
+/// another block is that of its [`Action::FreeRequested`].
+fn name_blocks(entries: &mut [Entry], mut names: HashMap<u64, Arc<str>>) {
+    if names.is_empty() && entries.iter().all(|entry| entry.name.is_none()) {
+        return;
+    }
+    // From the newest to the oldest: `names` has those of the blocks whose allocation is still to come, and `completed`
+    // the entries of completed frees whose request is.
+    let mut completed: HashMap<u64, usize> = HashMap::new();
+    for index in (0..entries.len()).rev() {
+        let Entry { action, address, .. } = entries[index];
+        match action {
+            Action::Alloc => entries[index].name = names.remove(&address),
+            Action::FreeRequested => {
+                let name = entries[index].name.clone();
+                if let Some(later) = completed.remove(&address) {
+                    entries[later].name.clone_from(&name);
+                }
+                names.extend(name.map(|name| (address, name)));
+            }
+            Action::FreeCompleted => drop(completed.insert(address, index)),
+            _ => {}
+        }
     }
 }
 
@@ -346,8 +385,10 @@ fn collect(found: &mut Vec<UnownedEntry>, source: Source, log: &Log) {
 }
 
 impl UnownedEntry {
-    fn resolve(&self, reader: &clock::TickConverter, names: &[Arc<str>]) -> Entry {
+    fn resolve(&self, reader: &clock::TickConverter, texts: &[tags::Texts]) -> Entry {
         let RawEntry { ticks, address, size, stack, thread, tag, action } = self.raw;
+        let tags::Texts { tag, name } =
+            (tag as usize).checked_sub(1).and_then(|index| texts.get(index)).cloned().unwrap_or_default();
         Entry {
             action,
             address,
@@ -356,8 +397,9 @@ impl UnownedEntry {
             pool: self.source.pool,
             time_us: reader.microseconds(ticks),
             stack,
-            metadata: (tag as usize).checked_sub(1).and_then(|index| names.get(index)).cloned(),
+            metadata: tag,
             thread: thread.into(),
+            name,
         }
     }
 }
@@ -388,4 +430,39 @@ pub fn annotate(name: &str, begin: bool) {
             stored.trim();
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(action: Action, address: u64, name: Option<&str>) -> Entry {
+        let (stack, pool, name) = (StackId::NONE, PoolId::DEFAULT, name.map(Arc::from));
+        Entry { action, address, size: 1, stream: 0, pool, time_us: 0, stack, metadata: None, thread: 1, name }
+    }
+
+    #[test]
+    fn all_events_of_a_block_have_its_name() {
+        use Action::{Alloc, FreeCompleted, FreeRequested, SegmentMap};
+        let mut entries = [
+            entry(FreeCompleted, 1, None),
+            entry(SegmentMap, 1, None),
+            entry(Alloc, 1, None),
+            entry(Alloc, 2, None),
+            entry(FreeRequested, 1, Some("first")),
+            entry(FreeRequested, 2, None),
+            entry(FreeCompleted, 2, None),
+            entry(FreeCompleted, 1, None),
+            entry(Alloc, 1, None),
+            entry(FreeRequested, 1, None),
+            entry(FreeCompleted, 1, None),
+            entry(Alloc, 1, None),
+            entry(Alloc, 3, None),
+        ];
+        let live = HashMap::from([(1, Arc::from("live")), (9, Arc::from("older"))]);
+        name_blocks(&mut entries, live);
+        let names = entries.map(|entry| entry.name.map_or(String::new(), |name| name.to_string()));
+        let expected = ["", "", "first", "", "first", "", "", "first", "", "", "", "live", ""];
+        assert_eq!(names, expected);
+    }
 }

@@ -13,6 +13,7 @@
 //! that stayed locked would hang every later call, and a poisoned one would fail every later free of valid memory,
 //! although the allocator can check the consistency of its structures at any time.
 
+use crate::base::cancellation;
 use std::{
     cell::UnsafeCell,
     fmt, hint,
@@ -92,7 +93,14 @@ unsafe impl<T: Send, W: Sync> Sync for Lock<T, W> {}
 impl<T> Lock<T> {
     /// Creates an unlocked lock.
     pub const fn new(value: T) -> Self {
-        Lock { taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
+        Lock::with_word(AtomicBool::new(false), value)
+    }
+}
+
+impl<T, W> Lock<T, W> {
+    /// Creates an unlocked lock with a word of its own, which must be clear.
+    pub const fn with_word(taken: W, value: T) -> Self {
+        Lock { taken, value: UnsafeCell::new(value) }
     }
 }
 
@@ -123,6 +131,8 @@ impl<T, W: Word> Lock<T, W> {
 
     #[cold]
     fn wait(&self) -> Guard<'_, T, W> {
+        // A sleep is a cancellation point.
+        let _uncancellable = cancellation::disable();
         let mut round = 0u32;
         loop {
             W::wait(round);
@@ -225,7 +235,7 @@ mod tests {
         type Number = cell::UnsafeCell<u64>;
 
         fn modelled() -> Arc<Lock<Number, Modelled>> {
-            Arc::new(Lock { taken: Modelled::new(false), value: UnsafeCell::new(Number::new(0)) })
+            Arc::new(Lock::with_word(Modelled::new(false), Number::new(0)))
         }
 
         fn increment(number: &Number) {

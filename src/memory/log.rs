@@ -26,7 +26,7 @@ pub struct RawEntry {
     pub stack: StackId,
     /// The system's thread id.
     pub thread: u32,
-    /// The number of the thread's tag; 0 for none.
+    /// The number of the thread's tag and the block's name; 0 for none.
     pub tag: u32,
     /// The kind of event.
     pub action: Action,

@@ -16,11 +16,13 @@ pub mod cache;
 mod caching;
 pub mod callbacks;
 mod check;
+pub mod checkpoint;
 pub mod config;
 pub mod counters;
 pub mod device_memory;
 pub mod directory;
 mod driver_memory;
+mod ended_threads;
 pub mod external_segments;
 pub mod grow;
 pub mod growth;
@@ -62,7 +64,7 @@ pub mod trackers;
 pub mod unreleasable;
 
 pub use caching::*;
-pub use device_memory::owner;
+pub use device_memory::{device_for, owner};
 pub use driver_memory::{
     alloc, alloc_pinned, device_of, free, free_pinned, host_register, host_unregister, is_pinned, managed_alloc,
     managed_free,
@@ -72,7 +74,10 @@ pub use pinned::{
     check as check_pinned, host_alloc, host_empty_cache, host_free, host_memory_stats, host_record_stream,
     reset_accumulated_host_memory_stats, reset_peak_host_memory_stats,
 };
-pub use pointer::{Attributes, Owner, attributes};
+pub use pointer::{
+    Attributes, Owner, attributes, describe, describe_overrun, foreign, name as memory_name,
+    set_name as set_memory_name,
+};
 pub use pool::PoolId;
 pub use pools::*;
 pub use recorder::{trace_start, trace_stop};

@@ -3,6 +3,7 @@
 
 use super::{arena::Arena, device_memory, ipc::import, mapped::Backing};
 use crate::{
+    base::log,
     driver::{Driver, DriverResult},
     error::Result,
     runtime::{self, device::Device},
@@ -12,7 +13,12 @@ use crate::{
 pub fn add_peer(device: i32, peer: i32) -> Result<()> {
     let runtime = runtime::ready()?;
     let (device, peer) = (runtime.device(device)?, runtime.device(peer)?);
-    if device.ordinal == peer.ordinal || peer.memory().peers.lock().contains(&device.native) {
+    if device.ordinal == peer.ordinal {
+        return Ok(());
+    }
+    // A device that is listed has access once no change is in progress.
+    let _changing = peer.memory().changing_peers.lock();
+    if peer.memory().peers.lock().contains(&device.native) {
         return Ok(());
     }
     // Add the device for future mappings first, so that no mapping made meanwhile is missed.
@@ -27,7 +33,7 @@ pub fn add_peer(device: i32, peer: i32) -> Result<()> {
 }
 
 /// Gives a device access to the memory of another device that contains an address, if that is mapped memory, access is
-/// missing and peer access is possible. Returns whether it did.
+/// missing and peer access is possible. Returns whether it, or another thread meanwhile, did.
 pub fn ensure_mapping_access(device: u32, address: u64) -> bool {
     let Ok(runtime) = runtime::ready() else { return false };
     let (Ok(Some(owner)), Ok(accessor)) = (device_memory::owner(runtime, address), runtime.device(device as i32))
@@ -35,11 +41,21 @@ pub fn ensure_mapping_access(device: u32, address: u64) -> bool {
         return false;
     };
     let Ok(peer) = runtime.device(owner as i32) else { return false };
-    owner != device
-        && !peer.memory().peers.lock().contains(&accessor.native)
-        && (peer.memory().count_arenas() > 0 || import::is_imported(address))
-        && runtime.driver.can_access_peer(accessor.native, peer.native).unwrap_or(false)
-        && add_peer(device as i32, owner as i32).is_ok()
+    let has_access =
+        || peer.memory().changing_peers.try_lock().is_some() && peer.memory().peers.lock().contains(&accessor.native);
+    if owner == device || has_access() || (peer.memory().count_arenas() == 0 && !import::is_imported(address)) {
+        return false;
+    }
+    if !runtime.driver.can_access_peer(accessor.native, peer.native).unwrap_or(false) {
+        log::warning(|| {
+            format!("device {device} has no access to the memory of device {owner}: copy through the host instead")
+        });
+        return false;
+    }
+    let added = add_peer(device as i32, owner as i32);
+    let succeeded = added.is_ok();
+    log::ignore(added, "enabling the access of a device to the memory of another");
+    succeeded
 }
 
 /// Gives every device access to the present and future mappings of all peers that it can access.
@@ -59,6 +75,7 @@ pub fn add_all_peers() -> Result<()> {
 pub fn remove_peer(device: i32, peer: i32) -> Result<()> {
     let runtime = runtime::ready()?;
     let (device, peer) = (runtime.device(device)?, runtime.device(peer)?);
+    let _changing = peer.memory().changing_peers.lock();
     if !peer.memory().peers.lock().contains(&device.native) {
         return Ok(());
     }

@@ -3,6 +3,16 @@
 //! A pool is only an id until something is allocated in it. Its memory is in its own arenas, one for each stream. While
 //! a pool has users, its memory is not used for other requests, even if it is free: the graph that was captured in it
 //! writes to the addresses that it had at capture.
+//!
+//! The library issues the ids of its pools. PyTorch issues its own from its own counters and passes them to the hooks of
+//! a pluggable allocator; [`PoolId::foreign`] keeps the two apart. Each kind of pool has a counter, and the kind follows
+//! from the id, so that nothing must be stored for an id that has no pool:
+//!
+//! | id | pool |
+//! |---|---|
+//! | owner not 0 | of one capture |
+//! | index even | created by the program; exists until the program destroys it |
+//! | index odd | named by the program for graphs; may be used at any time |
 
 use crate::{
     driver::plugin::Plugin,
@@ -25,11 +35,33 @@ pub struct PoolId {
     pub owner: u64,
     /// The number, or 0.
     pub index: u64,
+    /// Whether PyTorch issued the id.
+    pub foreign: bool,
 }
 
 impl PoolId {
     /// The default pool.
-    pub const DEFAULT: PoolId = PoolId { owner: 0, index: 0 };
+    pub const DEFAULT: PoolId = PoolId::new(0, 0);
+
+    /// Returns the id of a pool of the library.
+    pub const fn new(owner: u64, index: u64) -> PoolId {
+        PoolId { owner, index, foreign: false }
+    }
+
+    /// Returns the id of a pool of PyTorch.
+    pub const fn of_pytorch(owner: u64, index: u64) -> PoolId {
+        PoolId { owner, index, foreign: true }
+    }
+
+    /// Returns whether the library issued this id and it needs no pool to be valid.
+    fn is_issued_for_graphs(self) -> bool {
+        let (number, next) = match (self.foreign, self.owner, self.index) {
+            (false, owner, 0) => (owner, &NEXT_OF_CAPTURE),
+            (false, 0, index) if index % 2 == 1 => (index / 2, &NEXT_OF_GRAPHS),
+            _ => return false,
+        };
+        (1..next.load(Ordering::Relaxed)).contains(&number)
+    }
 }
 
 impl std::fmt::Display for PoolId {
@@ -65,7 +97,12 @@ struct Pool {
 }
 
 static POOLS: Mutex<Option<HashMap<PoolId, Pool>>> = Mutex::new(None);
-static NEXT: AtomicU64 = AtomicU64::new(1);
+/// The next number of a pool of one capture.
+static NEXT_OF_CAPTURE: AtomicU64 = AtomicU64::new(1);
+/// The next number of a pool that the program creates.
+static NEXT_CREATED: AtomicU64 = AtomicU64::new(1);
+/// The next number of a pool that the program names for graphs.
+static NEXT_OF_GRAPHS: AtomicU64 = AtomicU64::new(1);
 
 fn with<T>(body: impl FnOnce(&mut HashMap<PoolId, Pool>) -> T) -> T {
     body(POOLS.lock().get_or_insert_default())
@@ -76,19 +113,37 @@ fn unknown(id: PoolId) -> Error {
     Error::new(Status::INVALID_HANDLE, format!("unknown pool {id}: it was never created or was destroyed"))
 }
 
-/// Returns an unused id.
-pub fn new_id() -> PoolId {
-    PoolId { owner: 0, index: NEXT.fetch_add(1, Ordering::Relaxed) }
+/// Returns an unused id for a pool of graphs.
+pub fn new_graph_id() -> PoolId {
+    PoolId::new(0, 2 * NEXT_OF_GRAPHS.fetch_add(1, Ordering::Relaxed) + 1)
 }
 
-/// Returns an unused id of the kind that captures use.
+/// Returns an unused id for the pool of one capture.
 pub fn new_capture_id() -> PoolId {
-    PoolId { owner: NEXT.fetch_add(1, Ordering::Relaxed), index: 0 }
+    PoolId::new(NEXT_OF_CAPTURE.fetch_add(1, Ordering::Relaxed), 0)
+}
+
+/// Checks that requests may be routed to a pool: the program created it and has not destroyed it, its id is for graphs,
+/// or PyTorch issued the id.
+pub fn check_usable(id: PoolId) -> Result<()> {
+    let usable =
+        id.foreign || id.is_issued_for_graphs() || with(|pools| pools.get(&id).is_some_and(|pool| pool.created));
+    if usable { Ok(()) } else { Err(unknown(id)) }
+}
+
+/// Returns the pool that a program names for a query or a setting: one of the library, or one of PyTorch with this id.
+/// Returns `None` if there is none.
+pub fn find(id: PoolId) -> Option<PoolId> {
+    let foreign = PoolId { foreign: true, ..id };
+    if id == PoolId::DEFAULT || id.is_issued_for_graphs() {
+        return Some(id);
+    }
+    with(|pools| [id, foreign].into_iter().find(|id| pools.contains_key(id)))
 }
 
 /// Creates a pool for the program.
 pub fn create(options: Options, allocator: Option<Arc<Plugin>>) -> PoolId {
-    let id = new_id();
+    let id = PoolId::new(0, 2 * NEXT_CREATED.fetch_add(1, Ordering::Relaxed));
     let pool = Pool { options, allocator, created: true, used_outside_captures: options.use_on_oom, ..Pool::default() };
     with(|pools| pools.insert(id, pool));
     id
@@ -102,17 +157,25 @@ pub fn allocator(id: PoolId) -> Option<Arc<Plugin>> {
     with(|pools| pools.get(&id)?.allocator.clone())
 }
 
+/// Returns a pool whose settings are read or changed; the entry is new if the id is one for graphs.
+fn settings_of(pools: &mut HashMap<PoolId, Pool>, id: PoolId) -> Result<&mut Pool> {
+    if id.is_issued_for_graphs() {
+        return Ok(pools.entry(id).or_default());
+    }
+    pools.get_mut(&id).ok_or_else(|| unknown(id))
+}
+
 /// Sets the maximum number of physical bytes of a pool on each device.
 pub fn set_budget(id: PoolId, budget: Option<u64>) -> Result<()> {
     with(|pools| {
-        pools.get_mut(&id).ok_or_else(|| unknown(id))?.budget = budget;
+        settings_of(pools, id)?.budget = budget;
         Ok(())
     })
 }
 
 /// Returns the maximum number of physical bytes of a pool on each device.
 pub fn budget(id: PoolId) -> Result<Option<u64>> {
-    with(|pools| Ok(pools.get(&id).ok_or_else(|| unknown(id))?.budget))
+    with(|pools| Ok(settings_of(pools, id)?.budget))
 }
 
 /// Returns a pool's budget, and a lock that serializes the growth of pools with a budget: two threads at once could
@@ -143,7 +206,7 @@ pub fn destroy(id: PoolId) -> Result<Vec<u32>> {
 /// Sets whether the default pool may use the pool's free memory when no other memory is left.
 pub fn set_use_on_oom(id: PoolId, use_on_oom: bool) -> Result<()> {
     with(|pools| {
-        let pool = pools.get_mut(&id).ok_or_else(|| unknown(id))?;
+        let pool = settings_of(pools, id)?;
         pool.options.use_on_oom = use_on_oom;
         pool.used_outside_captures |= use_on_oom;
         Ok(())
@@ -203,7 +266,9 @@ pub fn remove_user(id: PoolId, device: u32) -> Result<u32> {
         let left = *users;
         if left == 0 {
             pool.users.remove(&device);
-            if pool.users.is_empty() && !pool.created {
+            // The settings of a pool for graphs are those of its id, which stays valid.
+            let has_settings = id.is_issued_for_graphs() && (pool.budget.is_some() || pool.options.use_on_oom);
+            if pool.users.is_empty() && !pool.created && !has_settings {
                 pools.remove(&id);
             }
         }
@@ -214,7 +279,9 @@ pub fn remove_user(id: PoolId, device: u32) -> Result<u32> {
 /// Returns the number of users of the pool on a device. The program that created it counts as one on each device.
 pub fn users(id: PoolId, device: u32) -> Result<u32> {
     with(|pools| {
-        let pool = pools.get(&id).ok_or_else(|| unknown(id))?;
+        let Some(pool) = pools.get(&id) else {
+            return if id.is_issued_for_graphs() { Ok(0) } else { Err(unknown(id)) };
+        };
         Ok(pool.users.get(&device).copied().unwrap_or(0) + u32::from(pool.created))
     })
 }
@@ -227,6 +294,45 @@ pub fn in_use(id: PoolId, device: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_are_valid_as_long_as_their_kind_allows() {
+        let (created, other) = (create(Options::default(), None), create(Options::default(), None));
+        let (graph, capture) = (new_graph_id(), new_capture_id());
+        for id in [created, other, graph, capture, PoolId::of_pytorch(0, created.index), PoolId::of_pytorch(9, 9)] {
+            assert!(check_usable(id).is_ok(), "{id:?}");
+        }
+        // Other tests do not issue that many.
+        let later = 1 << 40;
+        let invented =
+            [PoolId::new(0, 2 * later), PoolId::new(0, 2 * later + 1), PoolId::new(later, 0), PoolId::new(1, 1)];
+        for id in invented.into_iter().chain([PoolId::new(0, 1)]) {
+            assert_eq!(check_usable(id).unwrap_err().status(), Status::INVALID_HANDLE, "{id:?}");
+            assert_eq!(find(id), None);
+        }
+        add_user(other, 0);
+        for id in [created, other] {
+            destroy(id).unwrap();
+            assert_eq!(check_usable(id).unwrap_err().status(), Status::INVALID_HANDLE);
+        }
+        // One has no users and is gone; the other exists, but nothing new may use it.
+        assert_eq!((find(created), find(other)), (None, Some(other)));
+        let foreign = PoolId::of_pytorch(0, created.index);
+        add_user(foreign, 0);
+        assert_eq!(find(created), Some(foreign));
+        assert_eq!((remove_user(foreign, 0).unwrap(), remove_user(other, 0).unwrap()), (0, 0));
+        assert_eq!(find(created), None);
+    }
+
+    #[test]
+    fn a_graph_id_keeps_its_settings() {
+        let id = new_graph_id();
+        assert_eq!((users(id, 0).unwrap(), budget(id).unwrap()), (0, None));
+        set_budget(id, Some(4096)).unwrap();
+        add_user(id, 0);
+        assert_eq!(remove_user(id, 0).unwrap(), 0);
+        assert_eq!(budget(id).unwrap(), Some(4096));
+    }
 
     #[test]
     fn a_pool_lives_while_it_has_users() {

@@ -1,19 +1,19 @@
 //! The entry points for pools.
 
 use super::{
-    arena::Arena,
+    arena::{Arena, StreamUse},
     backend::{self, PoolEvent},
     cache,
     device_memory::device,
     pool::{self, Options, PoolId},
-    route::{self, RouteScope},
-    stats_aggregation, stream_events, trackers,
+    route::{self, RouteOwner, RouteScope},
+    stats_aggregation, trackers,
 };
 use crate::{
-    base::deadline::Deadline,
+    base::{cancellation, deadline::Deadline, log},
     driver::{self, plugin::Plugin},
     error::{Error, Result},
-    runtime::{self, Runtime, thread},
+    runtime::{self, Runtime, device::Device, thread},
     status::Status,
     stream::{
         Stream,
@@ -31,19 +31,26 @@ pub fn pool_create(options: Options, allocator: Option<Arc<Plugin>>) -> Result<P
 /// Sets the maximum number of physical bytes of a pool on each device.
 pub fn pool_set_budget(id: PoolId, budget: Option<u64>) -> Result<()> {
     runtime::ready()?;
-    pool::set_budget(id, budget)
+    pool::set_budget(pool::find(id).unwrap_or(id), budget)
 }
 
 /// Returns the maximum number of physical bytes of a pool on each device.
 pub fn pool_budget(id: PoolId) -> Result<Option<u64>> {
     runtime::ready()?;
-    pool::budget(id)
+    pool::budget(pool::find(id).unwrap_or(id))
 }
 
 /// Releases the program's reference to a pool. Blocks allocated in it stay valid until they are freed.
 pub fn pool_destroy(id: PoolId) -> Result<()> {
     let runtime = runtime::ready()?;
-    pool::destroy(id)?;
+    let users = pool::destroy(id)?;
+    if !users.is_empty() {
+        log::warning(|| {
+            format!(
+                "pool {id} is destroyed while requests or graphs use it on devices {users:?}; it stays until they end"
+            )
+        });
+    }
     for device in runtime.devices() {
         release_unused(runtime, device.ordinal, id);
     }
@@ -53,21 +60,41 @@ pub fn pool_destroy(id: PoolId) -> Result<()> {
 /// Sets whether the default pool may use the pool's free memory when no other memory is left.
 pub fn pool_set_use_on_oom(id: PoolId, use_on_oom: bool) -> Result<()> {
     runtime::ready()?;
-    pool::set_use_on_oom(id, use_on_oom)
+    pool::set_use_on_oom(pool::find(id).unwrap_or(id), use_on_oom)
 }
 
 /// Returns the number of users of a pool on a device.
 pub fn pool_use_count(id: PoolId, number: i32) -> Result<u32> {
-    pool::users(id, runtime::ready()?.device(number)?.ordinal)
+    pool::users(pool::find(id).unwrap_or(id), runtime::ready()?.device(number)?.ordinal)
 }
 
 /// Returns the allocated and the held bytes of a pool on a device.
 pub fn pool_memory(id: PoolId, number: i32) -> Result<(u64, u64)> {
-    Ok(stats_aggregation::pool_bytes(runtime::ready()?.device(number)?.memory(), id))
+    let runtime = runtime::ready()?;
+    let device = runtime.device(number)?;
+    Ok(stats_aggregation::pool_bytes(device.memory(), pool_with_memory(runtime, id)?))
+}
+
+/// Returns the pool that a program names for a query. A destroyed pool whose blocks are not all freed has an answer,
+/// too.
+pub fn pool_with_memory(runtime: &Runtime, id: PoolId) -> Result<PoolId> {
+    let has_memory = |id| runtime.devices().iter().any(|device| !device.memory().arenas_of(id).is_empty());
+    let foreign = PoolId { foreign: true, ..id };
+    let found = pool::find(id).or_else(|| [id, foreign].into_iter().find(|id| has_memory(*id)));
+    found.map_or_else(|| pool::check_usable(id).map(|()| id), Ok)
 }
 
 /// Routes requests on a device to a pool.
 pub fn begin_allocate_to_pool(number: i32, scope: RouteScope, id: PoolId) -> Result<()> {
+    begin_route(number, scope, id, RouteOwner::current_thread())
+}
+
+/// Routes the requests of capturing streams on a device to a pool of PyTorch.
+pub fn begin_pluggable_pool(number: i32, id: PoolId) -> Result<()> {
+    begin_route(number, RouteScope::Capture, id, RouteOwner::Hooks)
+}
+
+fn begin_route(number: i32, scope: RouteScope, id: PoolId, owner: RouteOwner) -> Result<()> {
     let device = runtime::ready()?.device(number)?;
     if id == PoolId::DEFAULT {
         return Err(Error::new(
@@ -75,8 +102,9 @@ pub fn begin_allocate_to_pool(number: i32, scope: RouteScope, id: PoolId) -> Res
             "routing requests to the default pool: it is used without a route",
         ));
     }
+    pool::check_usable(id)?;
     check_not_suspended(id)?;
-    device.memory().routes.begin(scope, id, None)?;
+    device.memory().routes.begin(scope, id, owner, None)?;
     pool::add_user(id, device.ordinal);
     if scope != RouteScope::Capture {
         pool::set_used_outside_captures(id);
@@ -100,7 +128,7 @@ impl CaptureResource for CaptureRoutes {
     fn on_capture_end(&self, runtime: &Runtime, _capture: u64) -> bool {
         for device in runtime.devices() {
             // Every device has the route, so this cannot fail.
-            let _ = device.memory().routes.end(self.0);
+            let _ = device.memory().routes.end(self.0, &RouteOwner::Capture);
         }
         false
     }
@@ -109,12 +137,14 @@ impl CaptureResource for CaptureRoutes {
 /// Routes the requests of one capture to a pool on every device until the capture ends, and adds a user of the pool on
 /// each.
 pub fn begin_capture_to_pool(runtime: &Runtime, id: PoolId, capture: u64) -> Result<()> {
+    pool::check_usable(id)?;
     check_not_suspended(id)?;
     for (index, device) in runtime.devices().iter().enumerate() {
-        if let Err(error) = device.memory().routes.begin(RouteScope::Capture, id, Some(capture)) {
+        let begun = device.memory().routes.begin(RouteScope::Capture, id, RouteOwner::Capture, Some(capture));
+        if let Err(error) = begun {
             for begun in &runtime.devices()[..index] {
                 // The route was added above, so this cannot fail.
-                let _ = begun.memory().routes.end(id);
+                let _ = begun.memory().routes.end(id, &RouteOwner::Capture);
             }
             return Err(error);
         }
@@ -127,9 +157,9 @@ pub fn begin_capture_to_pool(runtime: &Runtime, id: PoolId, capture: u64) -> Res
 }
 
 /// Returns the streams after whose work the memory of a pool can be released.
-pub fn streams_of_pool(runtime: &Runtime, id: PoolId) -> Vec<Stream> {
+pub fn streams_of_pool(runtime: &Runtime, id: PoolId) -> Vec<StreamUse> {
     let arenas = runtime.devices().iter().flat_map(|device| device.memory().arenas_of(id));
-    arenas.map(|arena| stream_events::stream_of(runtime, arena)).collect()
+    arenas.map(Arena::stream_use).collect()
 }
 
 /// Removes a captured graph's users of a pool. Releases the pool's free memory on devices without other users.
@@ -157,10 +187,19 @@ pub fn begin_allocate_stream_to_pool(number: i32, stream: driver::Stream, id: Po
     begin_allocate_to_pool(number, RouteScope::Stream(stream.handle()), id)
 }
 
-/// Removes the route to a pool.
+/// Removes the route to a pool that the calling thread began.
 pub fn end_allocate_to_pool(number: i32, id: PoolId) -> Result<()> {
+    end_route(number, id, &RouteOwner::current_thread())
+}
+
+/// Removes the route to a pool of PyTorch, from any thread.
+pub fn end_pluggable_pool(number: i32, id: PoolId) -> Result<()> {
+    end_route(number, id, &RouteOwner::Hooks)
+}
+
+fn end_route(number: i32, id: PoolId, owner: &RouteOwner) -> Result<()> {
     let device = runtime::ready()?.device(number)?;
-    device.memory().routes.end(id)?;
+    device.memory().routes.end(id, owner)?;
     backend::notify_pool_event(PoolEvent::Ended, device.ordinal, id);
     Ok(())
 }
@@ -196,9 +235,36 @@ fn release_unused(runtime: &'static Runtime, number: u32, id: PoolId) {
     trackers::deliver();
 }
 
+/// Gives the memory of a stream that is ending to the stream that waits for its work. It stays cached, and other streams
+/// can take it over. Blocks in use stay where they are.
+pub fn hand_over(device: &Device, ending: Stream, successor: Stream) {
+    device.memory().routes.remove_stream(ending.raw.handle());
+    route::invalidate_arenas();
+    device.memory().hand_over(ending, successor);
+}
+
+/// Returns the arenas of streams that have ended, and that are empty by now, for use by other streams.
+pub fn retire_ended(runtime: &Runtime, device: &Device) {
+    let arenas: Vec<_> = device.memory().arenas().into_iter().filter(|arena| arena.key().ended != 0).collect();
+    if arenas.is_empty() {
+        return;
+    }
+    // Without the device's context, the arenas stay as they are until another stream ends.
+    let _ = device.with_context(&runtime.driver, |driver| {
+        arenas.iter().for_each(|arena| cache::retire(driver, device, arena));
+        Ok(())
+    });
+}
+
+/// Returns whether a device has memory for a stream handle.
+pub fn has_memory_of(device: &Device, handle: usize) -> bool {
+    device.memory().arenas().iter().any(|arena| arena.key().stream == handle)
+}
+
 /// Releases the memory of an arena whose pool was released and whose last block was freed.
 #[cold]
 pub fn release_orphaned(arena: &'static Arena) {
+    let _uncancellable = cancellation::disable();
     if let Some(runtime) = runtime::usable() {
         release_unused(runtime, arena.device, arena.key().pool);
     }

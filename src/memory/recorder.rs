@@ -14,15 +14,18 @@ use super::{
     history::{self, Action, Context, Enabled, Entry, HistorySnapshot, Options, Source, StackId},
     log::{Log, RawEntry},
     space::Space,
-    trace,
+    tags, trace,
     trackers::{self, Tracker},
 };
 use crate::{
     error::Result,
     observe::{self, BlockInfo},
-    runtime::{self, Runtime},
+    runtime::{
+        self, Runtime,
+        names::{self, Subject},
+    },
 };
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 /// The recorder of an arena; see the module documentation.
 #[derive(Debug)]
@@ -199,9 +202,9 @@ impl Recorder {
         self.log.is_some() && self.skip & action.bit() == 0
     }
 
-    /// Records an event, or two of one moment, which then have the same time and stack. Returns the stack if it is to
+    /// Records an event, or two of one moment, which then have the same time, stack and name of the block. Returns the stack if it is to
     /// be stored for a live block.
-    fn record(&mut self, actions: &[Action], address: u64, size: u64) -> StackId {
+    fn record(&mut self, actions: &[Action], address: u64, size: u64, name: Option<Arc<str>>) -> StackId {
         let is_alloc = actions.contains(&Action::Alloc);
         if self.to_trace {
             let Source { device, stream, .. } = self.source;
@@ -214,7 +217,10 @@ impl Recorder {
             return StackId::NONE;
         }
         let with_stack = for_block || actions.iter().any(|action| self.context >= action.min_context());
-        let raw = RawEntry::now(actions[0], address, size, with_stack);
+        let mut raw = RawEntry::now(actions[0], address, size, with_stack);
+        if let Some(name) = name {
+            raw.tag = tags::with_name(raw.tag, name);
+        }
         for action in actions {
             let stack = if self.context >= action.min_context() { raw.stack } else { StackId::NONE };
             let entry = RawEntry { action: *action, stack, ..raw };
@@ -240,10 +246,9 @@ impl Space {
         if let Some(owned) = recorder.owned(block.address, requested) {
             observe::on_alloc(owned);
         }
-        block.stack = recorder.record(&[Action::Alloc], block.address, requested);
+        block.stack = recorder.record(&[Action::Alloc], block.address, requested, None);
         if recorder.to_trackers {
-            // Forces the allocating thread into the path that flushes the peak, which also delivers events to trackers.
-            self.counters.live_budget = 0;
+            self.counters.needs_attention = true;
         }
     }
 
@@ -257,7 +262,9 @@ impl Space {
         }
         let both = [Action::FreeRequested, Action::FreeCompleted];
         let actions = if block.used_elsewhere { &both[..1] } else { &both[..] };
-        recorder.record(actions, block.address, block.requested);
+        // A named block counts as used elsewhere.
+        let name = if block.used_elsewhere { names::get(Subject::Memory(block.address)) } else { None };
+        recorder.record(actions, block.address, block.requested, name);
         recorder.to_trackers
     }
 
@@ -266,13 +273,13 @@ impl Space {
     pub(super) fn on_deferred_free_done(&mut self, id: BlockId) {
         let Some(recorder) = &mut self.recorder else { return };
         let block = &self.blocks[id];
-        recorder.record(&[Action::FreeCompleted], block.address, block.requested);
+        recorder.record(&[Action::FreeCompleted], block.address, block.requested, None);
     }
 
     /// Records an event of a segment.
     pub(super) fn on_segment(&mut self, action: Action, address: u64, bytes: u64) {
         if let Some(recorder) = &mut self.recorder {
-            recorder.record(&[action], address, bytes);
+            recorder.record(&[action], address, bytes, None);
         }
     }
 

@@ -286,10 +286,7 @@ mod tests {
     fn advice_matches_the_figures() {
         let cases = [
             (
-                Shortage {
-                    budget: Some(Budget { bytes: GIB, pool: PoolId { owner: 0, index: 7 }, reserved: GIB }),
-                    ..full()
-                },
+                Shortage { budget: Some(Budget { bytes: GIB, pool: PoolId::new(0, 7), reserved: GIB }), ..full() },
                 "The request went to pool (0, 7), which has a budget of 1.00 GiB and holds 1.00 GiB of it",
             ),
             (

@@ -13,7 +13,10 @@ use crate::{
     stream::capture_status,
 };
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicU32, Ordering},
+};
 
 /// The requests to which a route applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,10 +29,50 @@ pub enum RouteScope {
     Capture,
 }
 
-#[derive(Debug, Clone, Copy)]
+/// Who began a route, and may end it.
+#[derive(Debug, Clone)]
+pub enum RouteOwner {
+    /// A thread of the program.
+    Thread(Weak<()>),
+    /// The hooks of a pluggable allocator, which any thread may call.
+    Hooks,
+    /// A capture of the library.
+    Capture,
+}
+
+thread_local! {
+    /// A value that lives as long as the thread.
+    static LIFE: Arc<()> = Arc::new(());
+}
+
+impl RouteOwner {
+    /// Returns the calling thread as an owner. While a thread is being destroyed, it owns nothing.
+    pub fn current_thread() -> RouteOwner {
+        RouteOwner::Thread(LIFE.try_with(Arc::downgrade).unwrap_or_default())
+    }
+
+    /// Checks that a route of this owner may be ended by another one.
+    fn check_end(&self, by: &RouteOwner, pool: PoolId) -> Result<()> {
+        let what = match (self, by) {
+            (RouteOwner::Hooks, RouteOwner::Hooks) | (RouteOwner::Capture, RouteOwner::Capture) => return Ok(()),
+            // The routes of a thread that has exited may be ended by any thread.
+            (RouteOwner::Thread(owner), RouteOwner::Thread(by)) if owner.ptr_eq(by) || owner.strong_count() == 0 => {
+                return Ok(());
+            }
+            (RouteOwner::Thread(_), _) => "another thread began it; end it in that thread",
+            (RouteOwner::Hooks, _) => "plinth_pluggable_begin_allocate_to_pool began it, so its counterpart ends it",
+            (RouteOwner::Capture, _) => "the capture of a graph began it and ends it",
+        };
+        let message = format!("ending the routing of requests to pool {pool}: {what}");
+        Err(Error::new(Status::INVALID_VALUE, message))
+    }
+}
+
+#[derive(Debug, Clone)]
 struct Route {
     scope: RouteScope,
     pool: PoolId,
+    owner: RouteOwner,
     /// The first capture that used the route. The route then applies to that capture only.
     capture: Option<u64>,
 }
@@ -73,27 +116,33 @@ pub fn canonical(handle: usize) -> usize {
 
 impl Routes {
     /// Adds a route. A pool can have one route at a time. `capture` restricts the route to one capture.
-    pub fn begin(&self, scope: RouteScope, pool: PoolId, capture: Option<u64>) -> Result<()> {
+    pub fn begin(&self, scope: RouteScope, pool: PoolId, owner: RouteOwner, capture: Option<u64>) -> Result<()> {
         let mut routes = self.0.lock();
         if routes.iter().any(|route| route.pool == pool) {
             return Err(Error::new(Status::INVALID_VALUE, format!("already recording to mempool_id {pool}")));
         }
-        routes.push(Route { scope, pool, capture });
+        routes.push(Route { scope, pool, owner, capture });
         drop(routes);
         invalidate_arenas();
         Ok(())
     }
 
-    /// Removes the route to a pool.
-    pub fn end(&self, pool: PoolId) -> Result<()> {
+    /// Removes the route to a pool, if `owner` may.
+    pub fn end(&self, pool: PoolId, owner: &RouteOwner) -> Result<()> {
         let mut routes = self.0.lock();
         let Some(index) = routes.iter().rposition(|route| route.pool == pool) else {
             return Err(Error::new(Status::INVALID_VALUE, format!("not currently recording to mempool_id {pool}")));
         };
+        routes[index].owner.check_end(owner, pool)?;
         routes.remove(index);
         drop(routes);
         invalidate_arenas();
         Ok(())
+    }
+
+    /// Removes the routes of a stream that ends: its handle may become that of another stream.
+    pub fn remove_stream(&self, handle: usize) {
+        self.0.lock().retain(|route| route.scope != RouteScope::Stream(handle));
     }
 
     /// Returns whether any route leads to a pool.
@@ -102,26 +151,30 @@ impl Routes {
     }
 
     /// Returns the pool for a request of the calling thread in a stream, and whether the result stays valid until the
-    /// epoch ends.
-    pub fn find(&self, runtime: &Runtime, stream: Stream) -> (PoolId, bool) {
+    /// epoch ends. Fails if the driver cannot tell whether the stream captures: memory of another pool could be given back
+    /// while the graph uses it.
+    pub fn find(&self, runtime: &Runtime, stream: Stream) -> Result<(PoolId, bool)> {
         let mut routes = self.0.lock();
         if routes.is_empty() {
-            return (PoolId::DEFAULT, true);
+            return Ok((PoolId::DEFAULT, true));
         }
         let thread = thread::number();
         let mut lasting = true;
         let mut capture = None;
         for index in (0..routes.len()).rev() {
-            let route = routes[index];
+            let route = &routes[index];
             let applies = match route.scope {
                 RouteScope::Thread(number) => number == thread,
                 RouteScope::Stream(handle) => canonical(handle) == canonical(stream.handle()),
                 RouteScope::Capture => {
                     // A stream can begin a capture without a notification.
                     lasting = false;
-                    let capture =
-                        *capture.get_or_insert_with(|| capture_status::id_of(&runtime.driver, stream).unwrap_or(None));
-                    match (capture, route.capture) {
+                    let id = match capture {
+                        Some(id) => id,
+                        None => capture_status::id_of(&runtime.driver, stream)?,
+                    };
+                    capture = Some(id);
+                    match (id, route.capture) {
                         (None, _) => false,
                         (Some(id), Some(owner)) => id == owner,
                         (Some(id), None) => {
@@ -135,9 +188,9 @@ impl Routes {
                 }
             };
             if applies {
-                return (route.pool, lasting);
+                return Ok((routes[index].pool, lasting));
             }
         }
-        (PoolId::DEFAULT, lasting)
+        Ok((PoolId::DEFAULT, lasting))
     }
 }

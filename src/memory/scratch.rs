@@ -4,7 +4,7 @@ use crate::{
     base::units::Bytes,
     driver::Span,
     error::{Context, Result},
-    memory::{caching_alloc, caching_free},
+    memory::{caching_alloc, free_own},
     runtime::{self, Runtime},
     stream::{
         self, Stream,
@@ -14,7 +14,7 @@ use crate::{
 use std::sync::Arc;
 
 /// Allocates a block with the caching allocator for work in a stream. The caller passes its address to
-/// [`caching_free`] after it has enqueued the last work that uses it.
+/// [`free_own`] after it has enqueued the last work that uses it.
 pub fn alloc_span(bytes: u64, stream: Stream) -> Result<Span> {
     let address = caching_alloc(bytes, stream.device as i32, stream.raw)?;
     // SAFETY: the block has this size. Its owner frees it after the work that uses it, in stream order, so the span stays
@@ -70,7 +70,6 @@ impl CaptureResource for Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // It fails only for addresses that are not allocated, and this one is.
-        let _ = caching_free(self.0.address());
+        free_own(self.0.address());
     }
 }

@@ -12,6 +12,7 @@ use super::{
     history::Action,
     ipc::exports,
     mapped::{Backing, Mapped},
+    peak_budget,
     pool::{self, PoolId},
     space::Space,
     stream_events,
@@ -24,10 +25,16 @@ use crate::{
     status::Status,
     stream::capture_lock,
 };
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
-/// Held while a pool is suspended or resumed: only these operations hold the growth locks of several arenas at once.
+/// Held while a pool is suspended, resumed or restored: only these operations hold the growth locks of several arenas at
+/// once.
 static CHANGING: Mutex<()> = Mutex::new(());
+
+/// Prevents other threads from suspending, resuming and restoring pools.
+pub(super) fn lock_changes() -> MutexGuard<'static, ()> {
+    CHANGING.lock()
+}
 
 /// A suspended mapping of an arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,19 +98,13 @@ impl Space {
 /// Releases the physical memory of a pool on every device. Waits for the devices. Memory that the driver fails to
 /// release stays mapped until the next attempt. The caller delivers the events to trackers after it released its locks.
 pub fn sleep(runtime: &Runtime, id: PoolId) -> Result<()> {
-    let _changing = CHANGING.lock();
-    // The driver would reject the wait, too, but would also invalidate the capture, which may be another thread's.
-    if capture_lock::is_any_capturing() {
-        return Err(Error::new(Status::CAPTURE_FORBIDS, "cannot put memory to sleep while a stream is capturing"));
-    }
+    let _changing = lock_changes();
     let devices = devices(runtime, id);
     for (device, arenas) in &devices {
         check_can_suspend(runtime, device, arenas, id)?;
     }
     for (device, _) in &devices {
-        device
-            .with_context(&runtime.driver, |driver| Ok(driver.context_synchronize()?))
-            .context(|| format!("waiting for the work on device {} before releasing its memory", device.ordinal))?;
+        capture_lock::synchronize_device(runtime, device)?;
     }
     let mut outcome = Ok(());
     let mut any = pool::is_suspended(id);
@@ -134,7 +135,7 @@ fn check_can_suspend(runtime: &Runtime, device: &Device, arenas: &[&'static Aren
             format!("cannot put pool {id} to sleep: requests on device {} are still routed to it", device.ordinal),
         ));
     }
-    let live: u64 = arenas.iter().map(|arena| arena.lock().space.counters.live).sum();
+    let live: u64 = arenas.iter().map(|arena| arena.lock().space.counters.live()).sum();
     if live > 0 && pool::is_used_outside_captures(id) {
         return Err(Error::new(
             Status::GRAPH_MEMORY_IN_USE,
@@ -192,7 +193,7 @@ fn suspend_arena(runtime: &Runtime, device: &Device, arena: &'static Arena, any:
 /// Restores the physical memory of a pool on every device. The pool stays suspended if there is not enough memory. The
 /// caller delivers the events to trackers as after [`sleep`].
 pub fn wake(runtime: &'static Runtime, id: PoolId) -> Result<()> {
-    let _changing = CHANGING.lock();
+    let _changing = lock_changes();
     for (device, arenas) in devices(runtime, id) {
         device.with_context(&runtime.driver, |driver| {
             driver.with_relaxed_capture(|| {
@@ -245,6 +246,9 @@ fn resume_device(runtime: &'static Runtime, device: &Device, arenas: &[&'static 
     }
     for ((arena, mapping), (physical, _)) in mappings.into_iter().zip(created) {
         arena.lock().space.set_backing(mapping, Backing::Handle(physical));
+    }
+    for arena in arenas {
+        peak_budget::ensure_budget(device.memory(), arena);
     }
     Ok(())
 }

@@ -26,9 +26,13 @@ use super::{
     recorder, split_handle, stats_aggregation, stream_events, trackers,
 };
 use crate::{
+    base::{
+        log::{self, Level},
+        units::Bytes,
+    },
     driver::Stream,
     error::{Error, Result},
-    runtime::{Runtime, device::Device},
+    runtime::{Runtime, device::Device, sync_debug},
     status::Status,
     stream::capture_status::may_capture,
 };
@@ -42,14 +46,14 @@ pub fn allocate_slow(
     generation: u32,
     request: Request,
 ) -> Result<Option<u64>> {
-    let slow_path = SlowPath { runtime, device, arena, generation, stream: *arena.stream.lock(), request };
+    let slow_path = SlowPath { runtime, device, arena, generation, stream: arena.stream_use().stream, request };
     let mut outcome = slow_path.run(false)?;
     // Callbacks are the program's code, so no lock is held and no driver setting is changed while they run. If
     // callbacks report freed memory, the steps are repeated as long as the memory figures change.
     let mut before = None;
     while outcome == Outcome::Short && callbacks::free_memory(device.ordinal, request.requested) {
         let now = Some((
-            peak_budget::read(device.memory()).0,
+            peak_budget::read(device.memory()).live().0,
             device.memory().held(),
             device.memory_info(&runtime.driver)?.0,
         ));
@@ -63,6 +67,10 @@ pub fn allocate_slow(
         outcome = slow_path.run(true)?;
         if matches!(outcome, Outcome::Served(_)) {
             device.memory().retries.increment();
+            log::log(Level::Info, || {
+                let (bytes, device) = (Bytes(request.requested), device.ordinal);
+                format!("device {device} was out of memory for a request of {bytes} until the call had waited for it")
+            });
         }
     }
     match outcome {
@@ -127,10 +135,10 @@ impl SlowPath {
 
     fn run_steps(&self, wait: bool, budget: Option<u64>) -> Result<Option<u64>> {
         if wait {
-            self.wait_for_device();
+            self.wait_for_device()?;
         }
         let limit = self.limit()?;
-        let (live, live_peak) = peak_budget::flush_peak(self.memory(), self.arena);
+        let (live, live_peak) = peak_budget::flush_peak(self.memory(), self.arena).live();
         let arenas = self.memory().count_arenas();
         let soft = policy::soft_limit(live, live_peak, self.request.size, self.memory().moved.get(), arenas).min(limit);
         self.set_unreleasable_limits(limit, soft, live, live_peak);
@@ -165,7 +173,7 @@ impl SlowPath {
                 return Ok(Some(address));
             }
         }
-        cache::release_idle(self.runtime, self.device, self.arena, wait);
+        cache::release_idle(self.runtime, self.device, self.arena, wait)?;
         if let Some(address) = self.search_again() {
             return Ok(Some(address));
         }
@@ -226,7 +234,7 @@ impl SlowPath {
     /// Sets how much of the arena's memory may be unreleasable.
     fn set_unreleasable_limits(&self, limit: u64, budget: u64, live: u64, live_peak: u64) {
         let mut inner = self.arena.lock();
-        let live_elsewhere = live.saturating_sub(inner.space.counters.live);
+        let live_elsewhere = live.saturating_sub(inner.space.counters.live());
         let limits = policy::unreleasable_limits(self.memory().held(), limit, budget, live_elsewhere, live_peak);
         inner.space.set_unreleasable_limits(limits);
     }
@@ -246,16 +254,23 @@ impl SlowPath {
             }
             inner.space.coalesce_all();
             if let Some(address) = inner.space.allocate(self.request.size, self.request.requested) {
+                drop(inner);
+                peak_budget::ensure_budget(self.memory(), arena);
                 return Some(address);
             }
         }
         None
     }
 
-    /// Last resort: waits for all deferred frees of all arenas and for their streams.
-    fn wait_for_device(&self) {
+    /// Last resort: waits for all deferred frees of all arenas and for their streams. Fails if the sync debug mode
+    /// forbids that.
+    fn wait_for_device(&self) -> Result<()> {
         if may_capture(&self.runtime.driver, self.stream) {
-            return;
+            return Ok(());
+        }
+        let would_wait = |arena: &&Arena| stream_events::would_wait(self.runtime, self.device, arena);
+        if sync_debug::is_on() && self.memory().arenas().iter().any(would_wait) {
+            sync_debug::check("an allocation that needs memory of running work")?;
         }
         self.memory().waits.increment();
         // Synchronizing the whole device would invalidate every capture on it.
@@ -263,5 +278,6 @@ impl SlowPath {
             stream_events::process_events(self.runtime, self.device, arena, true);
             stream_events::wait_for_stream(self.runtime, arena);
         }
+        Ok(())
     }
 }

@@ -393,10 +393,13 @@ impl Space {
         live.map(|(id, _)| id).collect()
     }
 
-    /// Returns whether an address is in mapped memory of this space.
+    /// Returns whether an address is in mapped memory of this space. A segment that is being freed is not: the driver may have
+    /// given its address to another owner already.
     pub fn has(&self, address: u64) -> bool {
-        let below = self.mapped.range(..=address).next_back();
-        below.is_some_and(|(start, mapped)| address - start < mapped.bytes)
+        let Some((start, mapped)) = self.mapped.range(..=address).next_back() else { return false };
+        let is_freed =
+            |region: &Region| region.address == *start && self.blocks[region.first].state == BlockState::Detached;
+        address - start < mapped.bytes && !(mapped.backing.is_segment() && self.regions.iter().any(is_freed))
     }
 
     /// Returns the live block that contains an address.

@@ -178,7 +178,7 @@ impl Program {
         for pair in live.windows(2) {
             assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{pair:?} overlap");
         }
-        assert_eq!(self.space.counters.live, live.iter().map(|block| block.1).sum::<u64>());
+        assert_eq!(self.space.counters.live(), live.iter().map(|block| block.1).sum::<u64>());
         for (address, _) in live {
             self.id_of(address);
         }

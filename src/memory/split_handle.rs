@@ -6,7 +6,6 @@ use super::{
     arena::Arena,
     growth::ReclaimableHandle,
     handles::{self, Handle},
-    history::Action,
     stream_events,
     unreleasable::HandleSplit,
 };
@@ -36,6 +35,7 @@ pub fn split(runtime: &Runtime, device: &Device, arena: &'static Arena, split: H
         arena.lock().space.reattach(detached.block);
         return;
     }
+    arena.lock().space.mark_moved(&detached);
     if retry(|| driver.memory_release(detached.physical)) {
         device.memory().released.increment();
         device.memory().release_held(detached.bytes);
@@ -44,10 +44,7 @@ pub fn split(runtime: &Runtime, device: &Device, arena: &'static Arena, split: H
     let mut inner = arena.lock();
     match handles {
         Some(handles) => inner.space.replace(&detached, &handles),
-        None => {
-            inner.space.mark_moved(&detached);
-            inner.space.mark_unmapped(detached.block, detached.address);
-        }
+        None => inner.space.mark_unmapped(detached.block, detached.address),
     }
 }
 
@@ -78,12 +75,10 @@ fn create_and_map(device: &Device, driver: &Driver, start: u64, sizes: &[u64]) -
 }
 
 impl super::space::Space {
-    /// Records the handles that replace a detached one, and frees its addresses.
+    /// Records the handles that replace one that was moved, and frees its addresses.
     fn replace(&mut self, detached: &super::growth::DetachedHandle, handles: &[Handle]) {
         let zone = self.blocks[detached.block].zone;
         self.mapped.remove(&detached.address);
-        self.counters.unmap(zone, detached.bytes);
-        self.on_segment(Action::SegmentUnmap, detached.address, detached.bytes);
         self.note_mapped(detached.address, zone, handles);
         self.reattach(detached.block);
     }

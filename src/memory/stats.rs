@@ -9,7 +9,10 @@ mod atomic;
 
 pub use atomic::AtomicStat;
 
-use super::block::Zone;
+use super::{
+    block::Zone,
+    counters::{ALL, Quantity, ScopedLevels},
+};
 use std::fmt::Write;
 
 /// A count, or a set of counts.
@@ -325,6 +328,65 @@ statistics! {
         num_device_free: u64,
         /// Blocks of this size and above are not split; `None` for no limit.
         max_split_size: Option<u64>,
+    }
+}
+
+impl ByPool {
+    /// Returns the statistics of a scope: a zone, or both.
+    fn scope(&mut self, scope: usize) -> &mut Stat {
+        match scope {
+            ALL => &mut self.all,
+            scope => self.of(Zone::ALL[scope]),
+        }
+    }
+}
+
+/// Returns one quantity of the statistics.
+type QuantityField = fn(&mut Stats) -> &mut ByPool;
+
+impl Stats {
+    /// The quantities whose peaks are counted for the whole device.
+    const COUNTED: [(Quantity, QuantityField); 7] = [
+        (Quantity::Count, |stats| &mut stats.allocation),
+        (Quantity::Bytes, |stats| &mut stats.allocated_bytes),
+        (Quantity::Requested, |stats| &mut stats.requested_bytes),
+        (Quantity::Active, |stats| &mut stats.active),
+        (Quantity::ActiveBytes, |stats| &mut stats.active_bytes),
+        (Quantity::Segments, |stats| &mut stats.segment),
+        (Quantity::Reserved, |stats| &mut stats.reserved_bytes),
+    ];
+
+    /// Sets every counted quantity of every scope to what `value` returns.
+    pub fn set_counted(&mut self, mut value: impl FnMut(usize, Quantity) -> Stat) {
+        for (quantity, field) in Stats::COUNTED {
+            for scope in 0..=ALL {
+                *field(self).scope(scope) = value(scope, quantity);
+            }
+        }
+    }
+
+    /// Sets the current values and the peaks of the counted quantities.
+    pub fn set_levels_and_peaks(&mut self, levels: &ScopedLevels, peaks: &ScopedLevels) {
+        for (quantity, field) in Stats::COUNTED {
+            for scope in 0..=ALL {
+                let stat = field(self).scope(scope);
+                (stat.current, stat.peak) = (levels[scope][quantity as usize], peaks[scope][quantity as usize]);
+            }
+        }
+    }
+
+    /// Returns the current values of the counted quantities.
+    pub fn levels(&mut self) -> ScopedLevels {
+        let mut levels = ScopedLevels::default();
+        if self.allocation.all.current == 0 && self.segment.all.current == 0 {
+            return levels;
+        }
+        for (quantity, field) in Stats::COUNTED {
+            for (scope, levels) in levels.iter_mut().enumerate() {
+                levels[quantity as usize] = field(self).scope(scope).current;
+            }
+        }
+        levels
     }
 }
 

@@ -1,32 +1,37 @@
 //! Computes the statistics of a device, a pool and a stream from the counters of the arenas.
 
 use super::{
-    arena::{Arena, Key},
+    arena::{Arena, Inner, Key},
     block::BlockState,
-    counters::ZoneCounters,
     device_memory::{self, DeviceMemory, Method},
     grow::Request,
     peak_budget,
     pool::{self, PoolId},
+    pools,
     report::{Budget, PoolShare, Shortage},
     route,
-    stats::{ByPool, Stat, Statistic, Stats},
+    stats::{Statistic, Stats},
 };
 use crate::{
     error::Result,
-    runtime::{self, Runtime, device::Device, thread},
+    runtime::{self, Runtime, availability, device::Device, thread},
     stream::Stream,
 };
 use std::collections::BTreeMap;
 
-/// Returns the statistics of a device. With several arenas, most peaks are the sums of the arenas' peaks and so upper
-/// bounds; the peaks of all allocated and of all reserved bytes are exact.
+/// Returns the statistics of a device, of all backends, at one moment.
 pub fn stats(memory: &DeviceMemory) -> Stats {
-    let mut stats = stats_of(memory.arenas(), |_| true);
-    let (live, live_peak) = peak_budget::read(memory);
-    stats.allocated_bytes.all.current = live;
-    stats.allocated_bytes.all.peak = live_peak;
-    stats.reserved_bytes.all = memory.held_stat();
+    // This takes long, so other threads do not wait for it. The rest of the statistics is read while they do.
+    memory.arenas().into_iter().for_each(|arena| count_pinned(&mut arena.lock()));
+    let (counted, (mut stats, held)) = peak_budget::read_with(memory, |moment| {
+        let mut stats = *moment.others;
+        stats.merge(moment.retired);
+        moment.arenas().for_each(|inner| stats.merge(&inner.space.counters.stats()));
+        // Memory counts as held before it is mapped, and until after it is unmapped.
+        (stats, memory.held_stat())
+    });
+    stats.set_levels_and_peaks(&counted.levels, &counted.peaks);
+    stats.reserved_bytes.all = held;
     stats.num_alloc_retries = memory.retries.get();
     stats.num_ooms = memory.ooms.get();
     stats.num_sync_all_streams = memory.waits.get();
@@ -35,41 +40,33 @@ pub fn stats(memory: &DeviceMemory) -> Stats {
     stats
 }
 
-/// Returns the statistics of the arenas whose key `filter` accepts. Quantities that only the device counts are 0.
+/// Counts the free blocks that cannot be released.
+fn count_pinned(inner: &mut Inner) {
+    let pinned = inner.space.pinned_free();
+    for (zone, pinned) in inner.space.counters.zones.iter_mut().zip(pinned) {
+        zone.set_pinned(pinned);
+    }
+}
+
+/// Returns the statistics of the arenas whose key `filter` accepts. With several arenas, the peaks are the sums of the
+/// arenas' peaks and so upper bounds. Quantities that only the device counts are 0.
 pub fn stats_of(arenas: Vec<&'static Arena>, filter: impl Fn(&Key) -> bool) -> Stats {
     let mut stats = Stats::default();
     for arena in arenas {
         let mut inner = arena.lock();
-        if !filter(&inner.key) {
-            continue;
+        if filter(&inner.key) {
+            count_pinned(&mut inner);
+            stats.merge(&inner.space.counters.stats());
         }
-        let pinned = inner.space.pinned_free();
-        let counters = &mut inner.space.counters;
-        for (zone, pinned) in counters.zones.iter_mut().zip(pinned) {
-            zone.set_pinned(pinned);
-        }
-        let [small, large] = &counters.zones;
-        let mut part = Stats {
-            allocation: by_pool(small, large, ZoneCounters::live),
-            segment: by_pool(small, large, |zone| zone.segments),
-            active: by_pool(small, large, ZoneCounters::active),
-            inactive_split: by_pool(small, large, |zone| zone.pinned),
-            inactive_split_bytes: by_pool(small, large, |zone| zone.pinned_bytes),
-            allocated_bytes: by_pool(small, large, ZoneCounters::live_bytes),
-            reserved_bytes: by_pool(small, large, |zone| zone.reserved),
-            active_bytes: by_pool(small, large, ZoneCounters::active_bytes),
-            requested_bytes: by_pool(small, large, ZoneCounters::requested),
-            ..Stats::default()
-        };
-        part.allocated_bytes.all.peak = counters.live_peak;
-        stats.merge(&part);
     }
     stats
 }
 
 /// Returns the statistics of a pool on a device. Quantities that only the device counts are 0.
 pub fn pool_stats(id: PoolId, number: i32) -> Result<Stats> {
-    let memory = runtime::ready()?.device(number)?.memory();
+    let runtime = runtime::ready()?;
+    let memory = runtime.device(number)?.memory();
+    let id = pools::pool_with_memory(runtime, id)?;
     Ok(stats_of(memory.arenas(), |key| key.pool == id))
 }
 
@@ -83,20 +80,11 @@ pub fn stream_stats(stream: &Stream) -> Result<Stats> {
 
 /// Resets all sums and counters of a device.
 pub fn reset_accumulated_stats(number: i32) -> Result<()> {
-    if let Some(runtime) = runtime::ready_if_any()? {
-        runtime.device(number)?.memory().reset_accumulated();
+    match runtime::if_initialized()? {
+        Some(runtime) => runtime.device(number)?.memory().reset_accumulated(),
+        None => availability::check_number(number)?,
     }
     Ok(())
-}
-
-fn by_pool(small: &ZoneCounters, large: &ZoneCounters, of: impl Fn(&ZoneCounters) -> Stat) -> ByPool {
-    let (small, large) = (of(small), of(large));
-    ByPool { all: sum(small, large), small_pool: small, large_pool: large }
-}
-
-fn sum(mut one: Stat, other: Stat) -> Stat {
-    one.merge(&other);
-    one
 }
 
 /// Returns the allocated and the held bytes of one pool of a device.
@@ -106,7 +94,7 @@ pub fn pool_bytes(memory: &DeviceMemory, pool: PoolId) -> (u64, u64) {
 
 fn arena_bytes(arena: &Arena) -> (u64, u64) {
     let inner = arena.lock();
-    (inner.space.counters.live, inner.space.mapped_bytes())
+    (inner.space.counters.live(), inner.space.mapped_bytes())
 }
 
 /// Collects the data for the error message of a failed request to another backend; `external` says whether that is an
@@ -123,7 +111,7 @@ pub fn backend_shortage(runtime: &Runtime, device: &Device, request: Request, ex
         pid: std::process::id(),
         held: memory.held(),
         limit: memory.limit(known_total),
-        allocated: peak_budget::read(memory).0 + memory.others.lock().allocated_bytes.all.current,
+        allocated: peak_budget::read(memory).live().0,
         retries: memory.retries.get(),
         // Suppresses the advice to change how memory is mapped, which does not apply to this backend.
         expandable: true,

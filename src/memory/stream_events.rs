@@ -13,7 +13,7 @@ use crate::{
     driver::{Stream, observer},
     error::{Context, Result},
     runtime::{Runtime, device::Device},
-    stream::{self, capture_status::may_capture, ordering::OutsideCaptures},
+    stream::{self, ordering::OutsideCaptures},
 };
 
 /// Returns whether all work of the arena's stream is done.
@@ -22,21 +22,22 @@ pub fn is_idle(runtime: &Runtime, arena: &Arena) -> bool {
     if !stream_use.has_usable_handle() {
         return false;
     }
-    let stream = stream::of_use(runtime, stream_use);
     let outside = OutsideCaptures::lock(runtime);
+    let stream = stream::of_use(runtime, stream_use);
     outside.contains(stream).unwrap_or(false) && outside.is_idle(stream).unwrap_or(false)
 }
 
 /// Returns whether an event can be recorded in the arena's stream.
 pub fn can_record_event(runtime: &Runtime, arena: &Arena) -> bool {
-    !may_capture(&runtime.driver, arena.stream_use().event_stream())
+    let outside = OutsideCaptures::lock(runtime);
+    outside.contains(stream_of(runtime, arena)).unwrap_or(false)
 }
 
 /// Makes later work of a stream of the device wait for the current work of an arena's stream. Returns `false`, without
 /// effect, if either stream is capturing.
 pub fn order_after(runtime: &Runtime, device: &Device, waiting: Stream, arena: &Arena) -> Result<bool> {
-    let (waiting, awaited) = (stream::from_validated(runtime, waiting, device.ordinal), stream_of(runtime, arena));
     let outside = OutsideCaptures::lock(runtime);
+    let (waiting, awaited) = (stream::from_validated(runtime, waiting, device.ordinal), stream_of(runtime, arena));
     if !outside.contains(waiting)? || !outside.contains(awaited)? {
         return Ok(false);
     }
@@ -50,9 +51,9 @@ pub fn stream_of(runtime: &Runtime, arena: &Arena) -> stream::Stream {
 
 /// Records an event in a stream, if possible.
 pub(super) fn record_event(runtime: &Runtime, stream_use: StreamUse) -> StreamEvent {
-    let stream = stream::of_use(runtime, stream_use);
     let recorded = runtime.driver.with_relaxed_capture(|| {
         let outside = OutsideCaptures::lock(runtime);
+        let stream = stream::of_use(runtime, stream_use);
         outside.check(stream)?;
         outside.record(stream, 0)
     });
@@ -173,6 +174,18 @@ pub fn process_events(runtime: &Runtime, device: &Device, arena: &Arena, wait: b
         }
     }
     any
+}
+
+/// Returns whether [`process_events`] and [`wait_for_stream`] would wait for work of the device.
+pub fn would_wait(runtime: &Runtime, device: &Device, arena: &Arena) -> bool {
+    process_events(runtime, device, arena, false);
+    let waits_for_device = |event: &StreamEvent| !matches!(event, StreamEvent::HeldByProcesses(_));
+    let pending = {
+        let inner = arena.lock();
+        inner.deferred_frees.iter().flat_map(|entry| &entry.events).any(waits_for_device)
+            || !inner.pending_unmaps.is_empty()
+    };
+    pending || !is_idle(runtime, arena) && can_record_event(runtime, arena)
 }
 
 /// Processes events, and returns whether no deferred frees and no pending unmaps remain.

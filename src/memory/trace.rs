@@ -11,10 +11,11 @@
 //! | 8..16 | the block's bytes |
 //!
 //! Blocks that are live when the trace starts come first, as allocations. Files are written in whole events, so that
-//! the files of a process that crashes can be read.
+//! the files of a process that crashes can be read. A trace that was not stopped ends when the process exits.
 
 use super::history::Action;
 use crate::{
+    base::cancellation,
     error::{Error, Result},
     status::Status,
 };
@@ -24,11 +25,14 @@ use std::{
     fs::{self, File},
     io::Write,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 const EVENT: usize = 16;
 /// The buffer size in bytes: a whole number of events.
 const BUFFER: usize = 64 << 10;
+/// How long [`Writer::stop_at_exit`] waits for a thread that is recording an event.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 const ALLOC: u16 = 0;
 const FREE: u16 = 1;
 
@@ -91,6 +95,8 @@ impl Trace {
     }
 
     fn flush(&mut self) {
+        // An allocation may flush.
+        let _uncancellable = cancellation::disable();
         if let Err(error) = self.file.write_all(&self.buffer) {
             // A part of the buffer may have been written. If it cannot be truncated (the file may be a pipe), the
             // message still states the number of valid events.
@@ -217,25 +223,40 @@ impl Writer {
     /// Ends the trace. Returns an error if one of its files ended early. Removes the files of devices without events,
     /// except for device 0, whose file has the requested path.
     pub fn stop(&self) -> Result<()> {
-        let mut running = self.traces.lock();
-        let Some(mut traces) = running.take() else {
-            return Err(Error::new(Status::INVALID_VALUE, "no trace is being written"));
-        };
-        traces.iter_mut().for_each(Trace::flush);
-        for trace in traces.iter().skip(1) {
-            if trace.next == 0 && trace.failure.is_none() {
-                discard(trace);
-            }
+        match self.traces.lock().take() {
+            Some(traces) => finish(traces),
+            None => Err(Error::new(Status::INVALID_VALUE, "no trace is being written")),
         }
-        let mut failures = traces.into_iter().filter_map(|trace| trace.failure);
-        let Some(first) = failures.next() else { return Ok(()) };
-        let mut message = first.message().to_string();
-        for other in failures {
-            message.push_str("; ");
-            message.push_str(other.message());
-        }
-        Err(Error::new(first.status(), message))
     }
+
+    /// Ends the trace, if there is one, when the process begins to exit. The exit must not hang: another thread may wait
+    /// for a full pipe while it holds the lock, and then the files lack the events in the buffers.
+    pub fn stop_at_exit(&self) {
+        if let Some(mut running) = self.traces.try_lock_for(EXIT_TIMEOUT)
+            && let Some(traces) = running.take()
+        {
+            // No call can return the error any more. The files are shortened to whole events.
+            let _ = finish(traces);
+        }
+    }
+}
+
+/// Writes the buffers of a trace that has ended; see [`Writer::stop`].
+fn finish(mut traces: Vec<Trace>) -> Result<()> {
+    traces.iter_mut().for_each(Trace::flush);
+    for trace in traces.iter().skip(1) {
+        if trace.next == 0 && trace.failure.is_none() {
+            discard(trace);
+        }
+    }
+    let mut failures = traces.into_iter().filter_map(|trace| trace.failure);
+    let Some(first) = failures.next() else { return Ok(()) };
+    let mut message = first.message().to_string();
+    for other in failures {
+        message.push_str("; ");
+        message.push_str(other.message());
+    }
+    Err(Error::new(first.status(), message))
 }
 
 impl Default for Writer {
@@ -248,10 +269,10 @@ impl Default for Writer {
 mod tests {
     use super::*;
     use crate::temporary;
-    use tempfile::TempDir;
+    use crate::temporary::Folder;
 
     /// A temporary directory for one test, removed on drop.
-    struct Scratch(TempDir);
+    struct Scratch(Folder);
 
     impl Scratch {
         fn new() -> Scratch {

@@ -62,7 +62,18 @@ pub(super) fn enqueue(source: Source, raw: &RawEntry) {
     let time_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
     let RawEntry { address, size, stack, thread, tag, action, .. } = *raw;
     let Source { device, stream, pool } = source;
-    let entry = Entry { action, address, size, stream, pool, time_us, stack, metadata: None, thread: thread.into() };
+    let entry = Entry {
+        action,
+        address,
+        size,
+        stream,
+        pool,
+        time_us,
+        stack,
+        metadata: None,
+        thread: thread.into(),
+        name: None,
+    };
     QUEUE.lock().push_back((device, entry, tag));
 }
 
@@ -83,7 +94,8 @@ pub fn deliver() {
     let _clear_inside = ClearInside;
     loop {
         let Some((device, mut entry, tag)) = QUEUE.lock().pop_front() else { return };
-        entry.metadata = tags::name(tag);
+        let tags::Texts { tag, name } = tags::texts(tag);
+        (entry.metadata, entry.name) = (tag, name);
         let trackers = TRACKERS.lock().clone();
         for tracker in trackers {
             (tracker.call)(tracker.function, tracker.context, device, &entry);

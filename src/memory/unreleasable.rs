@@ -75,7 +75,7 @@ impl Space {
     /// Returns whether splitting a block at `size` would leave too much memory unreleasable. If so, stores the handle
     /// to be split first for [`take_pending_split`](Self::take_pending_split).
     pub(super) fn would_exceed_unreleasable(&mut self, id: BlockId, size: u64) -> bool {
-        let live = self.counters.live;
+        let live = self.counters.live();
         if self.blocks[id].size == size || !self.unreleasable.limits.may_matter(self.unreleasable.bytes, live) {
             return false;
         }

@@ -127,7 +127,7 @@ impl PendingWait {
 #[allow(clippy::missing_docs_in_private_items)]
 pub trait Observer: Sync {
     fn operation(&self, runtime: &Runtime, stream: Stream, name: Option<&str>, operands: &[Operand]) -> Result<()>;
-    fn copy(&self, runtime: &Runtime, stream: Stream, destination: Span, source: Span) -> Result<()>;
+    fn copy(&self, runtime: &Runtime, stream: Stream, destination: &[Operand], source: &[Operand]) -> Result<()>;
     fn copied(&self, runtime: &Runtime, stream: Stream, destination: Span);
     fn replay(&self, exec: GraphExec, stream: driver::Stream, device: u32) -> Result<()>;
     fn report_node(&self, graph: Graph, node: GraphNode, name: &str, operands: &[Operand]);
@@ -207,6 +207,21 @@ pub fn access_tensors(runtime: &Runtime, stream: Stream, tensors: &[(&Tensor, Ki
     })
 }
 
+/// Does the same for an operation with a name of its own, such as a jitted kernel, whose operands are computed only if
+/// they are wanted.
+#[inline]
+pub fn operation_with(
+    runtime: &Runtime,
+    stream: Stream,
+    name: &str,
+    operands: impl FnOnce(&mut Vec<Operand>),
+) -> Result<()> {
+    let Some(observer) = observer() else { return Ok(()) };
+    let mut list = Vec::new();
+    operands(&mut list);
+    observer.operation(runtime, stream, Some(name), &list)
+}
+
 /// Does the same for an operation with a name of its own, such as a kernel of the program's.
 #[inline]
 pub fn operation(runtime: &Runtime, stream: Stream, name: &str, operands: &[Operand]) -> Result<()> {
@@ -217,7 +232,17 @@ pub fn operation(runtime: &Runtime, stream: Stream, name: &str, operands: &[Oper
 /// returns, so they cannot conflict and are left out.
 #[inline]
 pub fn copy(runtime: &Runtime, stream: Stream, destination: Span, source: Span) -> Result<()> {
-    observer().map_or(Ok(()), |observer| observer.copy(runtime, stream, destination, source))
+    observer().map_or(Ok(()), |observer| observer.copy(runtime, stream, &[write(destination)], &[read(source)]))
+}
+
+/// Does the same for a copy of the elements of a tensor. Each tensor is in one kind of memory.
+#[inline]
+pub fn copy_tensor(runtime: &Runtime, stream: Stream, destination: &Tensor, source: &Tensor) -> Result<()> {
+    let Some(observer) = observer() else { return Ok(()) };
+    let (mut written, mut read) = (Vec::new(), Vec::new());
+    operands(destination, Kind::Write, &mut written);
+    operands(source, Kind::Read, &mut read);
+    observer.copy(runtime, stream, &written, &read)
 }
 
 /// Reports that a copy was enqueued in a stream.

@@ -11,6 +11,7 @@
 //! capture also has its own workspace, which its graph keeps; the handle drops its reference when a workspace is next
 //! requested in that stream.
 
+use super::precision;
 use crate::{
     driver::{
         Span,
@@ -25,14 +26,14 @@ use crate::{
         handle_pool::{HandlePool, ThreadHandles, thread_ending_error},
     },
     status::Status,
-    stream::{self, Stream, capture_scope},
+    stream::{self, Stream, StreamUse, capture_scope, lifetime},
 };
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 
 /// A workspace for work in one stream.
 struct Workspace {
-    stream: usize,
+    stream: StreamUse,
     /// The capture that records the work, if any.
     capture: Option<u64>,
     memory: Span,
@@ -55,7 +56,7 @@ thread_local! {
 /// Drops the workspaces of the per-thread default stream when a thread releases a handle, because that stream ends with
 /// the thread.
 fn drop_thread_workspaces(handle: &Handle) {
-    handle.workspaces.lock().retain(|workspace| workspace.stream != CU_STREAM_PER_THREAD);
+    handle.workspaces.lock().retain(|workspace| workspace.stream.stream.handle() != CU_STREAM_PER_THREAD);
 }
 
 /// The workspace sizes in bytes, from the environment.
@@ -121,18 +122,17 @@ fn blas_bytes(device: &Device, runtime: &Runtime) -> Result<u64> {
 impl Handle {
     /// Returns the workspace for a stream, of at least `bytes` bytes.
     fn workspace(&self, runtime: &Runtime, stream: Stream, bytes: u64) -> Result<Span> {
-        let (capture, handle) = (stream::capture_id(runtime, stream)?, stream.raw.handle());
+        let (capture, user) = (stream::capture_id(runtime, stream)?, StreamUse::new(stream));
         let mut outdated = Vec::new();
         {
             let mut workspaces = self.workspaces.lock();
-            let same = |workspace: &&Workspace| workspace.stream == handle && workspace.capture == capture;
+            let same = |workspace: &&Workspace| workspace.stream == user && workspace.capture == capture;
             if let Some(found) = workspaces.iter().find(same) {
                 return Ok(found.memory);
             }
             // The stream is now in another capture, or in none.
-            outdated.extend(
-                workspaces.extract_if(.., |workspace| workspace.stream == handle && workspace.capture.is_some()),
-            );
+            outdated
+                .extend(workspaces.extract_if(.., |workspace| workspace.stream == user && workspace.capture.is_some()));
         }
         drop(outdated);
         // Allocate without the lock: the allocator may wait, and a thread that clears workspaces must not wait for it.
@@ -140,7 +140,7 @@ impl Handle {
         let block = Scratch::alloc(bytes, stream).context(|| "the workspace of cuBLAS")?;
         let memory = block.memory();
         let kept = capture.is_some_and(|capture| block.keep_in_capture(capture));
-        self.workspaces.lock().push(Workspace { stream: handle, capture, memory, _block: (!kept).then_some(block) });
+        self.workspaces.lock().push(Workspace { stream: user, capture, memory, _block: (!kept).then_some(block) });
         Ok(memory)
     }
 }
@@ -182,11 +182,12 @@ fn with_handle<T>(body: impl FnOnce(&Cublas, Operands) -> Result<T>) -> Result<T
     })
 }
 
-/// Returns the thread's handle for its current device, bound to its current stream and the workspace of that stream.
+/// Returns the thread's handle for its current device, bound to its current stream and the workspace of that stream, with
+/// the math mode of the process's precision settings.
 pub fn current_handle() -> Result<usize> {
     with_handle(|library, operands| {
         let (workspace, _) = operands.workspace()?;
-        library.set(operands.handle.native, operands.stream.raw, workspace)?;
+        library.set(operands.handle.native, precision::cublas_math_mode(), operands.stream.raw, workspace)?;
         Ok(operands.handle.native.value())
     })
 }
@@ -217,6 +218,15 @@ pub fn clear_workspaces() -> Result<()> {
     }
     capture_scope::drop_released();
     Ok(())
+}
+
+/// Frees the workspaces of streams that have ended.
+pub fn drop_workspaces_of_ended(runtime: &Runtime) {
+    for handle in HANDLES.all() {
+        let has_ended = |workspace: &mut Workspace| lifetime::has_ended(runtime, workspace.stream);
+        let dropped: Vec<Workspace> = handle.workspaces.lock().extract_if(.., has_ended).collect();
+        drop(dropped);
+    }
 }
 
 #[cfg(test)]

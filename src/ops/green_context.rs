@@ -11,7 +11,10 @@
 //! for a partition of the same size on the device reuses it.
 
 use crate::{
-    base::handle::{Kind, ReferenceTable},
+    base::{
+        handle::{Kind, ReferenceTable},
+        retry::retry,
+    },
     driver::{self, Driver, Multiprocessors, StreamInfo, StreamOrigin, codes},
     error::{Context, Error, Result},
     runtime::{self, Runtime, device::Device, thread},
@@ -141,10 +144,8 @@ fn make_in_context(
     let (context, stream) = match made {
         Ok(made) => made,
         Err(failure) => {
-            // Report the error of the failed call, not one of the cleanup.
-            if driver.green_context_destroy(native).is_err() {
-                let _ = driver.green_context_destroy(native);
-            }
+            // Return the error of the failed call, not one of the cleanup.
+            retry(|| driver.green_context_destroy(native));
             return Err(explain(failure));
         }
     };
@@ -165,9 +166,7 @@ fn make_in_context(
 }
 
 fn register_stream(stream: driver::Stream, device: u32) -> Result<()> {
-    runtime::ready()?
-        .streams
-        .add(stream, StreamInfo { device, origin: StreamOrigin::External { blocking: Some(false) } })
+    runtime::ready()?.streams.add(stream, StreamInfo::new(device, StreamOrigin::External { blocking: Some(false) }))
 }
 
 /// Adds the missing requirement to the error of a driver without green contexts.

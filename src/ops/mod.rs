@@ -3,10 +3,15 @@
 
 pub mod blas;
 pub mod copy;
+pub mod copy_tensor;
 pub mod fft;
 pub mod green_context;
+pub mod host_copy;
 pub mod jit;
 pub mod nvtx;
+pub mod precision;
 pub mod random;
 pub mod solver;
+pub mod stream_end;
+pub mod strided_copy;
 pub mod telemetry;

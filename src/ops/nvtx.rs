@@ -5,13 +5,18 @@
 //! pushed in the thread.
 
 use crate::{
+    base::log::{self, Level},
     driver::{
         HostFunction,
         nvtx::{self, Annotation, Domain},
     },
     error::{Error, Result},
     observe,
-    runtime::{self, thread},
+    runtime::{
+        self,
+        call_flags::{self, ANNOTATED, LOGGED, NAMED},
+        thread,
+    },
     status::Status,
     stream,
 };
@@ -19,15 +24,8 @@ use parking_lot::Mutex;
 use std::{
     collections::HashMap,
     ffi::{CStr, CString},
-    sync::atomic::{AtomicU8, AtomicU64, Ordering},
+    sync::atomic::{AtomicU64, Ordering},
 };
-
-/// The observers of the library's own calls, as bits.
-static OWN_CALLS: AtomicU8 = AtomicU8::new(0);
-/// A profiler, which observes all calls.
-const ANNOTATED: u8 = 1;
-/// The stream sanitizer, which observes the call that a thread is in.
-const NAMED: u8 = 2;
 
 /// Returns whether a tool is attached.
 #[inline]
@@ -35,7 +33,7 @@ pub fn is_active() -> bool {
     nvtx::listens()
 }
 
-/// Returns whether it is already known that no tool is attached.
+/// Returns whether it is already known that no tool is attached. In a forked child it is not: calls are refused there.
 #[inline]
 pub fn is_silent() -> bool {
     nvtx::is_silent()
@@ -156,57 +154,80 @@ pub fn plain(message: &CStr) -> Annotation<'_> {
 
 /// Turns ranges around the library's own calls on or off.
 pub fn annotate_own_calls(on: bool) {
-    set_observer(ANNOTATED, on && nvtx::listens());
+    call_flags::set(ANNOTATED, on && nvtx::listens());
 }
 
 /// Turns reporting the name of the library's current call to the sanitizer on or off.
 pub fn report_names(on: bool) {
-    set_observer(NAMED, on);
+    call_flags::set(NAMED, on);
 }
 
-fn set_observer(observer: u8, on: bool) {
-    if on {
-        OWN_CALLS.fetch_or(observer, Ordering::Release);
-    } else {
-        OWN_CALLS.fetch_and(!observer, Ordering::Relaxed);
-    }
+/// Sets the callback of the log for messages of `level` and above.
+pub fn set_log_callback(level: log::Level, callback: Option<log::Callback>) {
+    // Two threads that set callbacks agree on whether calls are observed.
+    static SETTING: Mutex<()> = Mutex::new(());
+    let setting = SETTING.lock();
+    call_flags::set(LOGGED, callback.is_some());
+    let previous = log::set_callback(level, callback);
+    drop(setting);
+    drop(previous);
 }
 
-/// Returns whether anything observes the library's own calls.
-#[inline(always)]
-pub fn observes_own_calls() -> bool {
-    OWN_CALLS.load(Ordering::Relaxed) != 0
+/// Returns the name of the exported function in the path of a closure in it.
+pub fn function_name(path: &'static str) -> &'static str {
+    path.split("::").find(|part| part.starts_with("plinth_")).unwrap_or(path)
 }
 
-/// Reports the beginning of one of the library's own calls, given the path of the function's name. Returns the
-/// observers for [`end_own_call`]. The calls for ranges are not ranges themselves, because those ranges would enclose
-/// what they begin.
+/// One of the library's own calls that is observed.
+#[derive(Debug)]
+pub struct OwnCall {
+    /// The observers that were notified of its beginning.
+    observers: u8,
+    /// The name of the call around it.
+    outer: &'static str,
+}
+
+/// Reports the beginning of one of the library's own calls, given the path of the function's name. Returns what
+/// [`end_own_call`] needs. The calls for ranges are not ranges themselves, because those ranges would enclose what they
+/// begin.
 #[cold]
 #[inline(never)]
-pub fn begin_own_call(path: &'static str) -> u8 {
-    let function = path.split("::").find(|part| part.starts_with("plinth_")).unwrap_or(path);
-    // Whoever sees that names are wanted sees the observer, too.
-    let observers = OWN_CALLS.load(Ordering::Acquire);
+pub fn begin_own_call(path: &'static str) -> OwnCall {
+    let function = function_name(path);
+    let mut observers = call_flags::get();
+    if function.starts_with("plinth_nvtx_") {
+        observers &= !ANNOTATED;
+    }
+    let outer = if observers & LOGGED != 0 { log::enter(function) } else { "" };
     if observers & NAMED != 0 {
         observe::on_call_begin(function);
     }
-    if observers & ANNOTATED == 0 || function.starts_with("plinth_nvtx_") {
-        return observers & NAMED;
+    if observers & ANNOTATED != 0 {
+        let name = CString::new(function).unwrap_or_default();
+        Domain::DEFAULT.range_push(&plain(&name));
     }
-    let name = CString::new(function).unwrap_or_default();
-    Domain::DEFAULT.range_push(&plain(&name));
-    observers
+    OwnCall { observers, outer }
 }
 
-/// Reports the end of a call to the observers that were notified of its beginning.
+/// Reports the end of a call, with its error if it failed, to the observers that were notified of its beginning.
 #[cold]
 #[inline(never)]
-pub fn end_own_call(observers: u8) {
-    if observers & ANNOTATED != 0 {
+pub fn end_own_call(call: OwnCall, error: Option<&Error>) {
+    if call.observers & ANNOTATED != 0 {
         Domain::DEFAULT.range_pop();
     }
-    if observers & NAMED != 0 {
+    if call.observers & NAMED != 0 {
         observe::on_call_end();
+    }
+    if call.observers & LOGGED != 0 {
+        if let Some(error) = error {
+            let level = if error.status() == Status::PANIC { Level::Error } else { Level::Debug };
+            log::log(level, || {
+                let name = error.status().info().map_or("an unknown status", |info| info.name.trim_end_matches('\0'));
+                format!("failed with {name}: {error}")
+            });
+        }
+        log::leave(call.outer);
     }
 }
 

@@ -1,7 +1,7 @@
 //! A stream whose handle was checked: what most functions take in place of a handle; and a stream that other threads
 //! refer to later.
 
-use super::thread;
+use super::{names, thread};
 use crate::driver::{self, StreamOrigin};
 
 /// A stream whose handle was validated.
@@ -13,6 +13,8 @@ pub struct Stream {
     pub device: u32,
     /// Where it comes from; `None` for a default stream.
     pub(crate) origin: Option<StreamOrigin>,
+    /// The number of earlier streams with this handle that have ended.
+    pub(crate) generation: u32,
 }
 
 impl Stream {
@@ -24,11 +26,7 @@ impl Stream {
 
     /// Describes the stream for messages.
     pub fn describe(self) -> String {
-        if self.is_default() {
-            format!("the default stream of device {}", self.device)
-        } else {
-            format!("stream {:#x} of device {}", self.raw.handle(), self.device)
-        }
+        names::describe_stream(if self.is_default() { 0 } else { self.raw.handle() }, self.device)
     }
 }
 
@@ -41,12 +39,15 @@ pub struct StreamUse {
     pub device: u32,
     /// The thread, if the handle denotes a different stream in each thread; otherwise 0.
     pub thread: u64,
+    /// The number of earlier streams with this handle that had ended when it was used.
+    pub generation: u32,
 }
 
 impl StreamUse {
     /// Creates the use of a stream by the calling thread.
-    pub fn new(stream: driver::Stream, device: u32) -> StreamUse {
-        StreamUse { stream, device, thread: thread::of_stream(stream.handle()) }
+    pub fn new(stream: Stream) -> StreamUse {
+        let Stream { raw, device, generation, .. } = stream;
+        StreamUse { stream: raw, device, thread: thread::of_stream(raw.handle()), generation }
     }
 
     /// Returns whether the calling thread can use the stream's handle. The handle of a per-thread default stream

@@ -1,14 +1,14 @@
 //! Devices: the state of each device, and the current device.
 
 use crate::{
+    base::cancellation,
     driver::{self, Driver},
     error::{Context, Error, Result},
     runtime::{
         self, Runtime,
         properties::{self, Properties},
-        sync_debug, thread,
+        thread,
     },
-    status::Status,
 };
 use once_cell::sync::OnceCell;
 
@@ -32,6 +32,7 @@ impl Device {
     pub fn context(&self, driver: &Driver) -> Result<driver::Context> {
         self.context
             .get_or_try_init(|| {
+                let _uncancellable = cancellation::disable();
                 let context = driver.with_relaxed_capture(|| driver.primary_context(self.native))??;
                 Ok(context)
             })
@@ -81,15 +82,6 @@ impl Device {
     }
 }
 
-/// Returns the number of devices; 0 without an error if there is no driver.
-pub fn count() -> Result<usize> {
-    match runtime::loaded() {
-        Ok(runtime) => Ok(runtime.devices().len()),
-        Err(error) if error.status() == Status::NO_DEVICE => Ok(0),
-        Err(error) => Err(error),
-    }
-}
-
 /// Returns the thread's current device.
 #[inline]
 pub fn current() -> Result<i32> {
@@ -128,16 +120,6 @@ pub fn maybe_exchange(number: i32) -> Result<i32> {
         thread::set_device(device.ordinal);
     }
     Ok(previous)
-}
-
-/// Waits for all work on a device.
-pub fn synchronize(number: i32) -> Result<()> {
-    let runtime = runtime::ready()?;
-    let device = runtime.device(number)?;
-    sync_debug::check("plinth_synchronize")?;
-    device
-        .with_context(&runtime.driver, |driver| Ok(driver.context_synchronize()?))
-        .context(|| format!("synchronizing device {}", device.ordinal))
 }
 
 /// Starts or stops recording by a profiler that is attached and waits for this.

@@ -1,11 +1,15 @@
 //! The state of the process: which driver, which devices, and whether they are usable.
 //!
-//! Loading and initialization are separate steps, as in torch. Asking whether there is a device loads the driver;
-//! using one initializes the library.
+//! Asking whether there is a device does not initialize the driver ([`availability`]); using one initializes the driver
+//! and the library. A fork before leaves the child free to use the devices.
 
+pub mod availability;
+pub mod call_flags;
 pub mod checked_stream;
 pub mod device;
 pub mod handle_pool;
+pub mod names;
+pub mod nvml;
 pub mod per_device;
 pub mod properties;
 pub mod sync_debug;
@@ -13,13 +17,20 @@ pub mod tensor;
 pub mod thread;
 
 use crate::{
+    base::{
+        cancellation,
+        log::{self, Level},
+    },
     driver::{self, Driver, Kind, PointerInfo, Stream, StreamTable, codes},
     error::{Context, Error, Result},
     status::Status,
 };
 use device::Device;
 use once_cell::sync::OnceCell;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
+use std::{
+    ffi::CStr,
+    sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, Ordering},
+};
 
 /// The process-wide state that exists once the driver is loaded. It is never dropped, because the driver must not be
 /// called while the process exits.
@@ -49,6 +60,8 @@ const FORKED: u8 = 3;
 const EXITING: u8 = 4;
 
 static RUNTIME: OnceCell<Runtime> = OnceCell::new();
+/// The number of threads that are loading the driver, or wait for one that is.
+static LOADING: AtomicU32 = AtomicU32::new(0);
 static STATE: AtomicU8 = AtomicU8::new(UNLOADED);
 /// The argument of [`choose_kind`]; -1 if it was not called.
 static CHOSEN: AtomicI32 = AtomicI32::new(-1);
@@ -62,6 +75,19 @@ pub fn ready() -> Result<&'static Runtime> {
         return Ok(runtime);
     }
     initialize()
+}
+
+/// Returns the runtime if the library is initialized; for calls that have an answer before, such as 0 bytes. Fails only
+/// if the library can never be used.
+pub fn if_initialized() -> Result<Option<&'static Runtime>> {
+    check_usable()?;
+    Ok(if is_initialized() { RUNTIME.get() } else { None })
+}
+
+/// Returns the runtime if the driver is loaded.
+fn loaded_already() -> Result<Option<&'static Runtime>> {
+    check_usable()?;
+    Ok(RUNTIME.get())
 }
 
 /// Returns the runtime, or `None` on a machine without devices; for calls that have an answer there, such as 0 bytes.
@@ -129,6 +155,7 @@ pub fn are_faults_enabled() -> bool {
 
 #[cold]
 fn initialize() -> Result<&'static Runtime> {
+    let _uncancellable = cancellation::disable();
     let runtime = loaded()?;
     if runtime.devices.is_empty() {
         return Err(driver::cuda::no_driver("the CUDA driver shows this process no device"));
@@ -151,13 +178,19 @@ pub fn loaded() -> Result<&'static Runtime> {
         UNLOADED | LOADED | READY => {}
         state => return Err(unusable(state)),
     }
-    RUNTIME.get_or_try_init(|| {
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime);
+    }
+    LOADING.fetch_add(1, Ordering::AcqRel);
+    let loaded = RUNTIME.get_or_try_init(|| {
         let runtime = Runtime::load()?;
         (startup()?.loaded)();
         // A process that began to exit meanwhile stays in that state.
         let _ = STATE.compare_exchange(UNLOADED, LOADED, Ordering::AcqRel, Ordering::Acquire);
         Ok(runtime)
-    })
+    });
+    LOADING.fetch_sub(1, Ordering::AcqRel);
+    loaded
 }
 
 /// Fails if the library can never be used again: in a forked child, and in a process that is exiting.
@@ -168,14 +201,15 @@ pub fn check_usable() -> Result<()> {
     }
 }
 
+/// The message of a call in a forked child.
+pub const FORKED_CHILD: &CStr =
+    c"this process was made by fork after its parent had begun to use the device, and CUDA cannot be used in such a \
+      child; start it with exec (Python: the 'spawn' start method), or fork before the first use";
+
 #[cold]
 fn unusable(state: u8) -> Error {
     match state {
-        FORKED => Error::new(
-            Status::FORKED_CHILD,
-            "this process was made by fork after its parent had begun to use the device, and CUDA cannot be used in \
-             such a child; start it with exec (Python: the 'spawn' start method), or fork before the first use",
-        ),
+        FORKED => Error::new(Status::FORKED_CHILD, FORKED_CHILD.to_string_lossy()),
         _ => Error::new(Status::SHUTTING_DOWN, "the process is exiting; the driver is not called any more"),
     }
 }
@@ -185,11 +219,21 @@ pub fn mark_exiting() {
     STATE.store(EXITING, Ordering::Release);
 }
 
-/// Records that this is a forked child, if its parent had loaded the driver.
-pub fn mark_forked() {
-    if matches!(STATE.load(Ordering::Acquire), LOADED | READY) {
+/// Records that this is a forked child, if its parent had loaded the driver or was about to. Returns whether it is one.
+/// Takes no lock.
+pub fn mark_forked() -> bool {
+    let forked = STATE.load(Ordering::Acquire) != UNLOADED || LOADING.load(Ordering::Acquire) != 0;
+    if forked {
         STATE.store(FORKED, Ordering::Release);
+        call_flags::set_forked();
+        driver::nvtx::forget();
     }
+    forked
+}
+
+/// Returns whether this is a forked child of a process that had initialized the driver.
+pub fn is_forked() -> bool {
+    STATE.load(Ordering::Acquire) == FORKED
 }
 
 /// Chooses the kind of device. Must be called before the first use, and overrides `PLINTH_DEVICE`.
@@ -236,10 +280,15 @@ impl Runtime {
         match chosen_kind()? {
             DeviceKind::Cuda => Self::load_cuda(),
             DeviceKind::Host => Self::load_host(),
-            DeviceKind::Auto => match Self::load_cuda() {
-                Ok(runtime) if !runtime.devices.is_empty() => Ok(runtime),
-                _ => Self::load_host(),
-            },
+            DeviceKind::Auto => {
+                let reason = match Self::load_cuda() {
+                    Ok(runtime) if !runtime.devices.is_empty() => return Ok(runtime),
+                    Ok(_) => "the CUDA driver shows this process no device".to_owned(),
+                    Err(error) => error.to_string(),
+                };
+                log::log(Level::Info, || format!("the host device is used, because no GPU can be: {reason}"));
+                Self::load_host()
+            }
         }
     }
 

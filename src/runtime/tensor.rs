@@ -1,82 +1,12 @@
 //! Tensors: typed memory with a shape, as DLPack describes it.
 
+pub use crate::driver::element::ElementType;
+
 use crate::{
     driver::{Span, random::MAX_RANK},
     error::{Error, Result, invalid},
     status::Status,
 };
-use std::fmt;
-
-/// Element types.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-pub enum ElementType {
-    F16,
-    Bf16,
-    F32,
-    F64,
-    U8,
-    U16,
-    U32,
-    U64,
-    I8,
-    I16,
-    I32,
-    I64,
-    Bool,
-    Complex64,
-    Complex128,
-}
-
-impl ElementType {
-    /// Returns the size of an element in bytes.
-    pub fn bytes(self) -> u64 {
-        match self {
-            ElementType::U8 | ElementType::I8 | ElementType::Bool => 1,
-            ElementType::F16 | ElementType::Bf16 | ElementType::U16 | ElementType::I16 => 2,
-            ElementType::F32 | ElementType::U32 | ElementType::I32 => 4,
-            ElementType::F64 | ElementType::U64 | ElementType::I64 | ElementType::Complex64 => 8,
-            ElementType::Complex128 => 16,
-        }
-    }
-
-    /// Returns the required alignment of an element in bytes; a complex number is aligned like its real part.
-    pub fn alignment(self) -> u64 {
-        if self.is_complex() { self.bytes() / 2 } else { self.bytes() }
-    }
-
-    /// Returns whether the type is a real floating-point type.
-    pub fn is_float(self) -> bool {
-        matches!(self, ElementType::F16 | ElementType::Bf16 | ElementType::F32 | ElementType::F64)
-    }
-
-    /// Returns whether elements are pairs of a real and an imaginary part.
-    pub fn is_complex(self) -> bool {
-        matches!(self, ElementType::Complex64 | ElementType::Complex128)
-    }
-}
-
-impl fmt::Display for ElementType {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            ElementType::F16 => "float16",
-            ElementType::Bf16 => "bfloat16",
-            ElementType::F32 => "float32",
-            ElementType::F64 => "float64",
-            ElementType::U8 => "uint8",
-            ElementType::U16 => "uint16",
-            ElementType::U32 => "uint32",
-            ElementType::U64 => "uint64",
-            ElementType::I8 => "int8",
-            ElementType::I16 => "int16",
-            ElementType::I32 => "int32",
-            ElementType::I64 => "int64",
-            ElementType::Bool => "bool",
-            ElementType::Complex64 => "complex64",
-            ElementType::Complex128 => "complex128",
-        })
-    }
-}
 
 /// A tensor in device memory.
 #[derive(Debug, Clone, Copy)]
@@ -187,6 +117,26 @@ impl Tensor {
             })
     }
 
+    /// Returns the real and imaginary parts of a complex tensor: torch.view_as_real, with one more dimension. A tensor
+    /// with the most dimensions loses one of size 1.
+    pub fn view_as_real(&self) -> Result<Tensor> {
+        let mut parts = Tensor { element: self.element.real(), rank: 0, numel: self.numel * 2, ..*self };
+        for dimension in 0..self.rank {
+            if self.rank == MAX_RANK && parts.rank == dimension && self.sizes[dimension] == 1 {
+                continue;
+            }
+            if parts.rank == MAX_RANK - 1 {
+                return Err(invalid(format!("a complex tensor has at most {} dimensions here", MAX_RANK - 1)));
+            }
+            parts.sizes[parts.rank] = self.sizes[dimension];
+            parts.strides[parts.rank] = self.strides[dimension].saturating_mul(2);
+            parts.rank += 1;
+        }
+        (parts.sizes[parts.rank], parts.strides[parts.rank]) = (2, 1);
+        parts.rank += 1;
+        Ok(parts)
+    }
+
     /// Returns the part with `length` indices from `start` on in one dimension. The range must lie within the
     /// dimension.
     pub fn narrow(&self, dimension: usize, start: i64, length: i64) -> Tensor {
@@ -233,6 +183,19 @@ mod tests {
             let tensor = tensor(shape, Some(strides)).unwrap();
             assert_eq!((tensor.is_contiguous(), tensor.is_dense()), (contiguous, dense), "{shape:?} {strides:?}");
         }
+    }
+
+    #[test]
+    fn complex_tensors_have_real_parts() {
+        let complex = Tensor { element: ElementType::Complex64, ..tensor(&[4, 6], Some(&[-6, 1])).unwrap() };
+        let parts = complex.view_as_real().unwrap();
+        assert_eq!((parts.shape(), &parts.strides[..3], parts.numel), (&[4, 6, 2][..], &[-12, 2, 1][..], 48));
+        assert_eq!((parts.element, parts.memory, parts.bytes()), (ElementType::F32, complex.memory, complex.bytes()));
+        let mut shape = [2; MAX_RANK];
+        let full = |shape: &[i64]| Tensor { element: ElementType::Complex128, ..tensor(shape, None).unwrap() };
+        assert!(full(&shape).view_as_real().unwrap_err().message().contains("at most 24 dimensions"));
+        shape[3] = 1;
+        assert_eq!(full(&shape).view_as_real().unwrap().shape(), [2; MAX_RANK]);
     }
 
     #[test]

@@ -4,11 +4,19 @@
 //! All of it is one constant-initialised block without a destructor, so a call finds it with one address computation,
 //! even while the thread is ending. In a shared library that computation is a function call and the most expensive
 //! part of the shortest functions; hence one block instead of a variable for each.
+//!
+//! What a thread leaves behind elsewhere is released by functions that run at its end; see [`run_at_end`].
 
-use crate::driver::{Stream, types::CU_STREAM_PER_THREAD};
+use crate::{
+    base::stack,
+    driver::{Stream, types::CU_STREAM_PER_THREAD},
+    status::Status,
+};
 use std::{
-    cell::Cell,
-    sync::atomic::{AtomicU64, Ordering},
+    cell::{Cell, RefCell},
+    ffi::CStr,
+    panic,
+    sync::atomic::{AtomicU64, Ordering, compiler_fence},
 };
 
 /// The most devices that the library manages in one process.
@@ -32,14 +40,23 @@ impl CachedArena {
     const NONE: CachedArena = CachedArena { stream: 0, device: 0, epoch: 0, generation: 0, arena: u32::MAX };
 }
 
+/// The thread is in a call from C.
+const IN_CALL: u8 = 1;
+/// The sync debug mode knows that the thread's call from C waits for the device.
+const WAIT_REPORTED: u8 = 2;
+
 static THREADS: AtomicU64 = AtomicU64::new(1);
 
 struct State {
     number: Cell<u64>,
     arenas: [Cell<CachedArena>; CACHED_ARENAS],
-    guarded: Cell<bool>,
-    failed: Cell<bool>,
+    /// [`IN_CALL`] and [`WAIT_REPORTED`].
+    call: Cell<u8>,
+    /// The status of the last call.
+    status: Cell<i32>,
     driver_code: Cell<u32>,
+    /// The message of the last call, if it was refused before it began.
+    refusal: Cell<Option<&'static CStr>>,
     device: Cell<u32>,
     streams: [Cell<Stream>; MAX_DEVICES],
     ranges: Cell<i32>,
@@ -50,14 +67,51 @@ thread_local! {
         State {
             number: Cell::new(0),
             arenas: [const { Cell::new(CachedArena::NONE) }; CACHED_ARENAS],
-            guarded: Cell::new(false),
-            failed: Cell::new(false),
+            call: Cell::new(0),
+            status: Cell::new(Status::OK.0),
             driver_code: Cell::new(0),
+            refusal: Cell::new(None),
             device: Cell::new(0),
             streams: [const { Cell::new(Stream::DEFAULT) }; MAX_DEVICES],
             ranges: Cell::new(0),
         }
     };
+}
+
+/// The functions that run at the end of the thread.
+struct AtEnd(Vec<fn()>);
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        let outer = enter();
+        for function in &self.0 {
+            // A panic here would end the process, and there is no caller to report it to.
+            let _ = panic::catch_unwind(function);
+        }
+        leave(outer);
+    }
+}
+
+thread_local! {
+    static AT_END: RefCell<AtEnd> = const { RefCell::new(AtEnd(Vec::new())) };
+}
+
+/// Runs a function once at the end of the calling thread, but not in the main thread, whose end is that of the process.
+/// Returns `false` if the thread is past that point: other destructors of a thread that ends may still make calls.
+///
+/// The function may make driver calls: the driver ends a thread's own streams after the destructors of its variables.
+pub fn run_at_end(function: fn()) -> bool {
+    if stack::thread_id() == std::process::id() {
+        return true;
+    }
+    // While the destructor runs, the variable is no longer accessible, so nothing borrows the list twice.
+    let added = AT_END.try_with(|at_end| {
+        let functions = &mut at_end.borrow_mut().0;
+        if !functions.iter().any(|other| std::ptr::fn_addr_eq(*other, function)) {
+            functions.push(function);
+        }
+    });
+    added.is_ok()
 }
 
 /// Returns the thread's number, which no other thread of the process has or ever had.
@@ -147,52 +201,109 @@ pub fn pop_range() -> Option<i32> {
     })
 }
 
-/// Records that a call from C begins. Panics are caught until it ends, and must not print.
+/// Records that a call from C begins. Panics are caught until it ends, and must not print. Returns false, and records
+/// nothing, if the thread is in a call already: then a signal handler that interrupted that call makes this one. The call
+/// that it interrupted may hold any lock, and may be in the middle of any change.
 #[inline]
-pub fn begin_call() {
-    STATE.with(|state| state.guarded.set(true));
+pub fn begin_call() -> bool {
+    STATE.with(|state| {
+        let begins = state.call.get() & IN_CALL == 0;
+        if begins {
+            state.call.set(IN_CALL);
+        }
+        // A signal handler must not see what the call does before it sees the call.
+        compiler_fence(Ordering::SeqCst);
+        begins
+    })
 }
 
 /// Does the same as [`begin_call`] for a call that reports no status. Returns the value for [`leave`] to restore.
-pub fn enter() -> bool {
-    STATE.with(|state| state.guarded.replace(true))
+pub fn enter() -> u8 {
+    STATE.with(|state| state.call.replace(IN_CALL))
 }
 
 /// Ends a call that [`enter`] began.
-pub fn leave(outer: bool) {
-    STATE.with(|state| state.guarded.set(outer));
+pub fn leave(outer: u8) {
+    STATE.with(|state| state.call.set(outer));
 }
 
 /// Records success for a call from C that had nothing to do and did not use [`begin_call`].
 #[inline]
 pub fn succeed() {
-    STATE.with(|state| state.failed.set(false));
+    STATE.with(|state| state.status.set(Status::OK.0));
 }
 
 /// Records that a call from C succeeded.
 #[inline]
 pub fn end_call() {
+    compiler_fence(Ordering::SeqCst);
     STATE.with(|state| {
-        state.guarded.set(false);
-        state.failed.set(false);
+        state.call.set(0);
+        state.status.set(Status::OK.0);
     });
 }
 
 /// Records that a call from C failed, with the driver's error code, or 0 if the driver did not cause the failure.
-pub fn fail_call(driver_code: u32) {
+pub fn fail_call(status: Status, driver_code: u32) {
     STATE.with(|state| {
-        state.guarded.set(false);
-        state.failed.set(true);
+        state.status.set(status.0);
         state.driver_code.set(driver_code);
+        state.refusal.set(None);
+        compiler_fence(Ordering::SeqCst);
+        state.call.set(0);
     });
+}
+
+/// Records that a call from C was refused before it began.
+pub fn refuse_call(status: Status, message: &'static CStr) {
+    STATE.with(|state| {
+        state.status.set(status.0);
+        state.driver_code.set(0);
+        state.refusal.set(Some(message));
+    });
+}
+
+/// Returns the message of the last call, if it was refused.
+pub fn refusal() -> Option<&'static CStr> {
+    STATE.with(|state| state.refusal.get())
 }
 
 /// Returns whether the thread is in a call from C.
 pub fn in_call() -> bool {
-    STATE.with(|state| state.guarded.get())
+    STATE.with(|state| state.call.get() & IN_CALL != 0)
 }
 
-/// Returns the driver's error code of the thread's last call from C, if that call failed.
-pub fn failure() -> Option<u32> {
-    STATE.with(|state| state.failed.get().then(|| state.driver_code.get()))
+/// Returns whether the sync debug mode knows that the thread's call from C waits.
+pub fn is_wait_reported() -> bool {
+    STATE.with(|state| state.call.get() & WAIT_REPORTED != 0)
+}
+
+/// Runs `body`, which may change what is recorded about the call. Afterwards the thread is in the same call as before.
+pub fn within_call<T>(body: impl FnOnce() -> T) -> T {
+    let outer = STATE.with(|state| state.call.get());
+    let value = body();
+    leave(outer);
+    value
+}
+
+/// Calls the program, which may make other calls from C. Afterwards the thread is in the same call as before. Everything
+/// that the library calls and that may call the library must be called here.
+pub fn call_program<T>(body: impl FnOnce() -> T) -> T {
+    let outer = STATE.with(|state| state.call.replace(0));
+    let value = body();
+    leave(outer);
+    value
+}
+
+/// Records that the sync debug mode knows that the thread's call from C waits.
+pub fn mark_wait_reported() {
+    STATE.with(|state| state.call.set(state.call.get() | WAIT_REPORTED));
+}
+
+/// Returns the status and the driver's error code of the thread's last call from C, if that call failed.
+pub fn failure() -> Option<(Status, u32)> {
+    STATE.with(|state| match state.status.get() {
+        0 => None,
+        status => Some((Status(status), state.driver_code.get())),
+    })
 }

@@ -5,7 +5,7 @@ use super::{
     order::{Moment, Track},
 };
 use crate::base::stack::StackId;
-use std::{collections::BTreeMap, ops::Bound};
+use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
 /// The number of former allocations that are remembered for a block.
 const MAX_FORMER: usize = 16;
@@ -27,6 +27,8 @@ pub struct Allocation {
     pub graph: Option<u64>,
     /// The stack of the free, if it was freed.
     pub freed: Option<StackId>,
+    /// Its name at the free, or at the report if it is live.
+    pub name: Option<Arc<str>>,
 }
 
 /// The progress of the streams that the allocator waits for before it reuses a freed block.

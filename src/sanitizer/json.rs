@@ -8,6 +8,7 @@ use super::{
 use crate::{
     base::stack::{self, StackId},
     memory::snapshot::json::quote,
+    runtime::names::{self, Subject},
 };
 use std::io::{self, Write};
 
@@ -59,6 +60,7 @@ impl Report {
             Missing::Wait { too_early: true } => "later_wait",
             Missing::RecordStream => "record_stream",
             Missing::LaterFree => "later_free",
+            Missing::LargerBlock => "larger_block",
         };
         write!(out, ",\"missing\":\"{missing}\",\"advice\":")?;
         quote(out, &self.advice())?;
@@ -76,8 +78,12 @@ impl Report {
 
 fn write_stream(out: &mut Vec<u8>, stream: Option<Stream>) -> io::Result<()> {
     match stream {
-        Some(stream) => write!(out, "\"device\":{},\"stream\":{}", stream.device, stream.handle),
-        None => out.write_all(b"\"device\":null,\"stream\":null"),
+        Some(stream) => {
+            write!(out, "\"device\":{},\"stream\":{},\"stream_name\":", stream.device, stream.handle)?;
+            let name = names::get(Subject::stream(stream.handle, stream.device));
+            quote(out, name.as_deref().unwrap_or_default())
+        }
+        None => out.write_all(b"\"device\":null,\"stream\":null,\"stream_name\":null"),
     }
 }
 
@@ -101,7 +107,9 @@ fn write_access(out: &mut Vec<u8>, access: &AccessInfo) -> io::Result<()> {
 }
 
 fn write_allocation(out: &mut Vec<u8>, allocation: &Allocation) -> io::Result<()> {
-    write!(out, "{{\"address\":{},\"bytes\":{},", allocation.address, allocation.bytes)?;
+    out.extend(b"{\"name\":");
+    quote(out, allocation.name.as_deref().unwrap_or_default())?;
+    write!(out, ",\"address\":{},\"bytes\":{},", allocation.address, allocation.bytes)?;
     write_stream(out, allocation.stream)?;
     out.extend(b",\"frames\":");
     write_stack(out, allocation.stack)?;

@@ -11,10 +11,12 @@ use crate::{
     base::stack::StackId,
     driver::{self, MemoryKind, Span},
     error::Result,
-    observe::{self, Awaited, BlockInfo, Observer, Operand, PendingWait, read, write},
+    memory,
+    observe::{self, Awaited, BlockInfo, Observer, Operand, PendingWait},
     runtime::{
         Runtime,
         checked_stream::{self, StreamUse},
+        names::{self, Subject},
     },
     stream,
 };
@@ -41,13 +43,26 @@ fn stream_of_block(block: &BlockInfo) -> Stream {
     stream
 }
 
-fn is_pageable(runtime: &Runtime, span: Span) -> bool {
-    runtime.pointer_info(span.address()).is_ok_and(|info| info.kind == MemoryKind::Unregistered)
+fn is_pageable(runtime: &Runtime, address: u64) -> bool {
+    runtime.pointer_info(address).is_ok_and(|info| info.kind == MemoryKind::Unregistered)
+}
+
+/// Forgets what is known about addresses that another owner got from the driver, before it uses them.
+fn enter_foreign_memory(operands: &[Operand]) {
+    for operand in operands {
+        let is_live = with(|state| state.is_block_live(operand.start)).flatten();
+        if is_live != Some(true)
+            && let Some(found) = memory::foreign(operand.start, is_live == Some(false))
+        {
+            with(|state| state.enter_foreign(found.start, found.bytes as u64, found.buffer));
+        }
+    }
 }
 
 /// Reports that the CPU accesses memory now.
 #[cold]
 pub fn operation_of_cpu(name: &str, operands: &[Operand]) -> Result<()> {
+    enter_foreign_memory(operands);
     let call = Call { name, stack: caller() };
     deliver(with(|state| state.operation(Executor::Cpu, call, operands, refuses_findings())).unwrap_or_default())
 }
@@ -118,6 +133,7 @@ impl Observer for LibraryObserver {
         let call = Call { name: name.unwrap_or(call_name()), stack: caller() };
         // A capture that the program began with driver calls of its own may be unknown here; work in it does not run now.
         let capturing = stream::is_validated_capturing(runtime, stream)?;
+        enter_foreign_memory(operands);
         let reports = with(|state| {
             if capturing && !state.is_capturing(stream_name) {
                 return Vec::new();
@@ -128,12 +144,17 @@ impl Observer for LibraryObserver {
     }
 
     #[cold]
-    fn copy(&self, runtime: &Runtime, stream: checked_stream::Stream, destination: Span, source: Span) -> Result<()> {
-        let operands = [read(source), write(destination)];
-        let mut device_accessible = Vec::with_capacity(2);
-        for (operand, span) in operands.into_iter().zip([source, destination]) {
-            if !is_pageable(runtime, span) {
-                device_accessible.push(operand);
+    fn copy(
+        &self,
+        runtime: &Runtime,
+        stream: checked_stream::Stream,
+        destination: &[Operand],
+        source: &[Operand],
+    ) -> Result<()> {
+        let mut device_accessible = Vec::with_capacity(destination.len() + source.len());
+        for side in [source, destination] {
+            if side.first().is_some_and(|first| !is_pageable(runtime, first.start)) {
+                device_accessible.extend_from_slice(side);
             }
         }
         self.operation(runtime, stream, None, &device_accessible)
@@ -141,7 +162,9 @@ impl Observer for LibraryObserver {
 
     fn copied(&self, runtime: &Runtime, stream: checked_stream::Stream, destination: Span) {
         // The call has waited for the stream if it wrote to pageable memory.
-        if is_pageable(runtime, destination) && !with(|state| state.is_capturing(name_of(stream))).unwrap_or(true) {
+        if is_pageable(runtime, destination.address())
+            && !with(|state| state.is_capturing(name_of(stream))).unwrap_or(true)
+        {
             pending_stream(name_of(stream)).finish();
         }
     }
@@ -214,9 +237,10 @@ impl Observer for LibraryObserver {
 
     fn on_free(&self, block: BlockInfo) {
         let (stream, stack) = (stream_of_block(&block), caller());
+        let name = names::get(Subject::Memory(block.address));
         with(|state| {
             state.ensure_block(block.address, block.bytes, stream);
-            state.free(block.address, stack);
+            state.free(block.address, stack, name);
         });
     }
 
@@ -234,10 +258,11 @@ impl Observer for LibraryObserver {
             .iter()
             .map(|user| Stream { thread: user.thread, ..stream_of_handle(user.stream.handle(), || user.device) })
             .collect();
+        let name = names::get(Subject::Memory(address));
         with(|state| {
             state.ensure_block(address, bytes, None);
             users.iter().for_each(|user| state.record_stream(address, *user));
-            state.free(address, stack);
+            state.free(address, stack, name);
         });
     }
 

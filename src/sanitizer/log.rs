@@ -5,6 +5,7 @@ use super::{
     session::{self, Mode},
 };
 use crate::{
+    driver::environment::Environment,
     error::{Error, Result},
     status::Status,
 };
@@ -17,6 +18,8 @@ use std::{
 
 /// The variable that enables the sanitizer.
 pub const VARIABLE: &str = "PLINTH_SANITIZER";
+/// torch's variable that enables it.
+const TORCH_VARIABLE: &str = "TORCH_CUDA_SANITIZER";
 /// The variable that names the file for the texts of new reports.
 pub const LOG_VARIABLE: &str = "PLINTH_SANITIZER_LOG";
 
@@ -43,6 +46,8 @@ pub fn mode_from_environment() -> Result<Mode> {
 fn read_environment() -> Result<Settings> {
     let value = std::env::var_os(VARIABLE).unwrap_or_default();
     let mode = match &*value.to_string_lossy() {
+        // As in torch, any value enables it.
+        "" if std::env::var_os(TORCH_VARIABLE).is_some() => Mode::Error,
         "" | "off" => Mode::Off,
         "collect" => Mode::Collect,
         "warn" => Mode::Warn,
@@ -54,7 +59,7 @@ fn read_environment() -> Result<Settings> {
             ));
         }
     };
-    let path = std::env::var_os(LOG_VARIABLE).unwrap_or_default();
+    let path = Environment::of_process().value(LOG_VARIABLE).unwrap_or_default();
     if path.is_empty() {
         return Ok(Settings { mode, log: None });
     }

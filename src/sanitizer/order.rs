@@ -93,12 +93,17 @@ impl TrackOrder {
     /// Adds a track, or reuses a retired one.
     pub fn add(&mut self) -> Track {
         // New work on a reused track is ordered after its old work, so the old work must be complete.
-        let is_done = |track: &Track| self.tracks[track.index()].epoch <= self.tracks[track.index()].done;
-        if let Some(index) = self.idle.iter().position(is_done) {
+        if let Some(index) = self.idle.iter().position(|track| self.is_complete(*track)) {
             return self.idle.swap_remove(index);
         }
         self.tracks.push(TrackState::default());
         Track(self.tracks.len() as u32 - 1)
+    }
+
+    /// Returns whether the CPU knows that everything on a track is complete.
+    pub fn is_complete(&self, track: Track) -> bool {
+        let state = &self.tracks[track.index()];
+        state.epoch <= state.done
     }
 
     /// Retires a track: nothing will run on it any more.

@@ -3,10 +3,11 @@
 use super::{blocks::Allocation, call::Stream};
 use crate::{
     base::{
-        stack::{self, StackId},
+        stack::{self, Line, StackId},
         units::Bytes,
     },
     observe::Kind,
+    runtime::names,
 };
 use std::{
     fmt::{self, Write},
@@ -22,6 +23,8 @@ pub enum Conflict {
     Reuse,
     /// Freed memory is accessed.
     UseAfterFree,
+    /// An access begins in a block and runs past its end.
+    OutOfBounds,
 }
 
 impl Conflict {
@@ -31,6 +34,7 @@ impl Conflict {
             Conflict::Race => "race",
             Conflict::Reuse => "reuse",
             Conflict::UseAfterFree => "use_after_free",
+            Conflict::OutOfBounds => "out_of_bounds",
         }
     }
 }
@@ -101,6 +105,8 @@ pub enum Missing {
     RecordStream,
     /// The free must come after the access.
     LaterFree,
+    /// The block must be larger, or the access shorter.
+    LargerBlock,
 }
 
 /// A finding.
@@ -110,7 +116,7 @@ pub struct Report {
     pub conflict: Conflict,
     /// The access that was checked.
     pub access: AccessInfo,
-    /// The earlier access; `None` for an access to freed memory.
+    /// The earlier access; `None` for an access to freed memory or out of bounds.
     pub previous: Option<AccessInfo>,
     /// The first affected byte.
     pub address: u64,
@@ -132,9 +138,8 @@ impl fmt::Display for StreamName {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Stream { device, handle, thread, .. } = self.0;
         match (handle, thread) {
-            (0..=1, _) => write!(out, "the default stream of device {device}"),
-            (_, 1..) => write!(out, "the default stream of thread {thread} on device {device}"),
-            _ => write!(out, "stream {handle:#x} of device {device}"),
+            (2.., 1..) => write!(out, "the default stream of thread {thread} on device {device}"),
+            _ => out.write_str(&names::describe_stream(handle, device)),
         }
     }
 }
@@ -164,6 +169,17 @@ impl Report {
         let range = range(self.address, self.bytes);
         let AccessInfo { name, site, kind, .. } = &self.access;
         let verb = kind.verb();
+        if let (Conflict::OutOfBounds, Some(block)) = (self.conflict, &self.allocation) {
+            return format!(
+                "\"{name}\" {site} {verb} {} from byte {} of a block{} of {} at {:#x}: {} lie past its end",
+                Bytes(self.access.bytes),
+                self.access.address - block.address,
+                block.name.as_deref().map_or(String::new(), |name| format!(" \"{name}\"")),
+                Bytes(block.bytes),
+                block.address,
+                Bytes(self.bytes)
+            );
+        }
         let Some(previous) = &self.previous else {
             return format!("\"{name}\" {site} {verb} {range}, which were freed");
         };
@@ -179,6 +195,13 @@ impl Report {
     /// Returns the missing order, and the call that establishes it.
     pub fn advice(&self) -> String {
         let later = &self.access.name;
+        if self.conflict == Conflict::OutOfBounds {
+            return format!(
+                "pass \"{later}\" at most {} from {:#x} on, or allocate a larger block",
+                Bytes(self.access.bytes - self.bytes),
+                self.access.address
+            );
+        }
         let Some(previous) = &self.previous else {
             return format!("the free must come after the call of \"{later}\"");
         };
@@ -206,6 +229,26 @@ impl Report {
             _ => "has not waited for it".into(),
         };
         format!("{waiting} must wait for {awaited} after \"{earlier}\" and before \"{later}\" ({how}); it {so_far}")
+    }
+
+    /// Returns the report as the message of the call that is refused: what was found, where in the program, and what is
+    /// missing.
+    pub fn message(&self) -> String {
+        let block = self.former.as_ref().or(self.allocation.as_ref());
+        let allocated = block.filter(|_| self.conflict != Conflict::Race);
+        let mut places = String::new();
+        for (label, stack) in [
+            ("the access is", Some(self.access.stack)),
+            ("the earlier access is", self.previous.as_ref().map(|previous| previous.stack)),
+            ("the block was allocated", allocated.map(|block| block.stack)),
+            ("it was freed", allocated.and_then(|block| block.freed)),
+        ] {
+            if let Some(place) = stack.and_then(stack::describe_place) {
+                // Writing to a text cannot fail.
+                let _ = write!(places, "; {label} in {place}");
+            }
+        }
+        format!("{}: {}{places}; {}", self.conflict.name().replace('_', " "), self.headline(), self.advice())
     }
 
     /// Returns the full report on several lines.
@@ -242,7 +285,8 @@ fn write_access(text: &mut String, label: &str, access: &AccessInfo) {
 }
 
 fn write_allocation(text: &mut String, label: &str, allocation: &Allocation) {
-    let range = range(allocation.address, allocation.bytes);
+    let name = allocation.name.as_deref().map_or(String::new(), |name| format!("\"{name}\", "));
+    let range = format!("{name}{}", range(allocation.address, allocation.bytes));
     let place = allocation.stream.map_or("the CPU".into(), |stream| StreamName(stream).to_string());
     let _ = writeln!(text, "  {label}: {range}, allocated for {place} by");
     write_stack(text, allocation.stack);
@@ -257,10 +301,10 @@ fn write_stack(text: &mut String, stack: StackId) {
     if frames.is_empty() {
         let _ = writeln!(text, "    an unknown stack");
     }
-    for frame in frames.iter() {
-        let _ = match frame.line {
-            0 => writeln!(text, "    {} ({})", frame.name, frame.file),
-            line => writeln!(text, "    {} ({}:{line})", frame.name, frame.file),
+    for line in stack::fold(&frames) {
+        let _ = match line {
+            Line::Frame(frame) => writeln!(text, "    {} ({})", frame.name, frame.place()),
+            Line::Folded(count) => writeln!(text, "    ... {count} of plinth's headers and the C++ library"),
         };
     }
 }

@@ -16,7 +16,10 @@ use super::{
     state::State,
 };
 use crate::{
-    base::stack::{self, StackId},
+    base::{
+        log::Level,
+        stack::{self, StackId},
+    },
     driver::{
         self, observer,
         types::{CU_STREAM_LEGACY, CU_STREAM_PER_THREAD},
@@ -25,7 +28,11 @@ use crate::{
     memory::recorder,
     observe,
     ops::nvtx,
-    runtime::{self, thread},
+    runtime::{
+        self,
+        names::{self, Subject},
+        thread,
+    },
     status::Status,
 };
 use parking_lot::{Mutex, RwLock};
@@ -135,7 +142,11 @@ pub fn clear() {
 pub(super) fn stream_of_handle(handle: usize, device: impl FnOnce() -> u32) -> Stream {
     match handle {
         0..=CU_STREAM_LEGACY => Stream { device: device(), handle: 0, thread: 0, kind: Default },
-        CU_STREAM_PER_THREAD => Stream { device: device(), handle, thread: thread::number(), kind: Blocking },
+        CU_STREAM_PER_THREAD => {
+            // A thread that is already past its end keeps its tracks, which are few.
+            thread::run_at_end(forget_thread);
+            Stream { device: device(), handle, thread: thread::number(), kind: Blocking }
+        }
         _ => {
             let info = runtime::usable().and_then(|runtime| runtime.streams.find(handle)).map(|(_, info)| info);
             // A stream that may be blocking counts as blocking: a race may be missed, but none is reported falsely.
@@ -146,6 +157,13 @@ pub(super) fn stream_of_handle(handle: usize, device: impl FnOnce() -> u32) -> S
             let device = info.map_or(u32::MAX, |info| info.device);
             Stream { device, handle, thread: 0, kind: if blocking { Blocking } else { NonBlocking } }
         }
+    }
+}
+
+/// Removes the streams of the calling thread, which is ending.
+fn forget_thread() {
+    if runtime::usable().is_some() {
+        with(|state| state.end_thread(thread::number()));
     }
 }
 
@@ -166,7 +184,12 @@ pub(super) fn deliver(reports: Vec<Report>) -> Result<()> {
 }
 
 #[cold]
-fn deliver_some(reports: Vec<Report>) -> Result<()> {
+fn deliver_some(mut reports: Vec<Report>) -> Result<()> {
+    for allocation in reports.iter_mut().filter_map(|report| report.allocation.as_mut()) {
+        if allocation.freed.is_none() {
+            allocation.name = names::get(Subject::Memory(allocation.address));
+        }
+    }
     let mode = mode();
     let new: Vec<Report> = {
         let mut found = FINDINGS.lock();
@@ -177,17 +200,17 @@ fn deliver_some(reports: Vec<Report>) -> Result<()> {
     if IN_CALLBACK.get() {
         return Ok(());
     }
-    new.iter().for_each(log::write);
+    for report in &new {
+        log::write(report);
+        crate::base::log::log(Level::Error, || report.text());
+    }
     // The callback runs at the end of the call, when no lock is held, so that it can make any call.
     if mode >= Mode::Warn {
         // While the thread exits, the thread-local list may be destroyed already.
         let _ = PENDING_REPORTS.try_with(|pending| pending.borrow_mut().extend(new));
     }
     match reports.first() {
-        Some(first) if mode == Mode::Error => {
-            let (conflict, headline) = (first.conflict.name().replace('_', " "), first.headline());
-            Err(Error::new(Status::RACE, format!("{conflict}: {headline}; {}", first.advice())))
-        }
+        Some(first) if mode == Mode::Error => Err(Error::new(Status::RACE, first.message())),
         _ => Ok(()),
     }
 }

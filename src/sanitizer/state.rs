@@ -1,5 +1,6 @@
 //! The sanitizer's model, and its updates for each event.
 
+mod foreign;
 mod replay;
 
 use super::{
@@ -12,9 +13,13 @@ use super::{
     report::{Conflict, Missing, Report, Site},
 };
 use crate::{base::stack::StackId, observe::Operand};
+use foreign::ForeignMemory;
 use std::{
     collections::HashMap,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// The minimum number of ranges at which the map is swept. Otherwise it is swept at twice the number that the last
@@ -57,8 +62,11 @@ pub struct State {
     order: TrackOrder,
     ranges: Ranges,
     blocks: Blocks,
+    foreign: ForeignMemory,
     names: AccessNames,
     streams: HashMap<Stream, Track>,
+    /// The streams of ended threads whose work is not known to be complete.
+    of_ended_threads: Vec<Stream>,
     blocking_streams: HashMap<u32, BlockingStreams>,
     events: HashMap<u64, Position>,
     captures: HashMap<u64, Capture>,
@@ -84,8 +92,10 @@ impl State {
             order: TrackOrder::new(),
             ranges: Ranges::default(),
             blocks: Blocks::default(),
+            foreign: ForeignMemory::default(),
             names: AccessNames::default(),
             streams: HashMap::new(),
+            of_ended_threads: Vec::new(),
             blocking_streams: HashMap::new(),
             events: HashMap::new(),
             captures: HashMap::new(),
@@ -116,6 +126,25 @@ impl State {
             StreamKind::Default => blocking_streams.default = Some(track),
         }
         track
+    }
+
+    /// Removes the streams of a thread that is ending. Work that is not known to be complete keeps its order until it is:
+    /// the default stream and the device still wait for it.
+    pub fn end_thread(&mut self, thread: u64) {
+        self.of_ended_threads.extend(self.streams.keys().filter(|stream| stream.thread == thread));
+        let ended = std::mem::take(&mut self.of_ended_threads);
+        for stream in ended {
+            let Some(track) = self.streams.get(&stream).copied() else { continue };
+            if self.capturing.contains_key(&stream) || !self.order.is_complete(track) {
+                self.of_ended_threads.push(stream);
+                continue;
+            }
+            self.streams.remove(&stream);
+            if let Some(blocking_streams) = self.blocking_streams.get_mut(&stream.device) {
+                blocking_streams.blocking.retain(|other| *other != track);
+            }
+            self.order.retire(track);
+        }
     }
 
     /// Returns the track of a stream that gets more work now, after its implicit waits for other streams.
@@ -153,7 +182,7 @@ impl State {
         let track = match executor {
             Executor::Cpu => Track::CPU,
             Executor::Stream(stream) => match self.capture_of(stream) {
-                Some(graph) => return self.capture(graph, stream, name, call.stack, operands),
+                Some(graph) => return self.capture(graph, stream, (name, call.stack), operands, refuse),
                 None => self.enter_stream(stream),
             },
         };
@@ -223,8 +252,28 @@ impl State {
         self.blocks.at(byte).map_or(0, |block| block.allocation.number)
     }
 
-    /// Reports an access to freed memory. `planned` is the number of the intended allocation; 0 if it is not known.
+    /// Reports an access that runs past the end of the block in which it begins, and one to freed memory. `planned` is
+    /// the number of the intended allocation; 0 if it is not known.
     fn check_allocation(&self, site: Site, access: &Access, planned: u32, reports: &mut Vec<Report>) {
+        let is_intended = |block: &&Block| planned == 0 || block.allocation.number == planned;
+        let begins_in = self.blocks.at(access.start).filter(|block| block.freed_at.is_none()).filter(is_intended);
+        // The rest of a former allocation that began before the access: it was probably meant, and its use is reported.
+        let is_former = |block: &Block| block.freed_at.is_some() && block.allocation.address <= access.start;
+        let in_bounds =
+            |block: &Block| block.end >= access.end || self.blocks.overlapping(block.end, access.end).any(is_former);
+        if let Some(block) = begins_in.filter(|block| !in_bounds(block)) {
+            reports.push(Report {
+                conflict: Conflict::OutOfBounds,
+                access: self.names.describe_at(site, access),
+                previous: None,
+                address: block.end,
+                bytes: access.end - block.end,
+                missing: Missing::LargerBlock,
+                allocation: Some(block.allocation.clone()),
+                former: None,
+                times: 1,
+            });
+        }
         for block in self.blocks.overlapping(access.start, access.end) {
             let reallocated = planned != 0 && block.allocation.number != planned && block.allocation(planned).is_some();
             if !reallocated && block.freed_at.is_none() {
@@ -395,7 +444,8 @@ impl State {
         // 0 means no allocation.
         self.allocations = self.allocations.wrapping_add(1).max(1);
         let end = address.saturating_add(bytes);
-        let allocation = Allocation { number: self.allocations, address, bytes, stream, stack, graph, freed: None };
+        let allocation =
+            Allocation { number: self.allocations, address, bytes, stream, stack, graph, freed: None, name: None };
         let former = blocks::former(self.remove_blocks(address, bytes, Some(track)));
         self.blocks.insert(address, Block { end, allocation, track, recorded: Vec::new(), freed_at: None, former });
     }
@@ -436,9 +486,10 @@ impl State {
         }
     }
 
-    /// Marks a block as freed.
-    pub fn free(&mut self, address: u64, stack: StackId) {
+    /// Marks a block as freed, with the name that it had.
+    pub fn free(&mut self, address: u64, stack: StackId, name: Option<Arc<str>>) {
         let Some(block) = self.blocks.live_mut(address) else { return };
+        block.allocation.name = name;
         block.allocation.freed = Some(stack);
         let own = self.order.moment(block.track);
         let recorded = block.recorded.iter().map(|track| self.order.moment(*track)).collect();
@@ -508,7 +559,14 @@ impl State {
         }
     }
 
-    fn capture(&mut self, graph: u64, stream: Stream, name: u32, stack: StackId, operands: &[Operand]) -> Vec<Report> {
+    fn capture(
+        &mut self,
+        graph: u64,
+        stream: Stream,
+        (name, stack): (u32, StackId),
+        operands: &[Operand],
+        refuse: bool,
+    ) -> Vec<Report> {
         let mut reports = Vec::new();
         let mut planned = Vec::new();
         self.operations += 1;
@@ -524,7 +582,10 @@ impl State {
             }
             planned.push(work);
         }
-        self.capture_node(graph, stream, Action::Work(planned), name, stack);
+        // A refused call adds no node.
+        if !refuse || reports.is_empty() {
+            self.capture_node(graph, stream, Action::Work(planned), name, stack);
+        }
         reports
     }
 

@@ -8,15 +8,39 @@
 //!
 //! The lock does not cover captures that a program begins with the driver's own calls.
 
-use crate::error::Result;
-use parking_lot::{RwLock, RwLockReadGuard};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use super::capture_report;
+use crate::{
+    error::{Context, Error, Result},
+    runtime::{Runtime, device::Device, thread::MAX_DEVICES},
+    status::Status,
+};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 /// Held shared by code that uses possibly uncaptured streams; held exclusively to begin or join a capture. Not
 /// reentrant.
 static CAPTURE_LOCK: RwLock<()> = RwLock::new(());
 /// The number of captures in progress that [`begin_capture`] began.
 static CAPTURES: AtomicUsize = AtomicUsize::new(0);
+
+/// What orders captures on a device and waits for that device. The driver looks for captures when a wait begins, and
+/// invalidates those that it finds, whichever thread began them and in whatever mode.
+struct DeviceCaptures {
+    /// Held shared from the check for captures until the wait is over, exclusively while a capture begins.
+    lock: RwLock<()>,
+    /// The number of captures in progress.
+    count: AtomicUsize,
+}
+
+static DEVICE_CAPTURES: [DeviceCaptures; MAX_DEVICES] =
+    [const { DeviceCaptures { lock: RwLock::new(()), count: AtomicUsize::new(0) } }; MAX_DEVICES];
+
+/// The longest time for which a capture does not begin because another thread waits for the device. By then that thread
+/// is inside the driver, where a new capture does not concern it.
+const LONGEST_DELAY: Duration = Duration::from_millis(100);
 
 /// The capture lock, held shared.
 pub type SharedGuard = RwLockReadGuard<'static, ()>;
@@ -34,17 +58,48 @@ pub fn lock_shared() -> SharedGuard {
     CAPTURE_LOCK.read()
 }
 
-/// Begins a capture with `body`, under the exclusive lock.
-pub fn begin_capture(body: impl FnOnce() -> Result<()>) -> Result<()> {
+/// Locks out all code that uses streams of other threads, and new captures.
+#[must_use = "streams may be used again as soon as it is dropped"]
+pub fn lock_exclusive() -> RwLockWriteGuard<'static, ()> {
+    CAPTURE_LOCK.write()
+}
+
+/// Begins a capture on a device with `body`, under the exclusive lock.
+pub fn begin_capture(device: u32, body: impl FnOnce() -> Result<()>) -> Result<()> {
+    let captures = &DEVICE_CAPTURES[device as usize % MAX_DEVICES];
+    let _no_wait = captures.lock.try_write_for(LONGEST_DELAY);
+    // From here on no other thread begins to wait for the device.
+    captures.count.fetch_add(1, Ordering::Relaxed);
     let _exclusive = CAPTURE_LOCK.write();
-    body()?;
-    CAPTURES.fetch_add(1, Ordering::Relaxed);
+    if !is_any_capturing() {
+        capture_report::clear();
+    }
+    match body() {
+        Ok(()) => CAPTURES.fetch_add(1, Ordering::Relaxed),
+        Err(error) => {
+            captures.count.fetch_sub(1, Ordering::Relaxed);
+            return Err(error);
+        }
+    };
     Ok(())
 }
 
-/// Records that a capture has ended.
-pub fn end_capture() {
+/// Records that a capture on a device has ended.
+pub fn end_capture(device: u32) {
     CAPTURES.fetch_sub(1, Ordering::Relaxed);
+    DEVICE_CAPTURES[device as usize % MAX_DEVICES].count.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Waits for all work of a device. Fails while a stream of the device captures, and leaves that capture valid.
+pub fn synchronize_device(runtime: &Runtime, device: &Device) -> Result<()> {
+    let captures = &DEVICE_CAPTURES[device.ordinal as usize % MAX_DEVICES];
+    let _no_capture = captures.lock.read();
+    let outcome = if captures.count.load(Ordering::Relaxed) == 0 {
+        device.with_context(&runtime.driver, |driver| Ok(driver.context_synchronize()?))
+    } else {
+        Err(Error::new(Status::CAPTURE_FORBIDS, "a stream of the device is capturing"))
+    };
+    outcome.context(|| format!("synchronizing device {}", device.ordinal))
 }
 
 /// Runs `body`, which makes a stream wait for other work: if that work is part of a capture, the stream joins it.
@@ -63,8 +118,7 @@ fn run_locked<T>(body: impl FnOnce() -> T) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{error::Error, status::Status};
-    use std::{sync::atomic::AtomicBool, thread, time::Duration};
+    use std::{sync::atomic::AtomicBool, thread};
 
     /// Returns whether `action`, run in another thread, is delayed until the shared lock is released.
     fn waits_for_shared_lock(action: impl FnOnce() + Send) -> bool {
@@ -85,13 +139,13 @@ mod tests {
 
     #[test]
     fn captures_wait_for_the_shared_lock() {
-        let refused = begin_capture(|| Err(Error::new(Status::INVALID_VALUE, "refused")));
+        let refused = begin_capture(0, || Err(Error::new(Status::INVALID_VALUE, "refused")));
         assert_eq!(refused.unwrap_err().status(), Status::INVALID_VALUE);
         assert!(!is_any_capturing());
-        assert!(waits_for_shared_lock(|| begin_capture(|| Ok(())).unwrap()));
+        assert!(waits_for_shared_lock(|| begin_capture(0, || Ok(())).unwrap()));
         assert!(is_any_capturing());
         assert!(waits_for_shared_lock(|| run_exclusive(|| ())));
-        end_capture();
+        end_capture(0);
         assert!(!is_any_capturing());
     }
 }

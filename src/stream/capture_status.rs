@@ -6,7 +6,7 @@
 //! streams of other threads must hold the capture lock shared from the query to its last use of the stream;
 //! [`super::ordering::OutsideCaptures`] does.
 
-use super::{Stream, resolve};
+use super::{Stream, current_on, resolve};
 use crate::{
     driver::{self, Driver, Failure, codes, types::*},
     error::Result,
@@ -62,12 +62,8 @@ pub fn is_validated_capturing(runtime: &Runtime, stream: Stream) -> Result<bool>
 /// Returns whether the thread's current stream is capturing. Creates no context.
 #[inline]
 pub fn is_current_capturing() -> Result<bool> {
-    let Some(runtime) = runtime::ready_if_any()? else { return Ok(false) };
-    let raw = thread::stream(thread::device());
-    if raw.handle() <= CU_STREAM_LEGACY {
-        return Ok(false);
-    }
-    runtime.in_any_context(|driver| Ok(of(driver, raw)? != CaptureStatus::None))
+    let Some(runtime) = runtime::if_initialized()? else { return Ok(false) };
+    is_validated_capturing(runtime, current_on(runtime, thread::device())?)
 }
 
 /// Returns the ID of the valid capture that a stream is part of, if there is one; 0 if the driver does not report

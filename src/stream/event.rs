@@ -5,11 +5,15 @@
 //! Interprocess events are not pooled.
 
 use crate::{
-    base::handle::{HandleTable, Kind},
+    base::{
+        cancellation,
+        handle::{HandleTable, Kind},
+        retry::retry,
+    },
     driver::{self, EventCell, codes, types::*},
     error::{Context, Error, Result},
     observe,
-    runtime::{self, Runtime, device::Device, sync_debug},
+    runtime::{self, Runtime, device::Device, sync_debug, thread},
     status::Status,
     stream::{
         self, Stream, capture_lock,
@@ -94,6 +98,12 @@ pub fn destroy(handle: u64) -> Result<()> {
 }
 
 impl Event {
+    /// Returns the device that the event can be recorded on; the current one if any.
+    #[inline]
+    fn device(&self) -> u32 {
+        u32::try_from(self.device.load(Ordering::Relaxed)).unwrap_or_else(|_| thread::device())
+    }
+
     /// Returns the driver event, and gets one on `device` first if there is none.
     #[inline]
     fn native_on(&self, runtime: &Runtime, device: u32) -> Result<driver::Event> {
@@ -105,6 +115,7 @@ impl Event {
 
     #[cold]
     fn make_native(&self, runtime: &Runtime, device: u32) -> Result<driver::Event> {
+        let _uncancellable = cancellation::disable();
         let _creation = self.creation.lock();
         let own = self.device.load(Ordering::Relaxed);
         match self.native.get() {
@@ -131,6 +142,7 @@ impl Event {
 
     #[cold]
     fn is_captured(runtime: &Runtime, stream: Stream) -> Result<bool> {
+        let _uncancellable = cancellation::disable();
         runtime.in_stream(stream, |driver, raw| Ok(capture_status::of(driver, raw)? == CaptureStatus::Active))
     }
 }
@@ -138,6 +150,7 @@ impl Event {
 impl Event {
     #[cold]
     fn wait_with_flags(&self, runtime: &Runtime, native: driver::Event, stream: Stream) -> Result<()> {
+        let _uncancellable = cancellation::disable();
         let device = self.device.load(Ordering::Relaxed);
         if self.flags.load(Ordering::Relaxed) & INTERPROCESS != 0 && device != stream.device as i32 {
             return self.wait_through_relay(runtime, runtime.device(device)?, native, stream);
@@ -182,7 +195,7 @@ impl Event {
 pub fn record(handle: u64, stream_handle: usize) -> Result<()> {
     let runtime = runtime::ready()?;
     let event = EVENTS.get(handle)?;
-    let stream = stream::resolve(runtime, stream_handle)?;
+    let stream = stream::resolve_on(runtime, stream_handle, event.device())?;
     let native = event.native_on(runtime, stream.device)?;
     if event.is_node_in(runtime, stream)? {
         runtime.in_stream(stream, |driver, raw| Ok(driver.event_record_external(native, raw)?))?;
@@ -216,9 +229,11 @@ pub fn wait(handle: u64, stream_handle: usize) -> Result<()> {
     let stream = stream::resolve(runtime, stream_handle)?;
     let Some(native) = event.native.get() else { return Ok(()) };
     if event.flags.load(Ordering::Relaxed) & (EXTERNAL | INTERPROCESS) != 0 {
-        return capture_lock::run_exclusive(|| event.wait_with_flags(runtime, native, stream));
+        return capture_lock::run_exclusive(|| event.wait_with_flags(runtime, native, stream))
+            .context(|| format!("making {} wait for an event", stream.describe()));
     }
     ordering::wait_for_event(runtime, stream, native)
+        .context(|| format!("making {} wait for an event", stream.describe()))
 }
 
 /// Returns whether the last record of an event is complete; true if it was never recorded.
@@ -228,7 +243,7 @@ pub fn query(handle: u64) -> Result<bool> {
     let Some(native) = event.native.get() else { return Ok(true) };
     let runtime = runtime::ready()?;
     let ahead = observe::end_of_event(native);
-    let done = runtime.in_any_context(|driver| Ok(driver.event_query(native)?))?;
+    let done = runtime.in_any_context(|driver| Ok(driver.event_query(native)?)).context(|| "querying an event")?;
     if done {
         ahead.finish();
     }
@@ -333,7 +348,7 @@ pub fn from_ipc_handle(number: i32, shared: [u8; 64]) -> Result<u64> {
         event.native.set(native);
     });
     opened.inspect_err(|_| {
-        // The handle table is full. Its error is returned, and that of destroying the driver event is ignored.
-        let _ = runtime.driver.event_destroy(native);
+        // The handle table is full, and its error is returned.
+        retry(|| runtime.driver.event_destroy(native));
     })
 }

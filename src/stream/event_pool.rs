@@ -77,6 +77,28 @@ pub fn release(device: &Device, flags: u32, event: driver::Event) {
     device.events().events(flags).lock().push(event);
 }
 
+/// Destroys the library's own interprocess events that wait to be used again: each of them may keep a file open. Those
+/// that could not be destroyed return to the pool, and the next call tries again.
+pub fn destroy_exported(device: &Device, driver: &Driver) -> Result<()> {
+    let mut events = std::mem::take(&mut *device.events().events(EXPORTED).lock());
+    if events.is_empty() {
+        return Ok(());
+    }
+    let destroyed = device.with_context(driver, |driver| {
+        let mut result = Ok(());
+        events.retain(|event| match driver.event_destroy(*event) {
+            Ok(()) => false,
+            Err(error) => {
+                result = Err(error.into());
+                true
+            }
+        });
+        result
+    });
+    device.events().events(EXPORTED).lock().append(&mut events);
+    destroyed.context(|| format!("destroying events on device {}", device.ordinal))
+}
+
 /// An event from a device's pool, which returns to the pool when it is dropped.
 #[derive(Debug)]
 pub struct PooledEvent {

@@ -163,6 +163,7 @@ kernels! {
     GroupTransfer = "plinth_group_transfer" in GROUP;
     CommCopy = "plinth_comm_copy" in COLLECTIVE;
     CommStrided = "plinth_comm_strided" in COLLECTIVE;
+    CommConvert = "plinth_comm_convert" in COLLECTIVE;
     CommReduceF16 = "plinth_comm_reduce_f16" in COLLECTIVE;
     CommReduceBf16 = "plinth_comm_reduce_bf16" in COLLECTIVE;
     CommReduceF32 = "plinth_comm_reduce_f32" in COLLECTIVE;

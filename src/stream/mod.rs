@@ -1,50 +1,107 @@
 //! Streams: pools of streams, each thread's current streams, and the order between streams.
 //!
 //! A stream is the driver's handle, so kernels and every CUDA library accept it directly. plinth knows the streams of
-//! its pools and those registered with [`from_external`], and refuses any other handle. 0 is the current device's
-//! default stream; CUDA's special handles 1 (legacy) and 2 (per thread) are default streams too.
+//! its pools and those registered with [`from_external`], and refuses any other handle. A call passes the device that
+//! it is about: NULL and CUDA's special handles 1 (legacy) and 2 (per thread) are default streams of that device, and
+//! [`CURRENT`] is the thread's current stream on it. [`DEFAULT_OF`] names the device itself.
 
 pub mod capture_lock;
+pub mod capture_report;
 pub mod capture_scope;
 pub mod capture_status;
 pub mod event;
 pub mod event_pool;
 pub mod kernel;
+pub mod lifetime;
 pub mod ordering;
 
 pub use crate::runtime::checked_stream::{Stream, StreamUse};
 pub use capture_status::{capture_id, is_capturing, is_current_capturing, is_validated_capturing};
+pub use lifetime::{create_dedicated, of_use};
 pub use ordering::make_wait;
 
 use crate::{
-    driver::{self, Driver, HostFunction, StreamInfo, StreamOrigin, types::*},
+    driver::{self, Driver, HostFunction, StreamInfo, StreamOrigin, nvtx, types::*},
     error::{Context, Error, Result},
     observe,
-    runtime::{self, Runtime, device::Device, per_device::PerDevice, properties, sync_debug, thread},
+    runtime::{
+        self, Runtime,
+        device::Device,
+        names::{self, Subject},
+        per_device::PerDevice,
+        properties, sync_debug, thread,
+    },
     status::Status,
 };
 use capture_status::CaptureStatus;
 use once_cell::sync::OnceCell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{
+    ffi::CString,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 /// Streams in the pool of one priority.
 pub const POOL_SIZE: usize = 32;
 /// The most distinct priorities.
 const MAX_PRIORITIES: usize = 16;
 
-/// Validates a handle.
+/// The argument that stands for the calling thread's current stream on the device of the call. No handle has this
+/// value, because it exceeds all addresses.
+pub const CURRENT: usize = 0x504C_5301_0000_0000;
+/// The argument that stands for the default stream of device 0; that of device n is n greater.
+pub const DEFAULT_OF: usize = 0x504C_5300_0000_0000;
+
+/// Returns whether an argument is [`CURRENT`] or a value of [`DEFAULT_OF`].
+#[inline]
+pub fn is_name(handle: usize) -> bool {
+    // The names share all bits but the lowest of the upper half.
+    handle >> 33 == DEFAULT_OF >> 33
+}
+
+/// Returns whether the stream that an argument stands for depends on the device of the call.
+pub fn is_relative(handle: usize) -> bool {
+    handle <= CU_STREAM_PER_THREAD || handle == CURRENT
+}
+
+/// Validates a stream argument of a call that names no device. NULL and [`CURRENT`] refer to the current device.
 #[inline]
 pub fn resolve(runtime: &Runtime, handle: usize) -> Result<Stream> {
+    resolve_on(runtime, handle, thread::device())
+}
+
+/// Validates a stream argument of a call about `device`: NULL is that device's default stream, and [`CURRENT`] the
+/// calling thread's current stream on it. The stream may belong to another device only if the argument names it.
+#[inline]
+pub fn resolve_on(runtime: &Runtime, handle: usize, device: u32) -> Result<Stream> {
     if handle <= CU_STREAM_PER_THREAD {
-        return default_stream(handle);
+        return default_stream(handle, device);
+    }
+    if handle == CURRENT {
+        return current_on(runtime, device);
     }
     match runtime.streams.find(handle) {
-        Some((raw, info)) => Ok(Stream { raw, device: info.device, origin: Some(info.origin) }),
+        Some((raw, info)) => {
+            Ok(Stream { raw, device: info.device, origin: Some(info.origin), generation: info.generation })
+        }
+        None if handle & !(u32::MAX as usize) == DEFAULT_OF => {
+            default_stream(0, runtime.device(handle as u32 as i32)?.ordinal)
+        }
         None => Err(unknown_stream(handle)),
     }
 }
 
-/// Validates a handle that must belong to the device with this number; -1 means the current one.
+/// Validates a stream argument of a call whose work runs on `device`: the stream must belong to that device.
+#[inline]
+pub fn resolve_same(runtime: &Runtime, handle: usize, device: u32) -> Result<Stream> {
+    let stream = resolve_on(runtime, handle, device)?;
+    if stream.device == device { Ok(stream) } else { Err(mismatch(stream, device)) }
+}
+
+/// Does the same as [`resolve_same`] for the device with this number, where -1 means the current one. Does not need
+/// an initialized library for a default stream.
 #[inline]
 pub fn of_device(handle: usize, number: i32) -> Result<driver::Stream> {
     if handle <= CU_STREAM_PER_THREAD
@@ -52,9 +109,12 @@ pub fn of_device(handle: usize, number: i32) -> Result<driver::Stream> {
     {
         return Ok(stream);
     }
-    let stream = resolve(runtime::ready()?, handle)?;
-    let expected = if number == -1 { thread::device() } else { number as u32 };
-    if stream.device == expected { Ok(stream.raw) } else { Err(wrong_device(handle, stream.device, expected)) }
+    let device = if number == -1 { thread::device() } else { number as u32 };
+    let runtime = runtime::ready()?;
+    match runtime.streams.find_on(handle, device) {
+        Some(stream) => Ok(stream),
+        None => Ok(resolve_same(runtime, handle, device)?.raw),
+    }
 }
 
 /// Resolves an external stream without checking its device, and registers it if necessary. The stream may be
@@ -78,9 +138,9 @@ pub fn from_unchecked(stream: driver::Stream) -> Result<Stream> {
     resolve(runtime, stream.handle())
 }
 
-fn default_stream(handle: usize) -> Result<Stream> {
+fn default_stream(handle: usize, device: u32) -> Result<Stream> {
     let raw = driver::Stream::special(handle).ok_or_else(|| unknown_stream(handle))?;
-    Ok(Stream { raw, device: thread::device(), origin: None })
+    Ok(Stream { raw, device, origin: None, generation: 0 })
 }
 
 #[cold]
@@ -152,14 +212,9 @@ pub fn create(device: i32, priority: i32) -> Result<usize> {
     let pool = pool.ok_or_else(|| Error::new(Status::PANIC, "a priority lies outside its own range"))?;
     let index = pool.next.fetch_add(1, Ordering::Relaxed) % POOL_SIZE;
     let stream = pool.streams[index].get_or_try_init(|| {
-        let stream = device
-            .with_context(
-                &runtime.driver,
-                |driver| Ok(driver.with_relaxed_capture(|| driver.stream_create(priority))??),
-            )
-            .context(|| format!("creating a stream of priority {priority} on device {}", device.ordinal))?;
+        let stream = lifetime::new_stream(runtime, device, priority)?;
         let origin = StreamOrigin::Pool { priority: priority as i8, index: index as u8 };
-        runtime.streams.add(stream, StreamInfo { device: device.ordinal, origin })?;
+        runtime.streams.add(stream, StreamInfo::new(device.ordinal, origin))?;
         Ok::<_, Error>(stream)
     });
     Ok(stream?.handle())
@@ -173,7 +228,9 @@ pub fn from_external(stream: driver::Stream, number: i32) -> Result<usize> {
     if handle <= CU_STREAM_PER_THREAD {
         return Ok(handle);
     }
-    if let Some((_, StreamInfo { device, origin: StreamOrigin::Pool { .. } })) = runtime.streams.find(handle) {
+    if let Some((_, StreamInfo { device, origin, .. })) = runtime.streams.find(handle)
+        && matches!(origin, StreamOrigin::Pool { .. } | StreamOrigin::Dedicated { .. })
+    {
         return if device == claimed.ordinal { Ok(handle) } else { Err(wrong_device(handle, device, claimed.ordinal)) };
     }
     let driver = &runtime.driver;
@@ -198,7 +255,7 @@ pub fn from_external(stream: driver::Stream, number: i32) -> Result<usize> {
     let blocking = runtime
         .in_any_context(|driver| is_blocking(driver, stream))
         .context(|| format!("querying whether stream {handle:#x} synchronizes with the default stream"))?;
-    runtime.streams.add(stream, StreamInfo { device: claimed.ordinal, origin: StreamOrigin::External { blocking } })?;
+    runtime.streams.add(stream, StreamInfo::new(claimed.ordinal, StreamOrigin::External { blocking }))?;
     Ok(handle)
 }
 
@@ -210,6 +267,14 @@ fn is_blocking(driver: &Driver, stream: driver::Stream) -> Result<Option<bool>> 
         return Ok(None);
     }
     Ok(Some(driver.stream_is_blocking(stream)?))
+}
+
+#[cold]
+fn mismatch(stream: Stream, device: u32) -> Error {
+    Error::new(
+        Status::DEVICE_MISMATCH,
+        format!("the call works on device {device}, and its stream argument is {}", stream.describe()),
+    )
 }
 
 #[cold]
@@ -245,6 +310,15 @@ pub fn set(handle: usize) -> Result<()> {
         device.make_current(&runtime.driver)?;
     }
     thread::set_stream(stream.device, stream.raw);
+    Ok(())
+}
+
+/// Makes a stream current on its device, and leaves the current device as it is. NULL is the device's
+/// default stream.
+pub fn set_on(device: i32, handle: usize) -> Result<()> {
+    let runtime = runtime::ready()?;
+    let device = runtime.device(device)?.ordinal;
+    thread::set_stream(device, resolve_same(runtime, handle, device)?.raw);
     Ok(())
 }
 
@@ -297,7 +371,9 @@ pub fn query(handle: usize) -> Result<bool> {
     let runtime = runtime::ready()?;
     let stream = resolve(runtime, handle)?;
     let ahead = observe::end_of_stream(stream);
-    let done = runtime.in_stream(stream, |driver, raw| Ok(driver.stream_query(raw)?))?;
+    let done = runtime
+        .in_stream(stream, |driver, raw| Ok(driver.stream_query(raw)?))
+        .context(|| format!("querying {}", stream.describe()))?;
     if done {
         ahead.finish();
     }
@@ -312,6 +388,14 @@ pub fn synchronize(handle: usize) -> Result<()> {
     runtime
         .in_stream(stream, |driver, raw| Ok(driver.stream_synchronize(raw)?))
         .context(|| format!("synchronizing {}", stream.describe()))
+}
+
+/// Waits until all work of a device is done.
+pub fn synchronize_device(number: i32) -> Result<()> {
+    let runtime = runtime::ready()?;
+    let device = runtime.device(number)?;
+    sync_debug::check("plinth_synchronize")?;
+    capture_lock::synchronize_device(runtime, device)
 }
 
 /// Makes later work of one stream wait for the work that another has now.
@@ -330,7 +414,7 @@ pub fn priority(handle: usize) -> Result<i32> {
     let stream = resolve(runtime, handle)?;
     match stream.origin {
         None => Ok(0),
-        Some(StreamOrigin::Pool { priority, .. }) => Ok(priority.into()),
+        Some(StreamOrigin::Pool { priority, .. } | StreamOrigin::Dedicated { priority }) => Ok(priority.into()),
         Some(StreamOrigin::External { .. }) => {
             runtime.in_stream(stream, |driver, raw| Ok(driver.stream_priority(raw)?))
         }
@@ -338,7 +422,7 @@ pub fn priority(handle: usize) -> Result<i32> {
 }
 
 /// Returns the stream ID in torch's encoding: 0 for a default stream; for a pooled stream its index, its priority and
-/// a low bit of 1; for an external stream its handle.
+/// a low bit of 1; for any other stream its handle.
 pub fn id(handle: usize) -> Result<u64> {
     let stream = resolve(runtime::ready()?, handle)?;
     Ok(match stream.origin {
@@ -346,8 +430,24 @@ pub fn id(handle: usize) -> Result<u64> {
         Some(StreamOrigin::Pool { priority, index }) => {
             u64::from(index) << 5 | (1 - i64::from(priority)).unsigned_abs() << 1 | 1
         }
-        Some(StreamOrigin::External { .. }) => handle as u64,
+        Some(StreamOrigin::Dedicated { .. } | StreamOrigin::External { .. }) => stream.raw.handle() as u64,
     })
+}
+
+/// Names a stream in messages, reports, snapshots and profilers; an empty name removes the name.
+pub fn set_name(handle: usize, name: &str) -> Result<()> {
+    let stream = resolve(runtime::ready()?, handle)?;
+    names::set(Subject::stream(stream.raw.handle(), stream.device), name);
+    if nvtx::listens() && !stream.is_default() {
+        nvtx::name_stream(stream.raw, &CString::new(name).unwrap_or_default());
+    }
+    Ok(())
+}
+
+/// Returns the name of a stream; empty if it has none.
+pub fn name(handle: usize) -> Result<Arc<str>> {
+    let stream = resolve(runtime::ready()?, handle)?;
+    Ok(names::get(Subject::stream(stream.raw.handle(), stream.device)).unwrap_or_else(|| "".into()))
 }
 
 /// Returns the number of a stream's device.
@@ -370,20 +470,34 @@ pub fn launch_host_function(handle: usize, function: HostFunction) -> Result<()>
         .context(|| format!("launching a host function on {}", stream.describe()))
 }
 
-/// Returns the thread's current stream on a device.
+/// Returns the thread's current stream on a device. Fails if another thread has ended it.
 pub fn current_on(runtime: &Runtime, device: u32) -> Result<Stream> {
-    Ok(from_validated(runtime, thread::stream(device), device))
+    let raw = thread::stream(device);
+    if raw.handle() <= CU_STREAM_PER_THREAD {
+        return default_stream(raw.handle(), device);
+    }
+    let Some((raw, info)) = runtime.streams.find(raw.handle()) else { return Err(ended_current(raw, device)) };
+    Ok(Stream { raw, device, origin: Some(info.origin), generation: info.generation })
 }
 
-/// Returns the stream of a use, or a stream that is ordered after it if the calling thread has no handle of it.
-pub fn of_use(runtime: &Runtime, stream_use: StreamUse) -> Stream {
-    from_validated(runtime, stream_use.event_stream(), stream_use.device)
+#[cold]
+fn ended_current(raw: driver::Stream, device: u32) -> Error {
+    Error::new(
+        Status::INVALID_HANDLE,
+        format!(
+            "the calling thread's current stream on device {device}, {:#x}, was destroyed by another thread; set \
+             another one with plinth_set_stream_of",
+            raw.handle()
+        ),
+    )
 }
 
 /// Creates a [`Stream`] from a driver stream that was validated before.
 pub fn from_validated(runtime: &Runtime, raw: driver::Stream, device: u32) -> Stream {
-    let origin = runtime.streams.find(raw.handle()).map(|(_, info)| info.origin);
-    Stream { raw, device, origin }
+    match runtime.streams.find(raw.handle()) {
+        Some((_, info)) => Stream { raw, device, origin: Some(info.origin), generation: info.generation },
+        None => Stream { raw, device, origin: None, generation: runtime.streams.generation(raw.handle()) },
+    }
 }
 
 impl Device {

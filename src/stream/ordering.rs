@@ -11,10 +11,12 @@
 //! order on which a program must not rely calls this module in [`crate::driver::observer::run_unobserved`].
 
 use super::{
-    Stream,
+    Stream, StreamUse,
     capture_lock::{self, lock_shared, run_exclusive},
+    capture_report,
     capture_status::{self, CaptureStatus},
     event_pool::PooledEvent,
+    lifetime::of_use,
 };
 use crate::{
     driver::{self, types::CU_EVENT_WAIT_DEFAULT},
@@ -80,7 +82,11 @@ fn record(runtime: &Runtime, stream: Stream, flags: u32) -> Result<PooledEvent> 
 /// Enqueues a wait. The caller holds the capture lock as the event requires.
 #[inline]
 pub(super) fn wait(runtime: &Runtime, stream: Stream, event: driver::Event) -> Result<()> {
-    runtime.in_stream(stream, |driver, raw| Ok(driver.stream_wait_event(raw, event, CU_EVENT_WAIT_DEFAULT)?))
+    runtime.in_stream(stream, |driver, raw| Ok(driver.stream_wait_event(raw, event, CU_EVENT_WAIT_DEFAULT)?))?;
+    if capture_lock::is_any_capturing() {
+        capture_report::on_wait(stream);
+    }
+    Ok(())
 }
 
 /// The use of streams outside of captures. While it lives, a stream that was found outside stays so. Drop it before a
@@ -107,7 +113,7 @@ impl<'a> OutsideCaptures<'a> {
         if self.contains(stream)? {
             return Ok(());
         }
-        Err(Error::new(Status::CAPTURE_FORBIDS, format!("stream {:#x} is capturing", stream.raw.handle())))
+        Err(Error::new(Status::CAPTURE_FORBIDS, format!("{} is capturing", stream.describe())))
     }
 
     /// Returns whether all work of a stream is done.
@@ -136,8 +142,9 @@ impl<'a> OutsideCaptures<'a> {
 ///
 /// It waits for an event and not for the stream: a stream must not begin a capture while it is synchronized, but
 /// another thread may begin one.
-pub fn finish_stream(runtime: &Runtime, stream: Stream, may_wait: impl FnOnce() -> Result<()>) -> Result<bool> {
+pub fn finish_stream(runtime: &Runtime, stream: StreamUse, may_wait: impl FnOnce() -> Result<()>) -> Result<bool> {
     let outside = OutsideCaptures::lock(runtime);
+    let stream = of_use(runtime, stream);
     if !outside.contains(stream)? {
         return Ok(false);
     }

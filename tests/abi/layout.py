@@ -16,6 +16,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 INCLUDE = ROOT / "include"
 LIST = ROOT / "tests" / "abi" / "layout.txt"
 
+# The macros whose values are streams, and a use of each.
+STREAM_NAMES = {"PLINTH_STREAM_CURRENT": "PLINTH_STREAM_CURRENT", "PLINTH_STREAM_DEFAULT_OF": "PLINTH_STREAM_DEFAULT_OF(1)"}
+
 
 def declarations(header):
     """Returns the constants, the complete structs with their fields, and the other types of the header."""
@@ -35,7 +38,7 @@ def check_complete(header, constants, structs):
     exceptions = {"PLINTH_API", "PLINTH_NOEXCEPT", "PLINTH_PHILOX_STATE_T"}
     exceptions |= set(re.findall(r"^#ifndef (PLINTH_\w*H)$", header, re.MULTILINE))  # include guards
     defined = set(re.findall(r"^#define (\w+)", header, re.MULTILINE)) - exceptions
-    missed = {name for name in defined - set(constants) if not name.endswith("_INIT")}
+    missed = {name for name in defined - set(constants) - set(STREAM_NAMES) if not name.endswith("_INIT")}
     if missed or len(re.findall(r"^\} \w+;", header, re.MULTILINE)) != len(structs):
         sys.exit(f"layout.py cannot parse all of plinth.h: missed {sorted(missed)}, found structs {sorted(structs)}")
 
@@ -45,6 +48,8 @@ def program(constants, structs, others):
     lines = ["#include <plinth.h>", "#include <stdio.h>", "int main(void) {"]
     for name in constants:
         lines.append(f'  printf("constant {name} %lld\\n", (long long){name});')
+    for name, value in STREAM_NAMES.items():
+        lines.append(f'  printf("constant {value} %#llx\\n", (unsigned long long)(uintptr_t){value});')
     for name in others:
         lines.append(f'  printf("type {name} size %zu\\n", sizeof({name}));')
     for name, fields in structs.items():

@@ -13,24 +13,18 @@ export PLINTH_DEVICE=${PLINTH_DEVICE:-host}
 rm -rf "$work"
 mkdir -p "$work"
 
-# Runs a command, and shows its output only if it fails. (set -e has no effect in a function that is called in a condition.)
-step() {
-    local what=$1
-    shift
-    if "$@" >"$work/log" 2>&1; then
-        echo "ok    $what"
-    else
-        cat "$work/log"
-        echo "FAIL  $what: $*"
-        exit 1
-    fi
-}
+# shellcheck source=tests/package/consumers.sh
+. tests/package/consumers.sh
 
-refused() {
+fails() {
     if "$@"; then
         echo "the command succeeded, but should fail"
         return 1
     fi
+}
+
+refused() {
+    fails "$@" || return 1
     # The reason must be the version.
     grep -qF "version: $version" "$work/log"
 }
@@ -50,63 +44,62 @@ if grep -rIl -e nowhere -e "$root" "$work/moved" "$work/moved2"; then
     exit 1
 fi
 for file in "lib/libplinth.so.$version" lib/libplinth.a share/licenses/plinth/LICENSE-MIT \
-    share/licenses/plinth/LICENSE-APACHE lib/cmake/plinth/plinthConfigVersion.cmake; do
+    share/licenses/plinth/LICENSE-APACHE share/licenses/plinth/THIRD-PARTY.txt share/doc/plinth/plinth.cdx.json \
+    lib/cmake/plinth/plinthConfigVersion.cmake; do
     step "installed: $file" test -f "$work/moved/$file"
 done
 step "installed: the headers" diff -r include "$work/moved/include"
 step "installed: the links" cmp "$work/moved/lib/libplinth.so" "$work/moved/lib/libplinth.so.$version"
 
-# Configures, builds and runs a consumer. Arguments: its description, its folder, arguments of cmake.
-cmake_consumer() {
-    local what=$1 folder=$2 build
-    build=$work/build-${what//[^a-zA-Z_+]/-}
-    shift 2
-    step "$what: configure" cmake -S "tests/package/$folder" -B "$build" "$@"
-    step "$what: build" cmake --build "$build"
-    step "$what: run" env -C "$build" ctest --output-on-failure
-}
-
-for language in c cpp; do
-    cmake_consumer "find_package, $language" $language -DCMAKE_PREFIX_PATH="$work/moved" -DPLINTH_WANTED="$version"
+# Without DESTDIR, `--uninstall` removes what was installed, also twice, and keeps what was there before.
+listing() { (cd "$work/kept" && find . -printf '%P %y %m\n' | sort); }
+mkdir -p "$work/kept/lib"
+chmod 2775 "$work/kept/lib"
+touch "$work/kept/lib/libother.so"
+before=$(listing)
+for round in first second; do
+    step "install, $round" tools/install.sh --from "$library" --prefix "$work/kept"
+    grep -qF "$work/kept/lib" "$work/log" # where the loader finds the library
 done
+files() { (cd "$1" && find . ! -type d ! -name manifest.txt ! -name libother.so | sort); }
+step "the same files are installed" [ "$(files "$work/moved")" = "$(files "$work/kept")" ]
+step "uninstall" tools/install.sh --uninstall --prefix "$work/kept"
+step "uninstall leaves what was there before" [ "$(listing)" = "$before" ]
+step "install, new prefix" tools/install.sh --from "$library" --prefix "$work/new prefix"
+mv "$work/new prefix" "$work/renamed"
+step "uninstall, moved tree" tools/install.sh --uninstall --prefix "$work/renamed"
+step "uninstall removes its prefix" [ ! -e "$work/renamed" ]
+for arguments in "--from $work" "--uninstall --prefix $work" "--from $library --prefix relative"; do
+    # shellcheck disable=SC2086 # the arguments are words
+    step "refused: install.sh $arguments" fails tools/install.sh $arguments
+done
+
+consumers "$work/moved" "$version"
 cmake_consumer "find_package, multiarch" c -DCMAKE_PREFIX_PATH="$work/moved2"
 for wanted in "$major.$((minor + 1))" "$((major + 1)).0" "$major.$minor.$((patch + 1))"; do
     step "find_package refuses $wanted" refused \
         cmake -S tests/package/c -B "$work/refused-$wanted" -DCMAKE_PREFIX_PATH="$work/moved" -DPLINTH_WANTED="$wanted"
 done
 
-# Compiles and runs a consumer with pkg-config's flags. Arguments: language, folder of plinth.pc, static or shared.
-pkg_config_consumer() {
-    local language=$1 tree=$2 kind=$3 source compiler program
-    program=$work/pc-$language-$kind
-    source=tests/package/c/main.c compiler=(gcc -std=c99)
-    if [ "$language" = cpp ]; then
-        source=tests/package/cpp/main.cpp compiler=(g++ -std=c++17)
-    fi
-    local flags
-    if [ "$kind" = static ]; then
-        # The linker prefers a shared library in the same folder, so the archive is specified by its file name.
-        flags=$(PKG_CONFIG_PATH=$tree pkg-config --static --cflags --libs plinth)
-        flags=${flags/-lplinth/-l:libplinth.a}
-    else
-        flags=$(PKG_CONFIG_PATH=$tree pkg-config --cflags --libs plinth)
-    fi
-    # shellcheck disable=SC2086 # flags are words
-    "${compiler[@]}" -Wall -Wextra -Werror "$source" -o "$program" $flags &&
-        LD_LIBRARY_PATH=$tree/.. "$program" || return 1
-    # The program must depend on the shared library exactly if it was linked as shared.
-    local linked=static
-    if readelf -d "$program" | grep 'NEEDED.*libplinth' >/dev/null; then
-        linked=shared
-    fi
-    [ "$linked" = "$kind" ]
-}
-for language in c cpp; do
-    for kind in shared static; do
-        step "pkg-config, $language, $kind" pkg_config_consumer $language "$work/moved/lib/pkgconfig" $kind
-    done
-done
 step "pkg-config, multiarch" pkg_config_consumer c "$work/moved2/lib/x86_64-linux-gnu/pkgconfig" shared
+
+# Some package managers install one library. plinth::plinth is the static one then.
+rm "$work/moved2/lib/x86_64-linux-gnu"/libplinth.so*
+step "static library only: configure" \
+    cmake -S packaging/test_program -B "$work/build-static-only" -DCMAKE_PREFIX_PATH="$work/moved2"
+step "static library only: build" cmake --build "$work/build-static-only"
+step "static library only: run" "$work/build-static-only/test_program"
+
+# An old cargo is refused before it fails with an error about Cargo.toml.
+mkdir "$work/old"
+printf '#!/bin/sh\necho "cargo 1.63.0"\n' >"$work/old/cargo"
+chmod +x "$work/old/cargo"
+old_cargo_refused() {
+    fails cmake -S . -B "$work/old/build" -DPLINTH_CARGO="$work/old/cargo" || return 1
+    # CMake breaks lines.
+    tr -s ' \n' ' ' <"$work/log" | grep -F "is of 1.63.0. Install Rust with rustup"
+}
+step "an old cargo is refused" old_cargo_refused
 
 if [ "$sources" != --sources ]; then
     echo "package: all tests passed"
@@ -124,6 +117,6 @@ done
 # `cmake --install` of plinth's own project must install the same files as `make install`.
 step "cmake --build" cmake -S . -B "$work/own" -DPLINTH_CARGO_TARGET_DIR="$target"
 step "cmake --build" cmake --build "$work/own"
-step "cmake --install" cmake --install "$work/own" --prefix "$work/by-cmake"
-step "the two installed trees are equal" diff -r "$work/moved" "$work/by-cmake"
+step "cmake --install" env DESTDIR="$work/by-cmake" cmake --install "$work/own" --prefix /nowhere
+step "the two installed trees are equal" diff -r "$work/moved" "$work/by-cmake/nowhere"
 echo "package: all tests passed"

@@ -21,7 +21,7 @@ SIGNED = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 UNSIGNED = {"uint8": 8, "uint16": 16, "uint32": 32, "uint64": 64}
 DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 MOST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,
-        "float64": 1.7976931348623157e308}
+        "float64": 1.7976931348623157e308, "complex64": 3.4028234663852886e38, "complex128": 1.7976931348623157e308}
 # Dtypes; more important ones are repeated.
 COMMON = plinth.FLOATING * 2 + ["uint8", "int8", "int16", "int32", "int64", "bool"]
 
@@ -224,6 +224,8 @@ def some_step(rng):
         dtype = rng.choice(["uint16", "uint32", "uint64"])
     if operation in FLOAT_OPERATIONS and rng.random() < 0.02:
         dtype = rng.choice(["int32", "bool"])
+    if operation in ("uniform", "normal") and rng.random() < 0.15:
+        dtype = rng.choice(["complex64", "complex128"])
     layout = some_layout(rng)
     if rng.random() < 0.02 and any(extent > 1 for extent in layout.shape):
         # An expanded tensor with overlapping elements, which every fill must reject.

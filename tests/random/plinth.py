@@ -19,7 +19,7 @@ DTYPES = {
     "int8": (0, 8, "b"), "int16": (0, 16, "h"), "int32": (0, 32, "i"), "int64": (0, 64, "q"),
     "uint8": (1, 8, "B"), "uint16": (1, 16, "H"), "uint32": (1, 32, "I"), "uint64": (1, 64, "Q"),
     "float16": (2, 16, "e"), "float32": (2, 32, "f"), "float64": (2, 64, "d"), "bfloat16": (4, 16, None),
-    "bool": (6, 8, "B"), "complex64": (5, 64, None), "complex128": (5, 128, None),
+    "bool": (6, 8, "B"), "complex64": (5, 64, "f"), "complex128": (5, 128, "d"),
 }
 FLOATING = ["float16", "bfloat16", "float32", "float64"]
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]

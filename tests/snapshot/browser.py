@@ -129,8 +129,9 @@ class Browser:
             raise Failure(f"{expression}: {details.get('exception', {}).get('description', details['text'])}")
         return response["result"].get("value")
 
-    def wait_for(self, expression, seconds=60.0):
+    def wait_for(self, expression, seconds=None):
         """Waits until an expression is true."""
+        seconds = seconds or self.timeout
         until = time.monotonic() + seconds
         while not self.run(expression):
             if time.monotonic() > until:

@@ -4,8 +4,9 @@
 
   run.py --lib FOLDER [--include FOLDER] --build FOLDER [--device host] [--screenshots FOLDER] [--no-browser]
 
-training.c writes the snapshots; check.py checks pickle, JSON and statistics; page.py tests the page in a headless Chromium, if
-one is installed; PyTorch's own tool reads the pickle, if PyTorch is installed.
+training.c writes the snapshots; check.py checks pickle, JSON and statistics; page.py and page_use.py test the page in a headless
+Chromium, if one is installed, the latter also with the pages of engine.cpp and large.c; PyTorch's own tool reads the pickle, if
+PyTorch is installed.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import sys
 import browser
 import check
 import page
+import page_use
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -37,17 +39,17 @@ def parse_arguments():
 
 
 def build(arguments):
-    """Compiles training.c, and links the library's soname to the library next to it."""
-    program = arguments.build / "training"
-    subprocess.run(["gcc", "-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", f"-I{arguments.include}",
-                    str(HERE / "training.c"), "-o", str(program), f"-L{arguments.lib}", "-lplinth",
-                    f"-Wl,-rpath,{arguments.lib.resolve()}", f"-Wl,-rpath,{arguments.build.resolve()}"], check=True)
+    """Compiles the programs, and links the library's soname to the library next to them."""
+    options = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", f"-I{arguments.include}"]
+    libraries = [f"-L{arguments.lib}", "-lplinth", f"-Wl,-rpath,{arguments.lib.resolve()}", f"-Wl,-rpath,{arguments.build.resolve()}"]
+    for source, compiler in (("training.c", ["gcc", "-std=c11"]), ("large.c", ["gcc", "-std=c11"]), ("engine.cpp", ["g++", "-std=c++17"])):
+        program = arguments.build / source.split(".")[0]
+        subprocess.run([*compiler, *options, str(HERE / source), "-o", str(program), *libraries], check=True)
     dynamic = subprocess.run(["readelf", "-d", str(arguments.lib / "libplinth.so")], capture_output=True, text=True, check=True)
     soname = next(line.split("[")[1].split("]")[0] for line in dynamic.stdout.splitlines() if "SONAME" in line)
     link = arguments.build / soname
     link.unlink(missing_ok=True)
     link.symlink_to((arguments.lib / "libplinth.so").resolve())
-    return program
 
 
 def check_folder(folder):
@@ -118,20 +120,34 @@ def check_checker(folder):
         sys.exit(f"run.py: check.py does not detect {corrupt.__name__}")
 
 
+# Enough events that a list of them is higher than a browser can scroll.
+MANY_EVENTS = 500_000
+
+
+def test_use(arguments):
+    environment = {**os.environ, "PLINTH_DEVICE": arguments.device}
+    large = arguments.build / "large.html"
+    subprocess.run([str(arguments.build / "engine"), str(arguments.build)], check=True, env=environment)
+    subprocess.run([str(arguments.build / "large"), str(large), str(MANY_EVENTS)], check=True, env=environment)
+    page_use.test_use(arguments.build / "expandable" / "snapshot.html", arguments.build / "engine.html", large, arguments.screenshots)
+    print("windows, keyboard, colours, functions, names and long lists: as expected")
+
+
 def main():
     arguments = parse_arguments()
     arguments.build.mkdir(parents=True, exist_ok=True)
-    program = build(arguments)
+    build(arguments)
+    has_browser = not arguments.no_browser and browser.find() is not None
     for name, settings in (("expandable", "expandable_segments:True"), ("segments", "expandable_segments:False")):
         folder = arguments.build / name
         folder.mkdir(exist_ok=True)
         environment = {**os.environ, "PLINTH_DEVICE": arguments.device, "PLINTH_ALLOC_CONF": settings}
-        subprocess.run([str(program), str(folder)], check=True, env=environment)
+        subprocess.run([str(arguments.build / "training"), str(folder)], check=True, env=environment)
         snapshot = check_folder(folder)
         check.expect(snapshot["allocator_settings"]["expandable_segments"] == (name == "expandable"), "expandable_segments")
         entries = len(snapshot["device_traces"][0])
         print(f"{name}: pickle, JSON and statistics agree on {len(snapshot['segments'])} segments and {entries} entries")
-        if arguments.no_browser or browser.find() is None:
+        if not has_browser:
             print(f"{name}: skipped the page: " + ("--no-browser" if arguments.no_browser else "no Chromium"))
             continue
         screenshots = arguments.screenshots if name == "expandable" else None
@@ -139,6 +155,8 @@ def main():
             screenshots.mkdir(parents=True, exist_ok=True)
         page.test_page(folder / "snapshot.html", snapshot, screenshots, search="attention", dark=name == "segments")
         print(f"{name}: every view of the page agrees with the pickle, without errors")
+    if has_browser:
+        test_use(arguments)
     check_checker(arguments.build / "expandable")
     print("corrupt snapshots are detected")
     if importlib.util.find_spec("torch") is None:

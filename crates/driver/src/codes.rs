@@ -125,9 +125,33 @@ codes! {
     CUDA_ERROR_UNKNOWN = 999: "an unknown error",
 }
 
+/// The code of a call that was not made because it would have waited for the device, and the process forbids that. It is
+/// not one of CUDA's.
+pub const WAIT_REFUSED: Code = Code::MAX;
+
 /// Returns the name of a code and one sentence about it, both NUL-terminated; `None` for a code that is not listed.
 pub fn lookup(code: Code) -> Option<(&'static str, &'static str)> {
     NAMES.iter().find(|(known, ..)| *known == code).map(|(_, name, text)| (*name, *text))
+}
+
+/// Returns whether a code means that the context is lost: all its work has ended, and every later call reports the same.
+pub fn is_context_lost(code: Code) -> bool {
+    matches!(
+        code,
+        CUDA_ERROR_ECC_UNCORRECTABLE
+            | CUDA_ERROR_NVLINK_UNCORRECTABLE
+            | CUDA_ERROR_CONTAINED
+            | CUDA_ERROR_ILLEGAL_ADDRESS
+            | CUDA_ERROR_LAUNCH_TIMEOUT
+            | CUDA_ERROR_CONTEXT_IS_DESTROYED
+            | CUDA_ERROR_ASSERT
+            | CUDA_ERROR_HARDWARE_STACK_ERROR
+            | CUDA_ERROR_ILLEGAL_INSTRUCTION
+            | CUDA_ERROR_MISALIGNED_ADDRESS
+            | CUDA_ERROR_INVALID_ADDRESS_SPACE
+            | CUDA_ERROR_INVALID_PC
+            | CUDA_ERROR_LAUNCH_FAILED
+    )
 }
 
 /// Formats a code as "CUDA_ERROR_OUT_OF_MEMORY (2)", or as "CUDA error 1234" if it is not listed.

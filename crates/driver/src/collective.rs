@@ -1,6 +1,9 @@
 //! The parameters of the collective kernels, as kernels/collective.cu declares them, and their launch.
 
-use super::{Driver, DriverResult, Function, Span, Stream};
+use super::{
+    Driver, DriverResult, Function, Span, Stream,
+    element::{CopyDimension, Unit},
+};
 use std::ffi::c_void;
 
 /// The number of threads per block.
@@ -13,9 +16,6 @@ pub const MOST_LENGTH: u64 = (1 << 40) - 1;
 const MOST_BLOCKS: u64 = 1 << 24;
 /// The maximum number of dimensions of a strided piece.
 pub const MOST_DIMENSIONS: usize = super::random::MAX_RANK + 1;
-
-/// One dimension of a piece: its extent, and the strides of the source and the destination in bytes.
-pub type Dimension = (u32, i64, i64);
 
 /// The pieces of one launch. A piece has one word for its length, one for each address, and three for each dimension.
 /// All pieces of a table have the same number of addresses and dimensions.
@@ -33,11 +33,12 @@ pub struct Table {
     chunk: u32,
     /// The number of dimensions of each piece of a strided copy.
     pub rank: u32,
-    /// The size of a unit of a strided copy: 1, 2, 4, 8 or 16 bytes.
-    pub width: u32,
-    /// The [`Operation`] of a reduction.
+    /// The size of a unit of a strided copy: 1, 2, 4, 8 or 16 bytes; 0 for one that converts its elements.
+    width: u32,
+    /// The [`Operation`] of a reduction; the number of the source's element type in a copy that converts.
     pub operation: u16,
-    /// Whether a reduction's integers are signed: 1 or 0.
+    /// Whether a reduction's integers are signed: 1 or 0; the number of the destination's element type in a copy that
+    /// converts.
     pub is_signed: u16,
     /// The divisor of an average; 0 for none.
     pub divisor: u32,
@@ -104,9 +105,25 @@ impl Table {
         Some((piece[0] & MOST_LENGTH, &piece[1..]))
     }
 
+    /// Sets the unit of a strided copy.
+    pub fn set_unit(&mut self, unit: Unit) {
+        (self.width, self.operation, self.is_signed) = match unit {
+            Unit::Bytes(width) => (width, 0, 0),
+            Unit::Converted(from, to) => (0, from, to),
+        };
+    }
+
+    /// Returns the unit of a strided copy.
+    pub fn unit(&self) -> Unit {
+        match self.width {
+            0 => Unit::Converted(self.operation, self.is_signed),
+            width => Unit::Bytes(width),
+        }
+    }
+
     /// Adds a piece. `addresses` are the sources followed by the destinations. Returns false if the table is full or if
     /// the piece is too long.
-    pub fn push(&mut self, length: u64, addresses: impl Iterator<Item = Span>, dimensions: &[Dimension]) -> bool {
+    pub fn push(&mut self, length: u64, addresses: impl Iterator<Item = Span>, dimensions: &[CopyDimension]) -> bool {
         let (words, at) = (self.piece_words(), self.count as usize * self.piece_words());
         let Some(piece) = self.words.get_mut(at..at + words) else { return false };
         if length > MOST_LENGTH {
@@ -120,7 +137,7 @@ impl Table {
         }
         for (index, (extent, from, to)) in dimensions.iter().enumerate().take(self.rank as usize) {
             let base = 1 + (self.sources + self.destinations) as usize + 3 * index;
-            piece[base..base + 3].copy_from_slice(&[u64::from(*extent), *from as u64, *to as u64]);
+            piece[base..base + 3].copy_from_slice(&[*extent, *from as u64, *to as u64]);
         }
         self.count += 1;
         true
@@ -204,6 +221,10 @@ mod tests {
     #[test]
     fn dimensions_follow_the_addresses() {
         let mut table = Table::new(1, 1, 2);
+        for unit in [Unit::Bytes(8), Unit::Converted(3, 14)] {
+            table.set_unit(unit);
+            assert_eq!(table.unit(), unit);
+        }
         assert!(table.push(6, (1..3).map(Span::dangling), &[(2, 8, -16), (3, 100, 200)]));
         assert_eq!(table.piece(0).unwrap().1, [1, 2, 2, 8, (-16_i64) as u64, 3, 100, 200]);
         assert_eq!(table.piece(WORDS / 9), None);

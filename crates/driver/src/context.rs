@@ -1,6 +1,6 @@
 //! Contexts: a device's primary context, and the current context of the calling thread.
 
-use super::{Driver, DriverResult, call, observer, types::*};
+use super::{Call, Driver, DriverResult, call, observer, types::*};
 use std::ptr;
 
 /// A device's primary context, or another context that was current when plinth was called. plinth never destroys it.
@@ -67,6 +67,7 @@ impl Driver {
     /// Waits for all work in the calling thread's context.
     pub fn context_synchronize(&self) -> DriverResult<()> {
         observer::observe_wait(
+            Call::cuCtxSynchronize,
             |observer| observer.context_awaited(self),
             // SAFETY: the call takes no arguments.
             || unsafe { call!(self, cuCtxSynchronize()) },

@@ -17,7 +17,12 @@ use std::{
 };
 
 const POINTER_MODE_HOST: c_int = 0;
-const DEFAULT_MATH: c_int = 0;
+/// CUBLAS_DEFAULT_MATH.
+pub const DEFAULT_MATH: c_int = 0;
+/// CUBLAS_TF32_TENSOR_OP_MATH.
+pub const ALLOW_TF32: c_int = 3;
+/// CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION, a flag beside the others.
+pub const DISALLOW_REDUCED_PRECISION: c_int = 16;
 const ATOMICS_NOT_ALLOWED: c_int = 0;
 
 pub type RawHandle = *mut c_void;
@@ -99,10 +104,12 @@ impl Cublas {
         unsafe { library_call!(self, cublasSetAtomicsMode(raw, ATOMICS_NOT_ALLOWED)) }
     }
 
-    /// Sets the stream and the workspace of a handle that belongs to this thread. The stream comes first because
-    /// setting it resets the workspace.
-    pub fn set(&self, handle: Handle, stream: Stream, workspace: Span) -> Result<()> {
+    /// Sets the math mode, the stream and the workspace of a handle that belongs to this thread. The stream comes before
+    /// the workspace because setting it resets the workspace.
+    pub fn set(&self, handle: Handle, math_mode: c_int, stream: Stream, workspace: Span) -> Result<()> {
         let (raw, area) = (handle.raw(), workspace.address() as *mut c_void);
+        // SAFETY: the handle is live and belongs to this thread.
+        unsafe { library_call!(self, cublasSetMathMode(raw, math_mode)) }?;
         // SAFETY: the handle is live and belongs to this thread, and the stream is a driver stream.
         unsafe { library_call!(self, cublasSetStream_v2(raw, stream.handle() as RawStream)) }?;
         // SAFETY: the workspace is a block of the allocator for this stream, which its owner keeps until the handle

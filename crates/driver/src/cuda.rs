@@ -11,11 +11,12 @@ use super::{
     table::{Call, Table},
 };
 use crate::{
+    environment::Environment,
     error::{Error, Result},
     status::Status,
 };
 use std::{
-    ffi::{CStr, CString, c_char, c_int, c_uint, c_ulonglong, c_void},
+    ffi::{CStr, CString, OsString, c_char, c_int, c_uint, c_ulonglong, c_void},
     ptr,
 };
 
@@ -53,10 +54,15 @@ pub fn load(faulty: bool) -> Result<Driver> {
     }
 }
 
+/// Returns the file that the environment names.
+pub fn named() -> Option<OsString> {
+    Environment::of_process().value("PLINTH_CUDA_LIBRARY")
+}
+
 /// Opens libcuda through the system's loader only: a driver belongs to the machine's kernel, so toolkit folders and
 /// Python packages are not searched.
 fn open() -> Result<Library> {
-    if let Some(path) = std::env::var_os("PLINTH_CUDA_LIBRARY").filter(|path| !path.is_empty()) {
+    if let Some(path) = named() {
         return Library::open_path(&path)
             .map_err(|reason| no_driver(&format!("PLINTH_CUDA_LIBRARY cannot be loaded ({reason})")));
     }

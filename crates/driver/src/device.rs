@@ -1,9 +1,25 @@
 //! Devices: their count and attributes.
 
-use super::{Driver, DriverResult, call, types::*};
-use std::ffi::{CStr, c_char, c_uint};
+use super::{Driver, DriverResult, call, codes, types::*};
+use std::{
+    ffi::{CStr, c_char, c_int, c_uint, c_void},
+    ptr,
+};
 
 impl Driver {
+    /// Returns the address of a function of the driver by its name without a version suffix, as of a CUDA version, with
+    /// `CU_GET_PROC_ADDRESS_...` flags. Returns `None` if the driver has no such function as of that version.
+    pub fn find_function(&self, name: &CStr, version: c_int, flags: u64) -> DriverResult<Option<*const c_void>> {
+        let (mut function, mut status) = (ptr::null_mut(), 0);
+        // SAFETY: the name is NUL-terminated, and the outputs are live locals.
+        let found =
+            unsafe { call!(self, cuGetProcAddress_v2(name.as_ptr(), &mut function, version, flags, &mut status)) };
+        match found {
+            Err(failure) if failure.code == codes::CUDA_ERROR_NOT_FOUND => Ok(None),
+            found => found.map(|()| (!function.is_null()).then_some(function.cast_const())),
+        }
+    }
+
     /// Initializes the driver.
     pub fn init(&self) -> DriverResult<()> {
         // SAFETY: flags must be 0.

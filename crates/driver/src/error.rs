@@ -28,10 +28,14 @@ impl Error {
         Error(Box::new(Parts { status, message: message.into(), driver_code: codes::CUDA_SUCCESS }))
     }
 
-    /// Prepends a description of the attempted operation to the message.
+    /// Prepends a description of the attempted operation to the message, unless the message begins with it already:
+    /// functions that describe the same operation may call each other.
     #[cold]
     pub fn context(mut self, attempt: impl fmt::Display) -> Self {
-        self.0.message = format!("{attempt}: {}", self.0.message);
+        let attempt = format!("{attempt}: ");
+        if !self.0.message.starts_with(&attempt) {
+            self.0.message.insert_str(0, &attempt);
+        }
         self
     }
 
@@ -65,11 +69,11 @@ impl Error {
     }
 }
 
-impl From<Failure> for Error {
-    #[cold]
-    fn from(failure: Failure) -> Self {
-        let status = match failure.code {
-            codes::CUDA_ERROR_INVALID_VALUE => Status::INVALID_VALUE,
+impl Status {
+    /// Returns the status for a code of the driver.
+    pub(crate) fn of_driver_code(code: u32) -> Status {
+        match code {
+            codes::CUDA_ERROR_INVALID_VALUE | codes::CUDA_ERROR_INVALID_CLUSTER_SIZE => Status::INVALID_VALUE,
             codes::CUDA_ERROR_OUT_OF_MEMORY => Status::OUT_OF_MEMORY,
             codes::CUDA_ERROR_DEINITIALIZED => Status::SHUTTING_DOWN,
             codes::CUDA_ERROR_STUB_LIBRARY => Status::STUB_LIBRARY,
@@ -88,12 +92,23 @@ impl From<Failure> for Error {
             codes::CUDA_ERROR_STREAM_CAPTURE_UNJOINED => Status::GRAPH_UNJOINED,
             codes::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD => Status::GRAPH_WRONG_THREAD,
             _ => Status::DRIVER,
-        };
+        }
+    }
+}
+
+impl From<Failure> for Error {
+    #[cold]
+    fn from(failure: Failure) -> Self {
+        let symbol = failure.call.info().symbol;
+        if failure.code == codes::WAIT_REFUSED {
+            let message = format!("{symbol} would wait for the device, which the sync debug mode forbids");
+            return Error::new(Status::WOULD_SYNCHRONIZE, message);
+        }
+        let status = Status::of_driver_code(failure.code);
         let text = match codes::lookup(failure.code) {
             Some((_, text)) => format!(", {}", text.trim_end_matches('\0')),
             None => String::new(),
         };
-        let symbol = failure.call.info().symbol;
         let message = format!("{symbol} failed with {}{text}", codes::describe(failure.code));
         Error(Box::new(Parts { status, message, driver_code: failure.code }))
     }
@@ -140,6 +155,27 @@ mod tests {
             "allocating 1.00 GiB: cuMemAlloc_v2 failed with CUDA_ERROR_OUT_OF_MEMORY (2), \
              the device has not enough free memory"
         );
+    }
+
+    #[test]
+    fn an_attempt_is_described_once() {
+        let error = Error::new(Status::GRAPH_CAPTURED, "replaying a graph: it is asleep").context("replaying a graph");
+        assert_eq!(error.message(), "replaying a graph: it is asleep");
+        assert_eq!(error.context("replaying").message(), "replaying: replaying a graph: it is asleep");
+    }
+
+    #[test]
+    fn a_refused_wait_is_no_driver_error() {
+        let error = Error::from(Failure { call: Call::cuEventSynchronize, code: codes::WAIT_REFUSED });
+        assert_eq!((error.status(), error.driver_code()), (Status::WOULD_SYNCHRONIZE, 0));
+        assert!(error.message().starts_with("cuEventSynchronize would wait for the device"), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_cluster_size_is_an_invalid_value() {
+        let error = Error::from(Failure { call: Call::cuLaunchKernelEx, code: 912 });
+        assert_eq!((error.status(), error.driver_code()), (Status::INVALID_VALUE, 912));
+        assert!(error.message().contains("CUDA_ERROR_INVALID_CLUSTER_SIZE (912)"), "{error}");
     }
 
     #[test]

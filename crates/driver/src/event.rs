@@ -1,6 +1,6 @@
 //! CUDA events.
 
-use super::{Driver, DriverResult, Stream, call, codes, observer, types::*};
+use super::{Call, Driver, DriverResult, Stream, call, codes, observer, types::*};
 use std::{
     ffi::c_uint,
     ptr,
@@ -100,6 +100,7 @@ impl Driver {
     /// Waits until the work that the event captured is complete.
     pub fn event_synchronize(&self, event: Event) -> DriverResult<()> {
         observer::observe_wait(
+            Call::cuEventSynchronize,
             |observer| observer.event_awaited(event),
             // SAFETY: the event is a live driver object.
             || unsafe { call!(self, cuEventSynchronize(event.raw())) },

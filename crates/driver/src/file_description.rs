@@ -1,7 +1,7 @@
 //! Open file descriptions and their locks.
 //!
 //! A lock belongs to a description. The kernel releases it when the last descriptor of the description is closed,
-//! however its holder ends.
+//! however its holder ends. [`process_lock`](crate::process_lock) has the locks that belong to a process.
 
 use std::{
     fs::{File, OpenOptions},
@@ -31,11 +31,11 @@ pub fn unlock(file: impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
 pub fn is_locked(file: impl AsFd, start: u64, bytes: u64) -> bool {
     let found = control(file, libc::F_OFD_GETLK, libc::F_WRLCK, start, bytes);
     // If the call fails, assume that one has.
-    found.map_or(true, |kind| kind != libc::F_UNLCK)
+    found.map_or(true, |found| i32::from(found.l_type) != libc::F_UNLCK)
 }
 
-/// Calls `fcntl` with a lock of the given kind, and returns the kind that the call leaves in its place.
-fn control(file: impl AsFd, command: i32, kind: i32, start: u64, bytes: u64) -> io::Result<i32> {
+/// Calls `fcntl` with a lock of the given kind, and returns what the call leaves in its place.
+pub(crate) fn control(file: impl AsFd, command: i32, kind: i32, start: u64, bytes: u64) -> io::Result<libc::flock> {
     let mut lock = libc::flock {
         l_type: kind as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
@@ -46,5 +46,5 @@ fn control(file: impl AsFd, command: i32, kind: i32, start: u64, bytes: u64) -> 
     // SAFETY: the lock commands take a pointer to this structure, which is a live local; the borrow of `file` keeps the
     // descriptor open.
     let result = unsafe { libc::fcntl(file.as_fd().as_raw_fd(), command, &raw mut lock) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(i32::from(lock.l_type)) }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(lock) }
 }

@@ -28,4 +28,64 @@ impl Image {
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
+
+    /// Returns the length in bytes that the header of an image states; `None` for text, whose end is its NUL. Drivers
+    /// read this far, whatever they are given.
+    pub fn stated_length(bytes: &[u8]) -> Option<u64> {
+        if bytes.starts_with(ELF) {
+            return Some(elf_length(bytes).unwrap_or(ELF_HEADER as u64));
+        }
+        if bytes.starts_with(FATBIN) {
+            return Some(fatbin_length(bytes).unwrap_or(FATBIN_HEADER as u64));
+        }
+        None
+    }
+}
+
+/// The start of an ELF file, such as a cubin.
+const ELF: &[u8] = b"\x7fELF";
+const ELF_HEADER: usize = 64;
+/// The start of a fatbin.
+const FATBIN: &[u8] = &0xBA55_ED50_u32.to_le_bytes();
+const FATBIN_HEADER: usize = 16;
+
+fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
+    let mut wide = [0; 8];
+    wide[..N].copy_from_slice(bytes.get(at..at + N)?);
+    Some(u64::from_le_bytes(wide))
+}
+
+/// Returns where the later one of an ELF file's two tables ends. Compilers put one of them at the end.
+fn elf_length(bytes: &[u8]) -> Option<u64> {
+    let header = bytes.get(..ELF_HEADER)?;
+    let table = |start: usize, size: usize, count: usize| {
+        let bytes = number::<2>(header, size)? * number::<2>(header, count)?;
+        Some(number::<8>(header, start)?.saturating_add(bytes))
+    };
+    Some(table(0x20, 0x36, 0x38)?.max(table(0x28, 0x3A, 0x3C)?))
+}
+
+fn fatbin_length(bytes: &[u8]) -> Option<u64> {
+    Some(number::<8>(bytes, 8)?.saturating_add(number::<2>(bytes, 6)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_state_the_length() {
+        assert_eq!(Image::stated_length(b".version 8.0"), None);
+        assert_eq!(Image::stated_length(b"\x7fELF"), Some(64));
+        let program = std::fs::read("/proc/self/exe").unwrap();
+        let length = Image::stated_length(&program).unwrap();
+        assert!(length > 64 && length <= program.len() as u64);
+        let mut fatbin = [0_u8; 24];
+        fatbin[..8].copy_from_slice(&[0x50, 0xED, 0x55, 0xBA, 1, 0, 16, 0]);
+        fatbin[8] = 8;
+        assert_eq!(Image::stated_length(&fatbin), Some(24));
+        assert_eq!(Image::stated_length(&fatbin[..10]), Some(16));
+        fatbin[8..16].fill(0xFF);
+        assert_eq!(Image::stated_length(&fatbin), Some(u64::MAX));
+    }
 }

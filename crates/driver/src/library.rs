@@ -3,12 +3,12 @@
 //! plinth links none of CUDA's libraries. All are located at run time: the driver and NCCL exist on nearly every
 //! machine with a GPU; NVRTC, cuBLAS and the others come with a CUDA toolkit or with Python packages.
 
+use crate::environment::{Environment, is_relative};
 use std::{
-    env,
     ffi::{CStr, CString, OsStr, c_int, c_void},
     fs,
     os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::atomic::{AtomicU32, Ordering},
 };
 
@@ -23,16 +23,16 @@ unsafe impl Send for Library {}
 unsafe impl Sync for Library {}
 
 impl Library {
-    /// Loads a library by name or path, with its dependencies, and runs its constructors. The error is the loader's
-    /// reason.
+    /// Loads a library by name or absolute path, with its dependencies, and runs its constructors. The error is the
+    /// loader's reason.
     pub fn open(name: &CStr) -> Result<Library, String> {
-        Self::dlopen(name, libc::RTLD_NOW | libc::RTLD_LOCAL)
+        Self::dlopen_absolute(name, libc::RTLD_NOW | libc::RTLD_LOCAL)
     }
 
     /// Loads a library like [`open`](Self::open), but binds its functions lazily: tool libraries may reference symbols
     /// that this process lacks and never uses.
     pub fn open_lazily(name: &CStr) -> Result<Library, String> {
-        Self::dlopen(name, libc::RTLD_LAZY | libc::RTLD_LOCAL)
+        Self::dlopen_absolute(name, libc::RTLD_LAZY | libc::RTLD_LOCAL)
     }
 
     /// Returns the library of this name if the process has already loaded it, whatever its path.
@@ -46,6 +46,12 @@ impl Library {
         Self::open(&path)
     }
 
+    /// Loads a library whose path the program passed. Unlike one from the environment, it may be relative.
+    pub fn open_for_program(path: &OsStr) -> Result<Library, String> {
+        let path = CString::new(path.as_bytes()).map_err(|_| "its path holds a NUL".to_owned())?;
+        Self::dlopen(&path, libc::RTLD_NOW | libc::RTLD_LOCAL)
+    }
+
     /// Returns the program itself and the libraries loaded with it.
     pub fn program() -> Result<Library, String> {
         // SAFETY: NULL denotes the program.
@@ -57,6 +63,13 @@ impl Library {
         // SAFETY: the library is open, and the name is NUL-terminated.
         let pointer = unsafe { libc::dlsym(self.0, name.as_ptr()) };
         (!pointer.is_null()).then_some(pointer.cast_const())
+    }
+
+    fn dlopen_absolute(name: &CStr, flags: c_int) -> Result<Library, String> {
+        if is_relative(OsStr::from_bytes(name.to_bytes())) {
+            return Err(format!("{}: the path is relative; name an absolute path", name.to_string_lossy()));
+        }
+        Self::dlopen(name, flags)
     }
 
     fn dlopen(name: &CStr, flags: c_int) -> Result<Library, String> {
@@ -100,8 +113,9 @@ impl LibrarySpec {
     /// that are too new for the driver come last. The error is a sentence that lists what was tried.
     pub fn find(&self) -> Result<Library, String> {
         let LibrarySpec { name: library_name, variable, .. } = *self;
+        let environment = Environment::of_process();
         let names = order_by_driver(self.names, DRIVER.load(Ordering::Relaxed));
-        if let Some(path) = env::var_os(variable).filter(|path| !path.is_empty()) {
+        if let Some(path) = environment.value(variable) {
             return Library::open_path(&path)
                 .map_err(|reason| format!("{library_name} is needed, and {variable} cannot be loaded ({reason})"));
         }
@@ -115,8 +129,8 @@ impl LibrarySpec {
                 Err(error) => reason = reason.or(Some(error)),
             }
         }
-        let toolkits = if self.in_toolkit { toolkit_folders() } else { Vec::new() };
-        let packages = package_folders();
+        let toolkits = if self.in_toolkit { toolkit_folders(&environment) } else { Vec::new() };
+        let packages = package_folders(&environment);
         let in_packages =
             packages.iter().flat_map(|folder| self.in_packages.iter().map(move |inner| folder.join(inner)));
         for folder in toolkits.iter().cloned().chain(in_packages) {
@@ -156,18 +170,17 @@ fn order_by_driver(names: &[(u32, &'static CStr)], driver: u32) -> Vec<&'static 
 }
 
 /// Returns the library folders of CUDA toolkits.
-fn toolkit_folders() -> Vec<PathBuf> {
-    let named = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(env::var_os).map(PathBuf::from);
-    let roots = named.filter(|root| !root.as_os_str().is_empty()).chain([PathBuf::from("/usr/local/cuda")]);
+fn toolkit_folders(environment: &Environment) -> Vec<PathBuf> {
+    let named = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(|name| environment.folder(name));
+    let roots = named.chain([PathBuf::from("/usr/local/cuda")]);
     roots.flat_map(|root| ["lib64", "lib"].map(|inner| root.join(inner))).collect()
 }
 
 /// Returns the folders that may contain this user's Python packages.
-pub fn package_folders() -> Vec<PathBuf> {
-    let mut folders: Vec<PathBuf> =
-        env::var_os("PYTHONPATH").map(|paths| env::split_paths(&paths).collect()).unwrap_or_default();
-    let roots = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(env::var_os).map(PathBuf::from);
-    let home = env::var_os("HOME").map(|home| Path::new(&home).join(".local"));
+pub fn package_folders(environment: &Environment) -> Vec<PathBuf> {
+    let mut folders = environment.folders("PYTHONPATH");
+    let roots = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(|name| environment.folder(name));
+    let home = environment.folder("HOME").map(|home| home.join(".local"));
     for root in roots.chain(home).chain(["/usr/local", "/usr"].map(PathBuf::from)) {
         let Ok(entries) = fs::read_dir(root.join("lib")) else { continue };
         for entry in entries.flatten() {
@@ -182,6 +195,30 @@ pub fn package_folders() -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folders_are_absolute() {
+        let of = |value: &'static str| {
+            let read = move |_: &str| Some(value.into());
+            let environment = Environment::new(false, &read);
+            [toolkit_folders(&environment), package_folders(&environment)].concat()
+        };
+        for value in ["", ".", "relative", "..", ":", "relative:."] {
+            assert_eq!(of(value), of(""), "{value:?}");
+            assert!(of(value).iter().all(|folder| folder.is_absolute()), "{value:?}");
+        }
+        assert!(of("/somewhere").contains(&PathBuf::from("/somewhere/lib64")));
+        assert!(of("/somewhere").contains(&PathBuf::from("/somewhere")));
+    }
+
+    #[test]
+    fn a_relative_path_is_not_loaded() {
+        for path in [c"./libm.so.6", c"relative/libm.so.6"] {
+            assert!(Library::open(path).unwrap_err().contains("absolute"));
+            assert!(Library::open_lazily(path).is_err());
+        }
+        assert!(Library::open(c"libm.so.6").is_ok());
+    }
 
     #[test]
     fn libraries_too_new_for_the_driver_come_last() {

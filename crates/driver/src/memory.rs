@@ -1,6 +1,6 @@
 //! Memory: allocations, copies and fills, and pointer attributes.
 
-use super::{Context, Driver, DriverResult, Stream, call, observer, types::*};
+use super::{Call, Context, Driver, DriverResult, Stream, call, observer, types::*};
 use std::{
     ffi::{c_int, c_uint, c_void},
     ptr,
@@ -97,10 +97,26 @@ pub struct PointerDetails {
     pub start: u64,
     /// Returns the length in bytes.
     pub bytes: usize,
+    /// The number of the allocation, which no other of the process ever has; 0 if the driver numbers none of its kind.
+    pub buffer: u64,
     /// Whether memory is mapped at the address.
     pub mapped: bool,
     /// Whether the mapped memory was created separately from the address (`cuMemCreate`).
     pub is_virtual: bool,
+}
+
+impl PointerDetails {
+    /// The attributes of an address that the driver does not know.
+    pub const UNKNOWN: PointerDetails = PointerDetails {
+        info: PointerInfo { kind: MemoryKind::Unregistered, device: -1 },
+        device: 0,
+        host: 0,
+        start: 0,
+        bytes: 0,
+        buffer: 0,
+        mapped: false,
+        is_virtual: false,
+    };
 }
 
 impl Driver {
@@ -123,6 +139,7 @@ impl Driver {
 
     /// Frees memory from [`memory_alloc`](Self::memory_alloc), and waits for the work of its context.
     pub fn memory_free(&self, span: Span) -> DriverResult<()> {
+        observer::check_wait(Call::cuMemFree_v2)?;
         // SAFETY: the span's constructor guarantees the memory, and the caller passes on its ownership.
         unsafe { call!(self, cuMemFree_v2(span.address)) }
     }
@@ -138,6 +155,7 @@ impl Driver {
 
     /// Frees memory from [`pinned_alloc`](Self::pinned_alloc).
     pub fn pinned_free(&self, span: Span) -> DriverResult<()> {
+        observer::check_wait(Call::cuMemFreeHost)?;
         // SAFETY: the span's constructor guarantees the memory, and the caller passes on its ownership.
         unsafe { call!(self, cuMemFreeHost(span.address as *mut c_void)) }
     }
@@ -151,6 +169,7 @@ impl Driver {
 
     /// Undoes [`host_register`](Self::host_register) for the range that begins at the span's address.
     pub fn host_unregister(&self, span: Span) -> DriverResult<()> {
+        observer::check_wait(Call::cuMemHostUnregister)?;
         // SAFETY: the address is looked up, not dereferenced, and the caller guarantees that no device still uses the
         // span.
         unsafe { call!(self, cuMemHostUnregister(span.address as *mut c_void)) }
@@ -168,13 +187,15 @@ impl Driver {
     /// Returns all attributes of the memory at an address. Any address is allowed.
     pub fn pointer_details(&self, address: u64) -> DriverResult<PointerDetails> {
         let info = self.pointer_info(address)?;
-        let (mut device, mut host, mut start, mut bytes, mut mapped): (u64, u64, u64, usize, c_uint) = (0, 0, 0, 0, 0);
+        let (mut device, mut host, mut start, mut bytes): (u64, u64, u64, usize) = (0, 0, 0, 0);
+        let (mut mapped, mut buffer): (c_uint, u64) = (0, 0);
         let mut attributes = [
             CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
             CU_POINTER_ATTRIBUTE_HOST_POINTER,
             CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
             CU_POINTER_ATTRIBUTE_RANGE_SIZE,
             CU_POINTER_ATTRIBUTE_MAPPED,
+            CU_POINTER_ATTRIBUTE_BUFFER_ID,
         ];
         let mut data = [
             (&raw mut device).cast(),
@@ -182,12 +203,13 @@ impl Driver {
             (&raw mut start).cast(),
             (&raw mut bytes).cast(),
             (&raw mut mapped).cast(),
+            (&raw mut buffer).cast(),
         ];
         // SAFETY: there are as many outputs as attributes, each a live local of the size of its attribute; the address
         // is looked up, not dereferenced.
-        unsafe { call!(self, cuPointerGetAttributes(5, attributes.as_mut_ptr(), data.as_mut_ptr(), address)) }?;
+        unsafe { call!(self, cuPointerGetAttributes(6, attributes.as_mut_ptr(), data.as_mut_ptr(), address)) }?;
         let is_virtual = info.kind == MemoryKind::Device && self.is_mapped_handle(address);
-        Ok(PointerDetails { info, device, host, start, bytes, mapped: mapped & 0xFF != 0, is_virtual })
+        Ok(PointerDetails { info, device, host, start, bytes, buffer, mapped: mapped & 0xFF != 0, is_virtual })
     }
 
     /// Returns whether memory from `cuMemCreate` is mapped at an address: only then does the driver return its handle.
@@ -233,25 +255,66 @@ impl Driver {
         unsafe { call!(self, cuMemcpyAsync(destination.address, source.address, destination.bytes, stream.raw())) }
     }
 
+    /// Copies `height` rows of `width` bytes in a stream, from rows that begin `source_pitch` bytes apart to rows that
+    /// begin `destination_pitch` bytes apart. The spans contain all rows. Each of the two addresses may be in host or
+    /// device memory.
+    pub fn copy_2d(
+        &self,
+        (destination, destination_pitch): (Span, usize),
+        (source, source_pitch): (Span, usize),
+        (width, height): (usize, usize),
+        stream: Stream,
+    ) -> DriverResult<()> {
+        let copy = Memcpy2d {
+            source_x: 0,
+            source_y: 0,
+            source_type: CU_MEMORYTYPE_UNIFIED,
+            source_host: ptr::null(),
+            source_device: source.address,
+            source_array: ptr::null_mut(),
+            source_pitch,
+            destination_x: 0,
+            destination_y: 0,
+            destination_type: CU_MEMORYTYPE_UNIFIED,
+            destination_host: ptr::null_mut(),
+            destination_device: destination.address,
+            destination_array: ptr::null_mut(),
+            destination_pitch,
+            width,
+            height,
+        };
+        // SAFETY: the constructors of both spans guarantee the memory of all rows; the parameters are a live local, which
+        // the driver reads during the call; the stream is live.
+        unsafe { call!(self, cuMemcpy2DAsync_v2(&copy, stream.raw())) }
+    }
+
     /// Copies bytes from the program's memory to a span, and waits for the copy.
     pub fn copy_from_host(&self, destination: Span, source: &[u8], stream: Stream) -> DriverResult<()> {
+        observer::check_wait(Call::cuStreamSynchronize)?;
         let bytes = destination.bytes.min(source.len());
         // SAFETY: the span's constructor guarantees its memory; the bytes are borrowed until the copy is complete,
         // because the call below waits for it.
         unsafe {
             call!(self, cuMemcpyAsync(destination.address, source.as_ptr() as CUdeviceptr, bytes, stream.raw()))
         }?;
-        self.stream_synchronize(stream)
+        self.complete_copy(stream)
     }
 
     /// Copies a span to the program's memory, and waits for the copy.
     pub fn copy_to_host(&self, destination: &mut [u8], source: Span, stream: Stream) -> DriverResult<()> {
+        observer::check_wait(Call::cuStreamSynchronize)?;
         let bytes = source.bytes.min(destination.len());
-        // SAFETY: as in `copy_from_host`. If the wait fails, the device is lost and writes no more.
+        // SAFETY: as in `copy_from_host`. If no wait succeeds, the device is lost and writes no more.
         unsafe {
             call!(self, cuMemcpyAsync(destination.as_mut_ptr() as CUdeviceptr, source.address, bytes, stream.raw()))
         }?;
-        self.stream_synchronize(stream)
+        self.complete_copy(stream)
+    }
+
+    /// Waits for a copy whose memory is borrowed only until this returns; tries again after a failure.
+    fn complete_copy(&self, stream: Stream) -> DriverResult<()> {
+        let wait = || self.stream_synchronize(stream);
+        wait().or_else(|_| wait()).or_else(|_| wait())
     }
 
     /// Copies between the memories of two devices, with or without peer access.

@@ -6,7 +6,7 @@
 //! headers (version 3), which define this protocol, do the same in every library that includes them, and a tool
 //! receives the calls of all of these clients.
 
-use super::library::Library;
+use super::{Stream, environment::Environment, library::Library};
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
     ptr,
@@ -25,6 +25,7 @@ const VERSION: u32 = 3;
 const MODULES: [usize; 7] = [0, 16, 9, 15, 7, 16, 7];
 const MAX_SLOTS: usize = 16;
 const CORE: usize = 1;
+const DRIVER: usize = 2;
 const DOMAINS: usize = 5;
 
 type Slot = AtomicPtr<c_void>;
@@ -120,6 +121,11 @@ pub fn is_silent() -> bool {
     STATE.load(Ordering::Acquire) == DETACHED
 }
 
+/// Forgets the result of the search, in a forked child, where nobody may ask for it.
+pub fn forget() {
+    STATE.store(UNKNOWN, Ordering::Release);
+}
+
 #[cold]
 fn attach_once() -> bool {
     static ONCE: Once = Once::new();
@@ -129,7 +135,7 @@ fn attach_once() -> bool {
 
 /// Loads the tool's library, which stays loaded, and lets it fill the slots.
 fn attach() -> Option<()> {
-    let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty())?;
+    let path = Environment::of_process().value(VARIABLE)?;
     let path = CString::new(path.into_encoded_bytes()).ok()?;
     let library = Library::open_lazily(&path).ok()?;
     let symbol = library.symbol(c"InitializeInjectionNvtx2")?;
@@ -247,6 +253,9 @@ impl Domain {
         if let Some(call) = function!(DOMAINS, 8, fn(*mut c_void, u32, *const c_char)) {
             // SAFETY: the domain is NULL or comes from the tool, and the name is NUL-terminated.
             unsafe { call(self.0, category, name.as_ptr()) }
+        } else if let Some(call) = self.of_default(function!(CORE, 12, fn(u32, *const c_char))) {
+            // SAFETY: the name is NUL-terminated.
+            unsafe { call(category, name.as_ptr()) }
         }
     }
 
@@ -255,15 +264,28 @@ impl Domain {
         if let Some(call) = function!(DOMAINS, 1, fn(*mut c_void, *const Attributes)) {
             // SAFETY: the domain is NULL or comes from the tool, and the attributes and their text live for the call.
             unsafe { call(self.0, &annotation.attributes()) }
+        } else if let Some(call) = self.of_default(function!(CORE, 1, fn(*const Attributes))) {
+            // SAFETY: the attributes and their text live for the call.
+            unsafe { call(&annotation.attributes()) }
+        } else if let Some(call) = self.of_default(function!(CORE, 2, fn(*const c_char))) {
+            // SAFETY: the text lives for the call.
+            unsafe { call(annotation.message.as_ptr()) }
         }
     }
 
     /// Starts a range that may end in another thread. Returns its id; 0 if no tool handles ranges.
     pub fn range_start(self, annotation: &Annotation) -> u64 {
-        match function!(DOMAINS, 2, fn(*mut c_void, *const Attributes) -> u64) {
+        if let Some(call) = function!(DOMAINS, 2, fn(*mut c_void, *const Attributes) -> u64) {
             // SAFETY: as for a mark.
-            Some(call) => unsafe { call(self.0, &annotation.attributes()) },
-            None => 0,
+            unsafe { call(self.0, &annotation.attributes()) }
+        } else if let Some(call) = self.of_default(function!(CORE, 4, fn(*const Attributes) -> u64)) {
+            // SAFETY: as for a mark.
+            unsafe { call(&annotation.attributes()) }
+        } else if let Some(call) = self.of_default(function!(CORE, 5, fn(*const c_char) -> u64)) {
+            // SAFETY: as for a mark.
+            unsafe { call(annotation.message.as_ptr()) }
+        } else {
+            0
         }
     }
 
@@ -272,21 +294,100 @@ impl Domain {
         if let Some(call) = function!(DOMAINS, 3, fn(*mut c_void, u64)) {
             // SAFETY: the domain is NULL or comes from the tool, which looks the range up by its id.
             unsafe { call(self.0, range) }
+        } else if let Some(call) = self.of_default(function!(CORE, 7, fn(u64))) {
+            // SAFETY: the tool looks the range up by its id.
+            unsafe { call(range) }
         }
     }
 
     /// Pushes a range on the thread's stack of ranges. Returns its depth, if the tool reports it.
     pub fn range_push(self, annotation: &Annotation) -> Option<i32> {
-        let call = function!(DOMAINS, 4, fn(*mut c_void, *const Attributes) -> c_int)?;
-        // SAFETY: as for a mark.
-        Some(unsafe { call(self.0, &annotation.attributes()) }).filter(|depth| *depth >= 0)
+        let depth = if let Some(call) = function!(DOMAINS, 4, fn(*mut c_void, *const Attributes) -> c_int) {
+            // SAFETY: as for a mark.
+            unsafe { call(self.0, &annotation.attributes()) }
+        } else if let Some(call) = self.of_default(function!(CORE, 8, fn(*const Attributes) -> c_int)) {
+            // SAFETY: as for a mark.
+            unsafe { call(&annotation.attributes()) }
+        } else {
+            let call = self.of_default(function!(CORE, 9, fn(*const c_char) -> c_int))?;
+            // SAFETY: as for a mark.
+            unsafe { call(annotation.message.as_ptr()) }
+        };
+        (depth >= 0).then_some(depth)
     }
 
     /// Pops the innermost range. Returns its depth, if the tool reports it.
     pub fn range_pop(self) -> Option<i32> {
-        let call = function!(DOMAINS, 5, fn(*mut c_void) -> c_int)?;
-        // SAFETY: the domain is NULL or comes from the tool.
-        Some(unsafe { call(self.0) }).filter(|depth| *depth >= 0)
+        let depth = if let Some(call) = function!(DOMAINS, 5, fn(*mut c_void) -> c_int) {
+            // SAFETY: the domain is NULL or comes from the tool.
+            unsafe { call(self.0) }
+        } else {
+            let call = self.of_default(function!(CORE, 11, fn() -> c_int))?;
+            // SAFETY: the function has no arguments.
+            unsafe { call() }
+        };
+        (depth >= 0).then_some(depth)
+    }
+
+    /// Returns a function without a domain, which stands for the default one: a tool need not have those with domains.
+    fn of_default<T>(self, function: Option<T>) -> Option<T> {
+        function.filter(|_| self == Domain::DEFAULT)
+    }
+}
+
+/// The description of named memory, in NVTX's layout.
+#[repr(C)]
+struct ResourceAttributes {
+    version: u16,
+    size: u16,
+    identifier_type: i32,
+    identifier: u64,
+    message_type: i32,
+    message: *const c_char,
+}
+
+/// NVTX_RESOURCE_TYPE_GENERIC_POINTER.
+const GENERIC_POINTER: i32 = 0x1_0001;
+
+/// The tool's record of a named object, which ends when this is dropped.
+#[derive(Debug)]
+pub struct Resource(*mut c_void);
+
+// SAFETY: the pointer is the tool's, which takes it from any thread; it is never dereferenced here.
+unsafe impl Send for Resource {}
+
+impl Resource {
+    /// Names the memory at an address, if the tool records resources.
+    pub fn of_memory(address: u64, name: &CStr) -> Option<Resource> {
+        let create = function!(DOMAINS, 6, fn(*mut c_void, *const ResourceAttributes) -> *mut c_void)?;
+        let attributes = ResourceAttributes {
+            version: VERSION as u16,
+            size: size_of::<ResourceAttributes>() as u16,
+            identifier_type: GENERIC_POINTER,
+            identifier: address,
+            message_type: 1,
+            message: name.as_ptr(),
+        };
+        // SAFETY: the default domain is NULL, and the attributes and their text live for the call.
+        let resource = unsafe { create(ptr::null_mut(), &attributes) };
+        (!resource.is_null()).then_some(Resource(resource))
+    }
+}
+
+impl Drop for Resource {
+    fn drop(&mut self) {
+        if let Some(destroy) = function!(DOMAINS, 7, fn(*mut c_void)) {
+            // SAFETY: the record comes from the tool, and nothing uses it after this call.
+            unsafe { destroy(self.0) }
+        }
+    }
+}
+
+/// Names a stream.
+pub fn name_stream(stream: Stream, name: &CStr) {
+    if let Some(call) = function!(DRIVER, 5, fn(*mut c_void, *const c_char)) {
+        // SAFETY: a tool stores the handle, which is that of a live stream, and the name is NUL-terminated.
+        unsafe { call(stream.handle() as *mut c_void, name.as_ptr()) }
     }
 }
 
@@ -306,6 +407,7 @@ mod tests {
     fn attributes_layout_matches_nvtx() {
         assert_eq!((size_of::<Attributes>(), std::mem::offset_of!(Attributes, payload)), (48, 24));
         assert_eq!(std::mem::offset_of!(Attributes, message), 40);
+        assert_eq!((size_of::<ResourceAttributes>(), std::mem::offset_of!(ResourceAttributes, message)), (32, 24));
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Notifications about operations that order work: events, waits of streams and of the CPU, captures, and the graphs
-//! that captures create.
+//! that captures create. A gate can refuse the waits of the CPU.
 //!
 //! Every such operation goes through this crate, so the notifications are sent here. They are sent only while an
 //! observer is enabled; the check costs one load.
 
-use super::{Driver, Event, Graph, GraphExec, GraphNode, Stream};
+use super::{Call, Driver, DriverResult, Event, Failure, Graph, GraphExec, GraphNode, Stream, codes};
 use once_cell::sync::OnceCell;
 use std::{
     cell::Cell,
@@ -86,12 +86,37 @@ pub fn run_unobserved<T>(body: impl FnOnce() -> T) -> T {
     body()
 }
 
-/// Makes a call that blocks the CPU. Notifies the observer before the wait, and after it if it succeeds.
+/// Decides whether the calling thread may make a call that blocks the CPU until the device has done work.
+pub type WaitGate = fn(Call) -> bool;
+
+static GATE: OnceCell<WaitGate> = OnceCell::new();
+static GATED: AtomicBool = AtomicBool::new(false);
+
+/// Asks `gate` before each call that blocks the CPU, while `enabled`. Every call must pass the same gate. A call that it
+/// refuses is not made, and fails with [`codes::WAIT_REFUSED`].
+pub fn gate_waits(gate: WaitGate, enabled: bool) {
+    GATE.get_or_init(|| gate);
+    GATED.store(enabled, Ordering::Release);
+}
+
+/// Fails if the calling thread may not make a call that blocks the CPU.
 #[inline]
-pub(super) fn observe_wait<T, E>(
+pub(super) fn check_wait(call: Call) -> DriverResult<()> {
+    if GATED.load(Ordering::Acquire) && GATE.get().is_some_and(|may_wait| !may_wait(call)) {
+        return Err(Failure { call, code: codes::WAIT_REFUSED });
+    }
+    Ok(())
+}
+
+/// Makes a call that blocks the CPU, if the thread may make it. Notifies the observer before the wait, and after it if it
+/// succeeds.
+#[inline]
+pub(super) fn observe_wait<T>(
+    call: Call,
     begin: impl FnOnce(&'static dyn Observer) -> OnWaitEnd,
-    wait: impl FnOnce() -> Result<T, E>,
-) -> Result<T, E> {
+    wait: impl FnOnce() -> DriverResult<T>,
+) -> DriverResult<T> {
+    check_wait(call)?;
     let end = current().map(begin);
     let value = wait()?;
     if let Some(end) = end {

@@ -74,7 +74,7 @@ impl Plugin {
             CString::new(text).map_err(|_| Error::new(Status::INVALID_VALUE, format!("{text:?} holds a NUL")))
         };
         let (alloc_name, free_name) = (name(alloc)?, name(free)?);
-        let library = path.map_or_else(Library::program, |path| Library::open_path(path.as_os_str()));
+        let library = path.map_or_else(Library::program, |path| Library::open_for_program(path.as_os_str()));
         let library =
             library.map_err(|reason| Error::new(Status::SYSTEM, format!("loading an allocator: {reason}")))?;
         let find = |name: &CStr| {

@@ -70,7 +70,7 @@ statuses! {
     34 GRAPH_WRONG_STREAM "PLINTH_ERROR_GRAPH_WRONG_STREAM" "A capture must end in the stream in which it began.";
     35 GRAPH_WRONG_THREAD "PLINTH_ERROR_GRAPH_WRONG_THREAD" "A capture that is not relaxed must end in the thread in which it began.";
     36 GRAPH_UNJOINED "PLINTH_ERROR_GRAPH_UNJOINED" "A stream that took part in the capture was not joined to the stream in which the capture began.";
-    37 GRAPH_EMPTY "PLINTH_ERROR_GRAPH_EMPTY" "Nothing was captured.";
+    37 GRAPH_EMPTY "PLINTH_ERROR_GRAPH_EMPTY" "Nothing was captured; this version does not return it, because an empty capture is a valid graph.";
     38 GRAPH_NOT_KEPT "PLINTH_ERROR_GRAPH_NOT_KEPT" "The graph's nodes are not available: it was created without keeping them.";
     39 GRAPH_ASLEEP "PLINTH_ERROR_GRAPH_ASLEEP" "The graph's memory is suspended; wake it first.";
     40 GRAPH_MEMORY_IN_USE "PLINTH_ERROR_GRAPH_MEMORY_IN_USE" "Memory of the pool is in use outside of its graphs.";

@@ -1,6 +1,6 @@
 //! CUDA streams.
 
-use super::{Context, Driver, DriverResult, Event, call, codes, observer, types::*};
+use super::{Call, Context, Driver, DriverResult, Event, call, codes, observer, types::*};
 use std::{
     ffi::{c_int, c_uint, c_void},
     panic::{self, AssertUnwindSafe},
@@ -119,6 +119,7 @@ impl Driver {
     /// Waits until all work of a stream is complete.
     pub fn stream_synchronize(&self, stream: Stream) -> DriverResult<()> {
         observer::observe_wait(
+            Call::cuStreamSynchronize,
             |observer| observer.stream_awaited(self, stream),
             // SAFETY: the stream is live.
             || unsafe { call!(self, cuStreamSynchronize(stream.raw())) },

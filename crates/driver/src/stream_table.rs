@@ -1,10 +1,11 @@
 //! The registry of known stream handles.
 //!
 //! A stream's handle is the driver's pointer, so its value cannot be validated; it is looked up here before anything
-//! dereferences it. Streams are added and never removed, so a lookup takes no lock: it probes a few neighbouring slots
-//! of an open-addressed table, and continues in the next, larger table only if all of them are occupied.
+//! dereferences it. The entry of a stream that has ended stays, marked, so a lookup takes no lock: it probes a few
+//! neighbouring slots of an open-addressed table, and continues in the next, larger table only if all of them are
+//! occupied.
 
-use super::Stream;
+use super::{Stream, types::CU_STREAM_PER_THREAD};
 use crate::{
     error::{Error, Result},
     status::Status,
@@ -26,6 +27,8 @@ pub struct StreamInfo {
     pub device: u32,
     /// Its origin.
     pub origin: StreamOrigin,
+    /// The number of earlier streams that had the handle and have ended, modulo 2^32. Set by the registry.
+    pub generation: u32,
 }
 
 /// The origin of a stream.
@@ -38,6 +41,11 @@ pub enum StreamOrigin {
         /// Its index in the pool.
         index: u8,
     },
+    /// A stream that plinth created for one owner, which destroys it.
+    Dedicated {
+        /// The priority; lower numbers run first.
+        priority: i8,
+    },
     /// A stream that other code created and owns.
     External {
         /// Whether it synchronizes with the legacy default stream. `None` while that is unknown: the stream was
@@ -46,24 +54,42 @@ pub enum StreamOrigin {
     },
 }
 
+// The bits of a packed entry: flags, the index in a pool from bit 8, the priority from 16, the device from 24, the
+// generation from 32.
+const POOL: u64 = 1;
+const BLOCKING: u64 = 1 << 1;
+const BLOCKING_UNKNOWN: u64 = 1 << 2;
+const DEDICATED: u64 = 1 << 3;
+const ENDED: u64 = 1 << 4;
+const DEVICE: u64 = 0xFF << 24;
+const GENERATION: u32 = 32;
+
 impl StreamInfo {
+    /// Describes a stream that is to be registered.
+    pub fn new(device: u32, origin: StreamOrigin) -> Self {
+        StreamInfo { device, origin, generation: 0 }
+    }
+
     fn pack(self) -> u64 {
         let origin = match self.origin {
-            StreamOrigin::Pool { priority, index } => 1 | u64::from(index) << 8 | u64::from(priority as u8) << 16,
-            StreamOrigin::External { blocking } => {
-                u64::from(blocking == Some(true)) << 1 | u64::from(blocking.is_none()) << 2
-            }
+            StreamOrigin::Pool { priority, index } => POOL | u64::from(index) << 8 | u64::from(priority as u8) << 16,
+            StreamOrigin::Dedicated { priority } => DEDICATED | u64::from(priority as u8) << 16,
+            StreamOrigin::External { blocking: None } => BLOCKING_UNKNOWN,
+            StreamOrigin::External { blocking: Some(blocking) } => u64::from(blocking) * BLOCKING,
         };
-        u64::from(self.device) << 32 | origin
+        u64::from(self.generation) << GENERATION | u64::from(self.device as u8) << 24 | origin
     }
 
     fn unpack(bits: u64) -> Self {
-        let origin = if bits & 1 == 1 {
-            StreamOrigin::Pool { priority: (bits >> 16) as u8 as i8, index: (bits >> 8) as u8 }
+        let priority = (bits >> 16) as u8 as i8;
+        let origin = if bits & POOL != 0 {
+            StreamOrigin::Pool { priority, index: (bits >> 8) as u8 }
+        } else if bits & DEDICATED != 0 {
+            StreamOrigin::Dedicated { priority }
         } else {
-            StreamOrigin::External { blocking: (bits & 4 == 0).then_some(bits & 2 != 0) }
+            StreamOrigin::External { blocking: (bits & BLOCKING_UNKNOWN == 0).then_some(bits & BLOCKING != 0) }
         };
-        StreamInfo { device: (bits >> 32) as u32, origin }
+        StreamInfo { device: (bits >> 24) as u8 as u32, origin, generation: (bits >> GENERATION) as u32 }
     }
 }
 
@@ -83,10 +109,12 @@ fn empty_table(length: usize) -> Box<[Slot]> {
     (0..length).map(|_| Slot { handle: AtomicUsize::new(0), info: AtomicU64::new(0) }).collect()
 }
 
-fn stream_in(slot: &Slot, handle: usize) -> (Stream, StreamInfo) {
-    // SAFETY: a handle is in the table because `add` received the stream.
-    let stream = unsafe { Stream::from_handle(handle) };
-    (stream, StreamInfo::unpack(slot.info.load(Ordering::Relaxed)))
+/// Returns the stream in a slot with its handle, unless it has ended.
+#[inline]
+fn stream_in(slot: &Slot, handle: usize) -> Option<(Stream, StreamInfo)> {
+    let bits = slot.info.load(Ordering::Relaxed);
+    // SAFETY: a handle is in the table because `add` received the stream, and that has not ended.
+    (bits & ENDED == 0).then(|| (unsafe { Stream::from_handle(handle) }, StreamInfo::unpack(bits)))
 }
 
 fn first_slot(handle: usize, length: usize) -> usize {
@@ -115,18 +143,31 @@ impl StreamTable {
         // Nearly every stream is in the first slot that is probed.
         let slot = self.first.get(first_slot(handle, FIRST_TABLE))?;
         if slot.handle.load(Ordering::Acquire) == handle && handle != 0 {
-            Some(stream_in(slot, handle))
+            stream_in(slot, handle)
         } else {
-            self.search(handle)
+            stream_in(self.search(handle)?, handle)
         }
     }
 
-    fn search(&self, handle: usize) -> Option<(Stream, StreamInfo)> {
+    /// Returns the stream of a handle if it is registered for a device and is in the first slot that is probed: the
+    /// fastest check, which is enough for nearly every stream.
+    #[inline]
+    pub fn find_on(&self, handle: usize, device: u32) -> Option<Stream> {
+        let slot = self.first.get(first_slot(handle, FIRST_TABLE))?;
+        if slot.handle.load(Ordering::Acquire) != handle || handle == 0 {
+            return None;
+        }
+        let bits = slot.info.load(Ordering::Relaxed);
+        // SAFETY: a handle is in the table because `add` received the stream, and that has not ended.
+        (bits & (ENDED | DEVICE) == u64::from(device) << 24).then(|| unsafe { Stream::from_handle(handle) })
+    }
+
+    fn search(&self, handle: usize) -> Option<&Slot> {
         for table in self.tables() {
             for slot in probe(table, handle) {
                 match slot.handle.load(Ordering::Acquire) {
                     0 => return None,
-                    found if found == handle => return Some(stream_in(slot, handle)),
+                    found if found == handle => return Some(slot),
                     _ => {}
                 }
             }
@@ -139,6 +180,24 @@ impl StreamTable {
         std::iter::once(&*self.first).chain(self.later.iter().map_while(|table| table.get().map(|table| &**table)))
     }
 
+    /// Returns the number of streams with a handle that have ended, also while none is registered.
+    #[inline]
+    pub fn generation(&self, handle: usize) -> u32 {
+        if handle <= CU_STREAM_PER_THREAD {
+            return 0;
+        }
+        self.search(handle).map_or(0, |slot| (slot.info.load(Ordering::Relaxed) >> GENERATION) as u32)
+    }
+
+    /// Ends a stream that nothing uses any longer: its handle is unknown until another stream with it is added.
+    pub fn end(&self, handle: usize) {
+        let _adding = self.adding.lock();
+        if let Some(slot) = self.search(handle) {
+            let bits = slot.info.load(Ordering::Relaxed);
+            slot.info.store(bits.wrapping_add(1 << GENERATION) | ENDED, Ordering::Relaxed);
+        }
+    }
+
     /// Registers a stream, or replaces its properties: the driver can reuse an address for another stream.
     pub fn add(&self, stream: Stream, info: StreamInfo) -> Result<()> {
         let handle = stream.handle();
@@ -149,7 +208,8 @@ impl StreamTable {
             for slot in probe(table, handle) {
                 let found = slot.handle.load(Ordering::Relaxed);
                 if found == handle || found == 0 {
-                    slot.info.store(info.pack(), Ordering::Relaxed);
+                    let generation = (slot.info.load(Ordering::Relaxed) >> GENERATION) as u32;
+                    slot.info.store(StreamInfo { generation, ..info }.pack(), Ordering::Relaxed);
                     slot.handle.store(handle, Ordering::Release);
                     return Ok(());
                 }
@@ -178,27 +238,41 @@ mod tests {
 
     proptest! {
         #[test]
-        fn info_round_trips_through_bits(device in 0u32..64, priority in -8i8..=0, index in 0u8..32, external: bool) {
-            let blocking = [None, Some(false), Some(true)][usize::from(index % 3)];
-            let origin =
-                if external { StreamOrigin::External { blocking } } else { StreamOrigin::Pool { priority, index } };
-            let info = StreamInfo { device, origin };
+        fn info_round_trips_through_bits(
+            device in 0u32..64, priority in -8i8..=0, index in 0u8..32, kind in 0..3, generation: u32
+        ) {
+            let origin = match kind {
+                0 => StreamOrigin::External { blocking: [None, Some(false), Some(true)][usize::from(index % 3)] },
+                1 => StreamOrigin::Dedicated { priority },
+                _ => StreamOrigin::Pool { priority, index },
+            };
+            let info = StreamInfo { device, origin, generation };
             prop_assert_eq!(StreamInfo::unpack(info.pack()), info);
         }
 
         #[test]
-        fn lookups_match_a_map(handles in proptest::collection::vec((1usize..1 << 20, 0u32..64), 1..3000)) {
+        fn lookups_match_a_map(
+            handles in proptest::collection::vec((1usize..1 << 12, 0u32..64, proptest::bool::weighted(0.8)), 1..3000)
+        ) {
             let table = StreamTable::new();
-            let mut model = HashMap::new();
-            for (handle, device) in handles {
+            // The device, while the handle is registered, and the number of streams with the handle that have ended.
+            let mut model: HashMap<usize, (Option<u32>, u32)> = HashMap::new();
+            for (handle, device, adds) in handles {
                 let handle = handle << 4;
-                let origin = StreamOrigin::External { blocking: Some(false) };
-                table.add(stream(handle), StreamInfo { device, origin }).unwrap();
-                model.insert(handle, device);
+                let entry = model.entry(handle).or_default();
+                if adds {
+                    let origin = StreamOrigin::External { blocking: Some(false) };
+                    table.add(stream(handle), StreamInfo::new(device, origin)).unwrap();
+                    entry.0 = Some(device);
+                } else if entry.0.take().is_some() {
+                    table.end(handle);
+                    entry.1 += 1;
+                }
                 prop_assert!(table.find(handle + 8).is_none());
             }
-            for (handle, device) in model {
-                prop_assert_eq!(table.find(handle).map(|(_, info)| info.device), Some(device));
+            for (handle, (device, ended)) in model {
+                let found = table.find(handle).map(|(_, info)| (info.device, info.generation));
+                prop_assert_eq!(found, device.map(|device| (device, ended)));
             }
             prop_assert!(table.find(0).is_none());
         }

@@ -73,6 +73,8 @@ driver_calls! {
     // The driver and its devices.
     required  2000 cuInit(flags: c_uint);
     required  2020 cuDriverGetVersion(version: *mut c_int);
+    optional 12000 cuGetProcAddress_v2(
+        name: *const c_char, function: *mut *mut c_void, version: c_int, flags: c_ulonglong, status: *mut c_uint);
     required  6000 cuGetErrorName(code: Code, name: *mut *const c_char);
     required  6000 cuGetErrorString(code: Code, text: *mut *const c_char);
     required  2000 cuDeviceGetCount(count: *mut c_int);
@@ -165,6 +167,7 @@ driver_calls! {
     required  4000 cuMemcpyPeerAsync(
         destination: CUdeviceptr, destination_context: CUcontext, source: CUdeviceptr, source_context: CUcontext,
         bytes: usize, stream: CUstream);
+    required  3020 cuMemcpy2DAsync_v2(copy: *const Memcpy2d, stream: CUstream);
     required  3020 cuMemsetD8Async(destination: CUdeviceptr, value: u8, count: usize, stream: CUstream);
     required  3020 cuMemsetD16Async(destination: CUdeviceptr, value: u16, count: usize, stream: CUstream);
     required  3020 cuMemsetD32Async(destination: CUdeviceptr, value: c_uint, count: usize, stream: CUstream);

@@ -17,6 +17,9 @@ macro_rules! constants {
 }
 
 constants! {
+    CU_GET_PROC_ADDRESS_SUCCESS = CUdriverProcAddressQueryResult_enum;
+    CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND = CUdriverProcAddressQueryResult_enum;
+    CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT = CUdriverProcAddressQueryResult_enum;
     CU_STREAM_DEFAULT = CUstream_flags_enum;
     CU_STREAM_NON_BLOCKING = CUstream_flags_enum;
     CU_EVENT_DEFAULT = CUevent_flags_enum;
@@ -83,6 +86,8 @@ constants! {
     CU_GRAPH_NODE_TYPE_EMPTY = CUgraphNodeType_enum;
     CU_GRAPH_NODE_TYPE_WAIT_EVENT = CUgraphNodeType_enum;
     CU_GRAPH_NODE_TYPE_EVENT_RECORD = CUgraphNodeType_enum;
+    CU_GRAPH_NODE_TYPE_MEM_ALLOC = CUgraphNodeType_enum;
+    CU_GRAPH_NODE_TYPE_MEM_FREE = CUgraphNodeType_enum;
     CU_GRAPH_NODE_TYPE_CONDITIONAL = CUgraphNodeType_enum;
     CU_GRAPH_COND_TYPE_IF = CUgraphConditionalNodeType_enum;
     CU_GRAPH_COND_TYPE_WHILE = CUgraphConditionalNodeType_enum;
@@ -161,6 +166,28 @@ pub const CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY: std::ffi::c_ulonglong =
 /// The condition of a graph is set to its default value at each launch. This is a preprocessor constant in CUDA's
 /// header.
 pub const CU_GRAPH_COND_ASSIGN_DEFAULT: std::ffi::c_uint = 1;
+
+/// CUDA's `CUDA_MEMCPY2D`, with its enumerations as plain integers.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Memcpy2d {
+    pub source_x: usize,
+    pub source_y: usize,
+    pub source_type: std::ffi::c_uint,
+    pub source_host: *const std::ffi::c_void,
+    pub source_device: CUdeviceptr,
+    pub source_array: *mut std::ffi::c_void,
+    pub source_pitch: usize,
+    pub destination_x: usize,
+    pub destination_y: usize,
+    pub destination_type: std::ffi::c_uint,
+    pub destination_host: *mut std::ffi::c_void,
+    pub destination_device: CUdeviceptr,
+    pub destination_array: *mut std::ffi::c_void,
+    pub destination_pitch: usize,
+    pub width: usize,
+    pub height: usize,
+}
 
 /// CUDA's `CUDA_MEMCPY3D`, with its enumerations as plain integers.
 #[derive(Debug, Clone, Copy)]
@@ -286,6 +313,9 @@ pub struct ConditionalNodeParams {
 const _: () = {
     use cudarc::driver::sys;
     use std::mem::offset_of;
+    assert!(size_of::<Memcpy2d>() == size_of::<sys::CUDA_MEMCPY2D>());
+    assert!(offset_of!(Memcpy2d, destination_x) == offset_of!(sys::CUDA_MEMCPY2D, dstXInBytes));
+    assert!(offset_of!(Memcpy2d, width) == offset_of!(sys::CUDA_MEMCPY2D, WidthInBytes));
     assert!(size_of::<MemcpyNodeParams>() == size_of::<sys::CUDA_MEMCPY3D>());
     assert!(offset_of!(MemcpyNodeParams, destination_x) == offset_of!(sys::CUDA_MEMCPY3D, dstXInBytes));
     assert!(offset_of!(MemcpyNodeParams, width) == offset_of!(sys::CUDA_MEMCPY3D, WidthInBytes));

@@ -5,7 +5,7 @@
 //! driver returns an error code, and host memory is never accessed through them. Therefore these calls are safe. Misuse
 //! only affects the device, where work that still uses an unmapped address fails.
 
-use super::{Driver, DriverResult, call, observer, types::*};
+use super::{Call, Driver, DriverResult, call, observer, types::*};
 use cudarc::driver::sys::CUmemAccess_flags;
 use std::ffi::c_int;
 
@@ -137,6 +137,7 @@ impl Driver {
 
     /// Frees a segment, and waits for the work of its context.
     pub fn segment_free(&self, segment: Segment) -> DriverResult<()> {
+        observer::check_wait(Call::cuMemFree_v2)?;
         // SAFETY: a segment comes from the driver, and its owner does not use it after this call.
         unsafe { call!(self, cuMemFree_v2(segment.0)) }
     }

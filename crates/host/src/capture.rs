@@ -185,13 +185,7 @@ impl Engine {
     /// Returns whether the origin's frontier depends on everything that the other streams captured.
     fn is_joined(&self, graph: Id, origin: Id, streams: &[Id]) -> bool {
         let Some(graph) = self.graphs.get(&graph) else { return false };
-        let mut reached = vec![false; graph.nodes.len()];
-        let mut next = self.frontier(origin);
-        while let Some(index) = next.pop() {
-            if !std::mem::replace(&mut reached[index], true) {
-                next.extend(&graph.nodes[index].dependencies);
-            }
-        }
+        let reached = graph.ancestors(self.frontier(origin));
         streams.iter().all(|stream| self.frontier(*stream).iter().all(|index| reached[*index]))
     }
 

@@ -1,6 +1,10 @@
 //! The configuration of the host devices from the environment, read once when the driver is initialised.
 
-use super::model::{MODELS, Model, uuid_text};
+use super::{
+    driver::{environment::Environment, visible::visible_devices},
+    memory::share::is_name,
+    model::{MODELS, Model, uuid_text},
+};
 
 /// The size and alignment of physical memory, the same as a GPU's driver reports.
 pub const GRANULE: u64 = 2 << 20;
@@ -24,6 +28,8 @@ pub struct Config {
     pub visible: Vec<usize>,
     /// The memory of each device, in bytes.
     pub memory: u64,
+    /// The name by which processes share the amount of memory; `None` if it is this process's own.
+    pub memory_name: Option<String>,
     pub launch_blocking: bool,
     /// Whether devices can be given access to each other's memory.
     pub peers: bool,
@@ -31,6 +37,14 @@ pub struct Config {
 }
 
 impl Config {
+    /// Reads the configuration from the environment.
+    pub fn from_environment() -> Result<Config, String> {
+        Config::read(|name| match name {
+            "PLINTH_HOST_MEMORY_NAME" => Environment::of_process().value(name)?.into_string().ok(),
+            _ => std::env::var(name).ok(),
+        })
+    }
+
     /// Reads the configuration through `get`, which looks up an environment variable.
     pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Config, String> {
         let model = match get("PLINTH_HOST_MODEL") {
@@ -58,6 +72,12 @@ impl Config {
                 }
             },
         };
+        let memory_name = get("PLINTH_HOST_MEMORY_NAME").filter(|name| !name.is_empty());
+        if let Some(name) = memory_name.as_deref().filter(|name| !is_name(name)) {
+            return Err(format!(
+                "PLINTH_HOST_MEMORY_NAME is \"{name}\"; set it to 1 to 64 letters, digits, '-', '_' or '.'"
+            ));
+        }
         let costs = match get("PLINTH_HOST_COSTS").as_deref().map(str::trim) {
             None | Some("" | "count") => Costs::Count,
             Some("spin") => Costs::Spin,
@@ -65,7 +85,10 @@ impl Config {
         };
         let visible = match get("CUDA_VISIBLE_DEVICES") {
             None => (0..devices).collect(),
-            Some(list) => visible_devices(&list, devices, model),
+            Some(list) => {
+                let uuids: Vec<String> = (0..devices).map(|physical| uuid_text(model.uuid(physical))).collect();
+                visible_devices(&list, &uuids)
+            }
         };
         let launch_blocking =
             get("CUDA_LAUNCH_BLOCKING").is_some_and(|text| text.trim().parse::<i64>().is_ok_and(|number| number != 0));
@@ -74,7 +97,7 @@ impl Config {
             Some("none") => false,
             Some(text) => return Err(format!("PLINTH_HOST_PEERS is \"{text}\"; set it to all or none")),
         };
-        Ok(Config { model, visible, memory, launch_blocking, peers, costs })
+        Ok(Config { model, visible, memory, memory_name, launch_blocking, peers, costs })
     }
 }
 
@@ -87,32 +110,6 @@ fn parse_bytes(text: &str) -> Option<u64> {
         .find_map(|(unit, shift)| text.strip_suffix(unit).map(|number| (number, *shift)))
         .unwrap_or((text, 0));
     number.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
-}
-
-/// Returns the devices that `CUDA_VISIBLE_DEVICES` names, by CUDA's rules: the list ends before its first invalid
-/// element, and a device named twice makes it empty.
-fn visible_devices(list: &str, devices: usize, model: &Model) -> Vec<usize> {
-    let mut visible = Vec::new();
-    for element in list.split(',') {
-        let Some(physical) = device_of(element.trim(), devices, model) else { break };
-        if visible.contains(&physical) {
-            return Vec::new();
-        }
-        visible.push(physical);
-    }
-    visible
-}
-
-fn device_of(element: &str, devices: usize, model: &Model) -> Option<usize> {
-    if element.starts_with("GPU-") {
-        let mut matching = (0..devices).filter(|&physical| uuid_text(model.uuid(physical)).starts_with(element));
-        let first = matching.next();
-        // A prefix that matches two devices selects neither.
-        return if matching.next().is_none() { first } else { None };
-    }
-    // Like the driver, ignores what follows the digits.
-    let digits = element.find(|character: char| !character.is_ascii_digit()).unwrap_or(element.len());
-    element[..digits].parse().ok().filter(|physical| *physical < devices)
 }
 
 #[cfg(test)]
@@ -136,6 +133,7 @@ mod tests {
         assert_eq!(config.costs, Costs::Count);
         assert!(!config.launch_blocking);
         assert!(config.peers);
+        assert_eq!(config.memory_name, None);
         assert!(!read(&[("PLINTH_HOST_PEERS", "none")]).unwrap().peers);
     }
 
@@ -159,6 +157,7 @@ mod tests {
             ("PLINTH_HOST_MODEL", "none"),
             ("PLINTH_HOST_COSTS", "free"),
             ("PLINTH_HOST_PEERS", "some"),
+            ("PLINTH_HOST_MEMORY_NAME", "a/b"),
         ] {
             let error = read(&[(name, value)]).unwrap_err();
             assert!(error.contains(name) && error.contains(value), "{error}");
@@ -168,11 +167,6 @@ mod tests {
     #[test]
     fn visible_devices_follow_cuda() {
         assert_eq!(visible("2,0"), [2, 0]);
-        assert_eq!(visible(" 1 , 3"), [1, 3]);
-        assert_eq!(visible("1,-1,2"), [1]);
-        assert_eq!(visible("1,9,2"), [1]);
-        assert_eq!(visible("1,x"), [1]);
-        assert_eq!(visible("1gpu0,0ampere"), [1, 0]);
         assert!(visible("").is_empty());
         assert!(visible("0,1,0").is_empty());
         let uuid = uuid_text(MODELS[0].uuid(3));

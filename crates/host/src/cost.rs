@@ -95,7 +95,7 @@ pub fn price(call: Call, bytes: u64) -> u64 {
         cuMemExportToShareableHandle | cuMemImportFromShareableHandle => 15_000,
         cuIpcGetMemHandle | cuIpcGetEventHandle => 5000,
         cuIpcOpenMemHandle_v2 | cuIpcOpenEventHandle | cuIpcCloseMemHandle => 100_000,
-        cuMemcpyAsync | cuMemcpyPeerAsync => 1900,
+        cuMemcpyAsync | cuMemcpyPeerAsync | cuMemcpy2DAsync_v2 => 1900,
         cuMemsetD8Async | cuMemsetD16Async | cuMemsetD32Async => 1800,
         cuStreamCreateWithPriority | cuStreamDestroy_v2 => 5000,
         cuStreamSynchronize | cuCtxSynchronize | cuEventSynchronize => 1000,

@@ -16,10 +16,15 @@ use super::{
     stream::{Op, Stream},
 };
 use crate::driver::{codes, table::Code};
-use std::{collections::VecDeque, sync::Weak};
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Weak,
+};
 
 pub struct Engine {
     pub streams: IdMap<Stream>,
+    /// The handles of streams that the program destroyed.
+    pub destroyed_streams: HashSet<Id>,
     pub events: IdMap<Event>,
     pub captures: IdMap<Capture>,
     pub graphs: IdMap<Graph>,
@@ -48,6 +53,7 @@ impl Engine {
     pub fn new(devices: usize) -> Engine {
         Engine {
             streams: IdMap::default(),
+            destroyed_streams: HashSet::new(),
             events: IdMap::default(),
             captures: IdMap::default(),
             graphs: IdMap::default(),
@@ -132,7 +138,8 @@ impl Engine {
                 }
             }
             // After an error the remaining work is skipped, but signals still complete.
-            Some(Op::Work(_) | Op::Host(_) | Op::Conditional(..) | Op::Free(..)) if error != codes::CUDA_SUCCESS => {}
+            Some(Op::Work(_) | Op::Host(_) | Op::Conditional(..) | Op::Free(..) | Op::FreeGraphMemory(_))
+                if error != codes::CUDA_SUCCESS => {}
             Some(Op::Work(work)) if work.may_block() => {
                 stream.busy = true;
                 self.blocking_queue.push_back(id);
@@ -140,7 +147,7 @@ impl Engine {
                 return false;
             }
             // A worker evaluates conditions, too: a loop that never ends must not hold the lock.
-            Some(Op::Work(_) | Op::Conditional(..) | Op::Free(..)) => {
+            Some(Op::Work(_) | Op::Conditional(..) | Op::Free(..) | Op::FreeGraphMemory(_)) => {
                 stream.busy = true;
                 self.request_worker(id);
                 return false;

@@ -21,6 +21,7 @@ use self::condition::Condition;
 use super::{
     engine::Engine,
     ids::{self, Id, IdMap},
+    state,
     stream::Op,
     work::{HostCall, Work},
 };
@@ -35,6 +36,10 @@ pub enum Action {
     Record(Id),
     Wait(Id),
     Empty,
+    /// Allocates memory of the graph, at this address.
+    Allocate(u64),
+    /// Frees memory of a graph.
+    Free(u64),
     /// A child graph, which this node owns.
     Child(Id),
     Conditional(ConditionalNode),
@@ -86,6 +91,8 @@ impl Action {
             Action::Record(_) => CU_GRAPH_NODE_TYPE_EVENT_RECORD,
             Action::Wait(_) => CU_GRAPH_NODE_TYPE_WAIT_EVENT,
             Action::Empty => CU_GRAPH_NODE_TYPE_EMPTY,
+            Action::Allocate(_) => CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+            Action::Free(_) => CU_GRAPH_NODE_TYPE_MEM_FREE,
             Action::Child(_) => CU_GRAPH_NODE_TYPE_GRAPH,
             Action::Conditional(_) => CU_GRAPH_NODE_TYPE_CONDITIONAL,
         }
@@ -105,6 +112,22 @@ impl Graph {
     /// Returns the edges as (from, to) node indices, ordered by `to`.
     pub fn edges(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.nodes.iter().enumerate().flat_map(|(to, node)| node.dependencies.iter().map(move |from| (*from, to)))
+    }
+
+    /// Returns whether a node allocates or frees memory.
+    pub fn has_memory_nodes(&self) -> bool {
+        self.nodes.iter().any(|node| matches!(node.action, Action::Allocate(_) | Action::Free(_)))
+    }
+
+    /// Returns for each node whether it is one of `nodes`, or one of them depends on it.
+    pub fn ancestors(&self, mut nodes: Vec<usize>) -> Vec<bool> {
+        let mut reached = vec![false; self.nodes.len()];
+        while let Some(index) = nodes.pop() {
+            if !std::mem::replace(&mut reached[index], true) {
+                nodes.extend(&self.nodes[index].dependencies);
+            }
+        }
+        reached
     }
 
     /// Returns for each node whether no other node depends on it.
@@ -198,11 +221,11 @@ impl Engine {
         })
     }
 
-    /// Refuses to copy a graph with conditions.
+    /// Refuses to copy a graph with conditions, or one that allocates or frees memory.
     pub fn check_copyable(&self, id: Id) -> Result<(), Code> {
         self.graph(id)?;
-        let has_conditions = |graph: &Graph| !graph.conditions.is_empty();
-        if self.any_part(id, &has_conditions) { Err(codes::CUDA_ERROR_NOT_SUPPORTED) } else { Ok(()) }
+        let is_bound = |graph: &Graph| !graph.conditions.is_empty() || graph.has_memory_nodes();
+        if self.any_part(id, &is_bound) { Err(codes::CUDA_ERROR_NOT_SUPPORTED) } else { Ok(()) }
     }
 
     /// Copies a graph with its child graphs, and retains its user objects.
@@ -240,6 +263,9 @@ impl Engine {
         let Some(graph) = self.graphs.remove(&id) else { return };
         for node in graph.nodes {
             self.nodes.remove(&node.id);
+            if let Action::Allocate(address) = node.action {
+                release_memory(&[address]);
+            }
             node.action.inner_graphs().iter().for_each(|inner| self.drop_graph(*inner));
         }
         self.release_graph_objects(&graph.objects);
@@ -260,8 +286,18 @@ impl Engine {
             Action::Record(event) => self.record(event, stream, false)?,
             Action::Wait(event) => self.wait_event(stream, event, false)?,
             // These actions exist only as nodes.
-            Action::Empty | Action::Child(_) | Action::Conditional(_) => {}
+            Action::Empty | Action::Allocate(_) | Action::Free(_) | Action::Child(_) | Action::Conditional(_) => {}
         }
         Ok(())
+    }
+}
+
+/// Drops references to memory of graphs.
+pub fn release_memory(addresses: &[u64]) {
+    if !addresses.is_empty()
+        && let Ok(state) = state::get()
+    {
+        let mut memory = state.memory.write();
+        addresses.iter().for_each(|address| memory.release_graph_memory(*address));
     }
 }

@@ -50,7 +50,8 @@ mod tests;
 use plinth_driver as driver;
 
 pub use cost::{call_cost, call_count, reset_counts};
-pub use state::config_error;
+pub use memory::share::leave;
+pub use state::{config_error, device_count};
 
 /// Counts of live objects, which tests compare to detect leaks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -18,6 +18,7 @@ use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::atomic::{AtomicUsize, Ordering},
+    thread,
     time::Duration,
 };
 
@@ -26,6 +27,9 @@ pub const WORKERS_PER_DEVICE: usize = 4;
 const IDLE: Duration = Duration::from_secs(1);
 /// The stack size for the program's host functions: the usual default of a program's threads.
 const STACK: usize = 8 << 20;
+/// How often a thread is tried to be started, and the time between two attempts.
+const ATTEMPTS: u32 = 40;
+const PAUSE: Duration = Duration::from_millis(5);
 
 static STARTED: AtomicUsize = AtomicUsize::new(0);
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
@@ -127,22 +131,29 @@ impl Engine {
     }
 }
 
-/// Starts a thread. Returns false if the system refuses.
-fn start(body: impl FnOnce(&'static State) + Send + 'static) -> bool {
+/// Starts a thread. Returns false if the system keeps refusing: a moment without memory must not fail a stream, which
+/// would report the error for as long as it exists.
+fn start(body: impl Fn(&'static State) + Copy + Send + 'static) -> bool {
     let number = STARTED.fetch_add(1, Ordering::Relaxed);
     RUNNING.fetch_add(1, Ordering::AcqRel);
-    let thread = std::thread::Builder::new().name(format!("plinth-host-{number}")).stack_size(STACK);
-    let started = thread.spawn(move || {
+    let run = move || {
         block_signals();
         if let Ok(state) = state::get() {
             body(state);
         }
         RUNNING.fetch_sub(1, Ordering::AcqRel);
-    });
-    if started.is_err() {
+    };
+    let attempt = |index| {
+        if index > 0 {
+            thread::sleep(PAUSE);
+        }
+        thread::Builder::new().name(format!("plinth-host-{number}")).stack_size(STACK).spawn(run).is_ok()
+    };
+    let started = (0..ATTEMPTS).any(attempt);
+    if !started {
         RUNNING.fetch_sub(1, Ordering::AcqRel);
     }
-    started.is_ok()
+    started
 }
 
 /// Blocks the program's signals in this thread, except those that faults of this thread raise.
@@ -225,6 +236,10 @@ fn run(state: &'static State, device: usize, op: Op) -> Result<(), Code> {
         Op::Work(work) => work.run(state, device),
         Op::Free(device, number) => {
             state.memory.write().complete_free(device, number);
+            Ok(())
+        }
+        Op::FreeGraphMemory(address) => {
+            state.memory.write().release_graph_memory(address);
             Ok(())
         }
         Op::Host(function) => {

@@ -59,7 +59,7 @@ pub struct SharedEvent {
 impl SharedEvent {
     pub fn create() -> Result<Arc<SharedEvent>, Code> {
         let file = sys::memory_file(c"plinth-host-event").map_err(os_error)?;
-        sys::grow(&file, BYTES).map_err(os_error)?;
+        sys::fix_size(&file, BYTES).map_err(os_error)?;
         let shared = SharedEvent::attach(file)?;
         shared.page().magic.store(PAGE_MAGIC, Ordering::Release);
         Ok(Arc::new(shared))
@@ -90,11 +90,11 @@ impl SharedEvent {
         if process == u64::from(std::process::id()) {
             return Err(codes::CUDA_ERROR_INVALID_CONTEXT);
         }
-        if sys::start_time(process as i32) != Some(start) {
+        if sys::start_time(process as i32).map_err(os_error)? != Some(start) {
             return Err(invalid);
         }
         let file = file_description::reopen(Some(process as i32), fd as RawFd).map_err(|_| invalid)?;
-        if !sys::is_memory_file(file.as_raw_fd(), FILE_NAME) {
+        if !sys::is_memory_file(file.as_raw_fd(), FILE_NAME) || !sys::has_fixed_bytes(&file, BYTES) {
             return Err(invalid);
         }
         let shared = SharedEvent::attach(file)?;
@@ -153,8 +153,10 @@ impl SharedEvent {
             }
             let slot = self.slot(recording);
             let process = slot.process.load(Ordering::Acquire) as i32;
-            let alive = sys::start_time(process) == Some(slot.start.load(Ordering::Acquire));
-            if !alive {
+            let start = slot.start.load(Ordering::Acquire);
+            // If the system cannot tell now, the next check may.
+            let gone = sys::start_time(process).is_ok_and(|found| found != Some(start));
+            if gone {
                 // It may have finished just before it ended.
                 return if self.is_finished(recording) { Ok(()) } else { Err(codes::CUDA_ERROR_LAUNCH_FAILED) };
             }
@@ -167,5 +169,21 @@ impl SharedEvent {
 impl Drop for SharedEvent {
     fn drop(&mut self) {
         sys::release(self.address, BYTES);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::{fs::ftruncate, io::Errno};
+
+    #[test]
+    fn no_process_changes_the_size_of_an_event() {
+        let event = SharedEvent::create().expect("an event");
+        let other = file_description::reopen(None, event.file.as_raw_fd()).expect("another description");
+        for bytes in [0, BYTES - 1, BYTES + 1] {
+            assert_eq!(ftruncate(&other, bytes), Err(Errno::PERM), "{bytes}");
+        }
+        assert_eq!(event.last_recording(), 0);
     }
 }

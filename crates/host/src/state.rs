@@ -5,7 +5,7 @@ use super::{
     engine::Engine,
     green_context::GreenContexts,
     ids::{self, Id},
-    memory::Memory,
+    memory::{Memory, share},
 };
 use crate::driver::{codes, table::Code};
 use once_cell::sync::OnceCell;
@@ -35,7 +35,7 @@ static ERROR: Mutex<Option<String>> = Mutex::new(None);
 
 /// Creates the state from the configuration. An invalid configuration is an error, and the next call tries again.
 pub fn initialise() -> Result<(), Code> {
-    let result = STATE.get_or_try_init(|| Config::read(|name| std::env::var(name).ok()).map(State::new));
+    let result = STATE.get_or_try_init(|| Config::from_environment().and_then(State::new));
     match result {
         Ok(state) if state.config.visible.is_empty() => Err(codes::CUDA_ERROR_NO_DEVICE),
         Ok(_) => Ok(()),
@@ -44,6 +44,12 @@ pub fn initialise() -> Result<(), Code> {
             Err(codes::CUDA_ERROR_INVALID_VALUE)
         }
     }
+}
+
+/// Returns the number of visible devices as the environment has them now. Initializes nothing. The error is the reason
+/// why the configuration is invalid.
+pub fn device_count() -> Result<usize, String> {
+    Ok(Config::from_environment()?.visible.len())
 }
 
 /// Returns the state, or an error before `cuInit` has succeeded.
@@ -57,16 +63,17 @@ pub fn config_error() -> Option<String> {
 }
 
 impl State {
-    fn new(config: Config) -> State {
-        State {
+    fn new(config: Config) -> Result<State, String> {
+        let shared = config.memory_name.as_deref().map(share::join).transpose()?;
+        Ok(State {
             contexts: config.visible.iter().map(|_| ids::next()).collect(),
             retained: config.visible.iter().map(|_| AtomicBool::new(false)).collect(),
             green: Mutex::default(),
-            memory: RwLock::new(Memory::new(&config)),
+            memory: RwLock::new(Memory::new(&config, shared)),
             engine: Mutex::new(Engine::new(config.visible.len())),
             workers: config.visible.iter().map(|_| Condvar::new()).collect(),
             blocking_threads: Condvar::new(),
             config,
-        }
+        })
     }
 }

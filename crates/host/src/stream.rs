@@ -14,9 +14,11 @@ use super::{
     work::{HostCall, Work},
 };
 use crate::driver::{codes, table::Code, types::*};
+use once_cell::sync::OnceCell;
 use std::{
     cell::RefCell,
     collections::VecDeque,
+    rc::Rc,
     sync::{Arc, Weak},
 };
 
@@ -51,6 +53,8 @@ pub enum Op {
     Work(Work),
     /// A stream-ordered free of a block of a device's pool, by its ticket.
     Free(usize, u64),
+    /// A stream-ordered free of memory that a graph allocated, by its address.
+    FreeGraphMemory(u64),
     Host(HostCall),
     /// Resets the conditions of a graph to their default values.
     ResetConditions(Arc<Program>),
@@ -110,11 +114,43 @@ struct Defaults {
     /// When it is dropped, the engine detects that the thread has ended.
     alive: Arc<()>,
     /// The stream for each device that has one, as (device, stream).
-    streams: Vec<(usize, Id)>,
+    streams: RefCell<Vec<(usize, Id)>>,
 }
 
-thread_local! {
-    static DEFAULTS: RefCell<Defaults> = RefCell::new(Defaults::default());
+impl Defaults {
+    /// Returns the calling thread's default streams. They live until after the destructors of the thread's variables, as a
+    /// driver's do, which ends them in the destructor of a key. A thread that uses one still later gets a new one.
+    #[allow(unsafe_code)]
+    fn of_thread() -> Option<Rc<Defaults>> {
+        static KEY: OnceCell<Option<libc::pthread_key_t>> = OnceCell::new();
+        unsafe extern "C" fn end(defaults: *mut libc::c_void) {
+            // SAFETY: the value of the key, which is set below only, and to NULL before this call.
+            drop(unsafe { Rc::from_raw(defaults.cast::<Defaults>()) });
+        }
+        let key = (*KEY.get_or_init(|| {
+            let mut key = 0;
+            // SAFETY: the key is a valid output, and the destructor takes the values that are set below.
+            (unsafe { libc::pthread_key_create(&mut key, Some(end)) } == 0).then_some(key)
+        }))?;
+        // SAFETY: the key is never deleted.
+        let known = unsafe { libc::pthread_getspecific(key) }.cast::<Defaults>();
+        if !known.is_null() {
+            // SAFETY: the key's value is from `Rc::into_raw`, and this thread has not ended it; the count includes the result.
+            return Some(unsafe {
+                Rc::increment_strong_count(known);
+                Rc::from_raw(known)
+            });
+        }
+        let defaults = Rc::new(Defaults::default());
+        let value = Rc::into_raw(defaults.clone());
+        // SAFETY: the key is never deleted, and its destructor takes the value.
+        if unsafe { libc::pthread_setspecific(key, value.cast()) } != 0 {
+            // SAFETY: the value is from `Rc::into_raw`, and the key did not take it.
+            drop(unsafe { Rc::from_raw(value) });
+            return None;
+        }
+        Some(defaults)
+    }
 }
 
 impl Engine {
@@ -149,10 +185,23 @@ impl Engine {
             CU_STREAM_PER_THREAD => self.find_or_create_per_thread(current?),
             handle => {
                 let id = handle as Id;
-                let stream = self.streams.get(&id).filter(|stream| stream.is_visible());
-                stream.map(|_| id).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)
+                match self.streams.get(&id) {
+                    Some(stream) if stream.is_visible() => Ok(id),
+                    _ if self.destroyed_streams.contains(&id) => Err(self.use_destroyed_stream()),
+                    _ => Err(codes::CUDA_ERROR_INVALID_HANDLE),
+                }
             }
         }
+    }
+
+    /// Fails all streams for good. A driver reads freed memory if it is passed the handle of a destroyed stream: it may
+    /// crash, or use another stream. A program must not be able to miss that here.
+    #[cold]
+    fn use_destroyed_stream(&mut self) -> Code {
+        for stream in self.streams.values_mut() {
+            stream.error = codes::CUDA_ERROR_ILLEGAL_ADDRESS;
+        }
+        codes::CUDA_ERROR_ILLEGAL_ADDRESS
     }
 
     fn find_or_create_legacy(&mut self, device: usize) -> Id {
@@ -165,19 +214,15 @@ impl Engine {
     }
 
     fn find_or_create_per_thread(&mut self, device: usize) -> Result<Id, Code> {
-        let existing = DEFAULTS.try_with(|defaults| {
-            let defaults = defaults.borrow();
-            let id = defaults.streams.iter().find(|(of, _)| *of == device).map(|(_, id)| *id);
-            id.ok_or_else(|| Arc::downgrade(&defaults.alive))
-        });
-        // A thread that is ending has no default stream any more.
-        let alive = match existing.map_err(|_| codes::CUDA_ERROR_DEINITIALIZED)? {
-            Ok(id) => return Ok(id),
-            Err(alive) => alive,
-        };
+        let defaults = Defaults::of_thread().ok_or(codes::CUDA_ERROR_OUT_OF_MEMORY)?;
+        let existing = defaults.streams.borrow().iter().find(|(of, _)| *of == device).map(|(_, id)| *id);
+        if let Some(id) = existing {
+            return Ok(id);
+        }
         self.destroy_orphaned_streams(device);
-        let id = self.create_stream(device, Kind::PerThread(alive), CU_STREAM_DEFAULT, LEAST_PRIORITY);
-        DEFAULTS.with_borrow_mut(|defaults| defaults.streams.push((device, id)));
+        let kind = Kind::PerThread(Arc::downgrade(&defaults.alive));
+        let id = self.create_stream(device, kind, CU_STREAM_DEFAULT, LEAST_PRIORITY);
+        defaults.streams.borrow_mut().push((device, id));
         Ok(id)
     }
 

@@ -11,6 +11,7 @@ mod graph;
 mod graph_capture;
 mod graph_exec;
 mod graph_fault;
+mod graph_memory;
 mod graph_update;
 mod green_context;
 mod ipc;

@@ -18,12 +18,17 @@ pub enum Work {
     Kernel(Arc<Launch>),
 }
 
-/// A copy, and whose access rights apply to each end.
+/// A copy of rows, and whose access rights apply to each end.
 #[derive(Clone, Copy)]
 pub struct CopyWork {
     pub to: u64,
     pub from: u64,
+    /// The size of a row.
     pub bytes: u64,
+    pub rows: u64,
+    /// The distances between the beginnings of two rows.
+    pub to_pitch: u64,
+    pub from_pitch: u64,
     pub to_accessor: Accessor,
     pub from_accessor: Accessor,
 }
@@ -74,8 +79,20 @@ impl Work {
     }
 }
 
+/// Returns the number of bytes from the first to the last one of some rows, or `None` on overflow.
+pub fn extent_of_rows(bytes: u64, rows: u64, pitch: u64) -> Option<u64> {
+    rows.checked_sub(1)?.checked_mul(pitch)?.checked_add(bytes)
+}
+
 impl CopyWork {
     fn run(&self, state: &State) -> Result<(), Code> {
+        (0..self.rows).try_for_each(|row| {
+            CopyWork { to: self.to + row * self.to_pitch, from: self.from + row * self.from_pitch, ..*self }
+                .run_row(state)
+        })
+    }
+
+    fn run_row(&self, state: &State) -> Result<(), Code> {
         let mut done = 0;
         while done < self.bytes {
             let bytes = CHUNK_BYTES.min(self.bytes - done);
@@ -102,8 +119,7 @@ impl Fill {
 
     /// Returns the number of bytes from the first to the last one, or `None` on overflow.
     pub fn extent(&self) -> Option<u64> {
-        let row = self.count.checked_mul(self.width)?;
-        self.rows.checked_sub(1)?.checked_mul(self.pitch)?.checked_add(row)
+        extent_of_rows(self.count.checked_mul(self.width)?, self.rows, self.pitch)
     }
 
     fn run(&self, state: &State, device: usize) -> Result<(), Code> {

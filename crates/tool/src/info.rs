@@ -3,15 +3,24 @@
 use super::{
     failure::Result,
     libraries::{self, Library},
-    output::{Columns, Output, bytes, heading, or_dash},
+    output::{Columns, Output, bytes, heading, or_dash, paragraph},
     settings,
     topology::{self, Connections, uuid_text},
 };
+use clap::Args;
 use plinth::internal::runtime::{self, properties::Properties};
 use plinth_driver::Kind;
 use plinth_host::config::{Config, Costs};
 use serde_json::{Value, json};
 use std::{fs, thread};
+
+/// The options of `plinth info`.
+#[derive(Args)]
+pub struct Options {
+    /// Also show UUIDs, the files of libraries, and where missing libraries were searched
+    #[arg(long, short)]
+    long: bool,
+}
 
 /// The driver with its devices, or the reason why there is none.
 type Found = std::result::Result<Driver, String>;
@@ -67,9 +76,13 @@ fn processors() -> usize {
 }
 
 /// Runs the subcommand.
-pub fn run(output: &Output) -> Result<()> {
+pub fn run(options: &Options, output: &Output) -> Result<()> {
     let (found, libraries) = (find()?, libraries::all());
-    if output.json { output.value(&as_json(&found, &libraries)) } else { output.text(&as_text(&found, &libraries)) }
+    if output.json {
+        output.value(&as_json(&found, &libraries))
+    } else {
+        output.text(&as_text(options, &found, &libraries))
+    }
 }
 
 fn as_json(found: &Found, libraries: &[Library]) -> Value {
@@ -125,36 +138,46 @@ fn as_json(found: &Found, libraries: &[Library]) -> Value {
     })
 }
 
-fn as_text(found: &Found, libraries: &[Library]) -> String {
+fn as_text(options: &Options, found: &Found, libraries: &[Library]) -> String {
     let mut text = format!("plinth {}\n", env!("CARGO_PKG_VERSION"));
     match found {
-        Ok(driver) => text += &driver_text(driver),
-        Err(reason) => text += &format!("No device: {reason}.\n"),
+        Ok(driver) => text += &driver_text(options, driver),
+        Err(reason) => {
+            text += &format!("{}\n", paragraph(&format!("No device: {reason}."), 0));
+            text += "plinth doctor says what to do.\n";
+        }
     }
-    text += &format!("\n{}{}", heading("Libraries"), libraries_text(libraries));
+    text += &format!("\n{}{}", heading("Libraries"), libraries_text(options, libraries));
     text += &format!("\n{}{}", heading("Host device"), host_text());
     text += &format!("\n{}{}", heading("Settings"), settings_text());
     text
 }
 
-fn driver_text(driver: &Driver) -> String {
+fn driver_text(options: &Options, driver: &Driver) -> String {
     let mut text = match driver.kind {
         Kind::Cuda => {
             format!("NVIDIA driver {}, CUDA {}\n", or_dash(driver.release.as_ref()), or_dash(driver.cuda.as_ref()))
         }
-        Kind::Host => "The host device, on the CPU; no GPU is used\n".to_owned(),
+        Kind::Host => "The host device: GPUs simulated on this CPU; no GPU is used\n".to_owned(),
     };
-    let mut devices = Columns::new(&["device", "name", ">memory", ">SMs", ">capability", "PCI", "UUID"]);
+    let mut names = vec!["device", "name", ">memory", ">SMs", ">capability", "PCI"];
+    if options.long {
+        names.push("UUID");
+    }
+    let mut devices = Columns::new(&names);
     for (number, one) in driver.devices.iter().enumerate() {
-        devices.row([
+        let mut row = vec![
             number.to_string(),
             one.name.clone(),
             bytes(one.total_memory),
             one.multi_processor_count.to_string(),
             format!("{}.{}", one.major, one.minor),
             one.pci_bus_id_text.clone(),
-            uuid_text(&one.uuid),
-        ]);
+        ];
+        if options.long {
+            row.push(uuid_text(&one.uuid));
+        }
+        devices.row(row);
     }
     text += &format!("\n{}{}", heading("Devices"), devices.text());
     if driver.devices.len() > 1 {
@@ -164,6 +187,15 @@ fn driver_text(driver: &Driver) -> String {
 }
 
 fn peers_text(driver: &Driver) -> String {
+    let differs = |one: &Connections| one.links.is_some() || one.paths.iter().any(Option::is_some);
+    let peers = || driver.connections.iter().flat_map(|one| &one.peers).flatten();
+    if !driver.connections.iter().any(differs) {
+        if peers().all(|peer| *peer) {
+            return "Each device can access the memory of every other.\n".to_owned();
+        } else if !peers().any(|peer| *peer) {
+            return "No device can access the memory of another.\n".to_owned();
+        }
+    }
     let numbers: Vec<String> = (0..driver.devices.len()).map(|number| number.to_string()).collect();
     let mut names = vec!["device"];
     names.extend(numbers.iter().map(String::as_str));
@@ -195,27 +227,51 @@ fn peers_text(driver: &Driver) -> String {
     text
 }
 
-fn libraries_text(libraries: &[Library]) -> String {
-    let mut table = Columns::new(&["library", "version", "used for", "path, or why it is unavailable"]);
+/// Returns the table of libraries: one line for each, and with `--long` paths and reasons.
+fn libraries_text(options: &Options, libraries: &[Library]) -> String {
+    let mut names = vec!["library", "version", "used for"];
+    if options.long {
+        names.push("path, or why it is unavailable");
+    }
+    let mut table = Columns::new(&names);
+    let mut unusable = String::new();
     for library in libraries {
         let (version, place) = match &library.found {
             Ok(version) => (version.number.clone(), or_dash(version.path.as_ref().map(|path| path.display()))),
-            Err(reason) => ("-".to_owned(), reason.clone()),
+            Err(reason) if is_missing(reason) => ("not found".to_owned(), reason.clone()),
+            Err(reason) => {
+                unusable += &format!("{}\n", paragraph(&format!("{}: {reason}.", library.name), 0));
+                ("unusable".to_owned(), reason.clone())
+            }
         };
-        table.row([library.name.to_owned(), version, library.purpose.to_owned(), place]);
+        let mut row = vec![library.name.to_owned(), version, library.purpose.to_owned()];
+        if options.long {
+            row.push(place);
+        }
+        table.row(row);
     }
-    table.text()
+    let mut text = table.text();
+    if !options.long {
+        text += &unusable;
+        text += "Each is needed only for what it is used for. plinth info --long shows where they are searched.\n";
+    }
+    text
+}
+
+/// Returns whether a library is unavailable because no file was found, rather than because it cannot be used.
+fn is_missing(reason: &str) -> bool {
+    ["not found", "was found", "No such file"].iter().any(|words| reason.contains(words))
 }
 
 fn host_text() -> String {
     match host() {
         Ok(config) => format!(
-            "{} of {} with {} each, on {} processors; {}{}\n",
+            "{} like {}, with {} each, on {} processors; {}{}\n",
             config.visible.len(),
             config.model.name,
             bytes(config.memory),
             processors(),
-            if config.peers { "peers" } else { "no peers" },
+            if config.peers { "with peer access" } else { "without peer access" },
             if config.costs == Costs::Spin { "; calls take as long as on a GPU" } else { "" },
         ),
         Err(reason) => format!("Invalid configuration: {reason}.\n"),
@@ -227,10 +283,10 @@ fn settings_text() -> String {
     if set.is_empty() {
         return "No variable of plinth, the driver or NCCL is set.\n".to_owned();
     }
-    let mut table = Columns::new(&["variable", "value", "purpose"]);
+    let mut table = Columns::new(&["variable", "purpose", "value"]);
     for (name, value) in &set {
         let purpose = settings::purpose(name).unwrap_or("unknown to plinth");
-        table.row([name.as_str(), value, purpose]);
+        table.row([name.as_str(), purpose, value]);
     }
     table.text()
 }

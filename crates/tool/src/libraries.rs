@@ -1,7 +1,13 @@
 //! The libraries that plinth and programs use: whether they were found, their versions, and reasons for failure.
 
 use nvml_wrapper::{Nvml, error::NvmlError};
-use plinth_driver::{cublas, cuda, cufft, cusolver, error::Error, library::package_folders, nccl, nvrtc};
+use plinth_driver::{
+    cublas, cuda, cufft, cusolver,
+    environment::{Environment, is_relative},
+    error::Error,
+    library::package_folders,
+    nccl, nvrtc,
+};
 use std::{
     env,
     ffi::OsString,
@@ -45,8 +51,11 @@ fn mapped(name: &str) -> Option<PathBuf> {
 
 /// Loads NVML, from the same path as the library does, for values that the library's telemetry lacks.
 pub fn nvml() -> Result<Nvml, String> {
-    let named = env::var_os("PLINTH_NVML_LIBRARY").filter(|path| !path.is_empty());
+    let named = Environment::of_process().value("PLINTH_NVML_LIBRARY");
     let library = named.unwrap_or_else(|| OsString::from("libnvidia-ml.so.1"));
+    if is_relative(&library) {
+        return Err(format!("{}: the path is relative; name an absolute path", library.to_string_lossy()));
+    }
     Nvml::builder().lib_path(&library).init().map_err(|error| match error {
         NvmlError::LibloadingError(reason) => reason.to_string(),
         other => format!("{}: {other}", library.to_string_lossy()),
@@ -131,12 +140,13 @@ pub fn folders() -> Vec<PathBuf> {
     folders.extend(
         ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"].map(PathBuf::from),
     );
-    let homes = ["CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX"].into_iter().filter_map(env::var_os).map(PathBuf::from);
+    let environment = Environment::of_process();
+    let homes = ["CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX"].into_iter().filter_map(|name| environment.folder(name));
     let is_toolkit = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("cuda"));
     for toolkit in homes.chain(subfolders(Path::new(TOOLKITS)).into_iter().filter(is_toolkit)) {
         folders.extend(["lib64", "lib"].map(|name| toolkit.join(name)));
     }
-    for packages in package_folders() {
+    for packages in package_folders(&environment) {
         folders.extend(subfolders(&packages.join("nvidia")).iter().map(|one| one.join("lib")));
     }
     folders.retain(|folder| folder.is_dir());

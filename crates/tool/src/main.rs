@@ -9,6 +9,7 @@ mod doctor;
 mod failure;
 mod info;
 mod libraries;
+mod manual;
 mod output;
 mod replay;
 mod settings;
@@ -56,8 +57,9 @@ enum Kind {
 #[derive(Subcommand)]
 enum Command {
     /// Show driver, devices, peer access, libraries and settings
-    Info,
-    /// Show the activity of the devices, refreshed in place
+    Info(info::Options),
+    /// Show the activity of the devices and their processes, in an interactive screen
+    #[command(after_help = top::keys())]
     Top(top::Options),
     /// Diagnose this machine's CUDA installation and say what to do
     Doctor(doctor::Options),
@@ -65,6 +67,10 @@ enum Command {
     Replay(replay::Options),
     /// Analyse a snapshot of the allocator
     View(view::Options),
+    /// Write the completions of a shell on standard output
+    Completions(manual::Completions),
+    /// Write the manual pages into a folder
+    ManPages(manual::ManPages),
 }
 
 /// Applies `--device`. Without it and without PLINTH_DEVICE the tool uses the available kind.
@@ -83,11 +89,13 @@ fn run(arguments: Arguments) -> Result<()> {
     let output = Output::new(arguments.json);
     choose_device(arguments.device)?;
     match arguments.command {
-        Command::Info => info::run(&output),
+        Command::Info(options) => info::run(&options, &output),
         Command::Top(options) => top::run(&options, &output),
         Command::Doctor(options) => doctor::run(&options, arguments.device, &output),
         Command::Replay(options) => replay::run(&options, &output),
         Command::View(options) => view::run(&options, &output),
+        Command::Completions(options) => manual::completions(&options, &output),
+        Command::ManPages(options) => manual::man_pages(&options),
     }
 }
 

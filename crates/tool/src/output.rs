@@ -1,7 +1,7 @@
 //! Output formats of all subcommands: text tables, JSON, and progress bars.
 
 use super::failure::Result;
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, Width, presets};
 use console::{Style, Term};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use plinth::internal::base::units::Bytes;
@@ -29,8 +29,13 @@ impl Output {
 
     /// Writes text, which ends with a newline.
     pub fn text(&self, text: &str) -> Result<()> {
+        self.bytes(text.as_bytes())
+    }
+
+    /// Writes bytes as they are.
+    pub fn bytes(&self, bytes: &[u8]) -> Result<()> {
         let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes())?;
+        out.write_all(bytes)?;
         Ok(out.flush()?)
     }
 
@@ -48,18 +53,31 @@ impl Output {
     }
 }
 
-/// A table with a header and without lines; columns of numbers are right-aligned.
-pub struct Columns(Table);
+/// Fills the line between a table's header, which may have several lines, and its rows. It is not printed.
+const HEADER_END: char = '\u{1}';
+
+/// A table with a header and without lines; columns of numbers are right-aligned. In a terminal that is too narrow,
+/// headings and texts are wrapped between words, and numbers never are.
+pub struct Columns {
+    table: Table,
+    /// For each column the width of the widest text that is not wrapped.
+    least: Vec<usize>,
+    numbers: Vec<bool>,
+}
 
 impl Columns {
     /// Creates a table. A name that begins with `>` marks a column of numbers.
     pub fn new(names: &[&str]) -> Columns {
         let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        table
+            .load_style(presets::NOTHING.header_separator(LineStyle::none().fill(HEADER_END)))
+            .set_content_arrangement(ContentArrangement::Disabled);
         if let Some(width) = width() {
             table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
         }
         let plain: Vec<&str> = names.iter().map(|name| name.trim_start_matches('>')).collect();
+        let longest_word = |name: &&str| name.split(' ').map(str::len).max().unwrap_or(0);
+        let least = plain.iter().map(longest_word).collect();
         table.set_header(plain);
         for (index, name) in names.iter().enumerate() {
             if let Some(column) = table.column_mut(index) {
@@ -69,21 +87,41 @@ impl Columns {
                 }
             }
         }
-        Columns(table)
+        Columns { table, least, numbers: names.iter().map(|name| name.starts_with('>')).collect() }
     }
 
     /// Adds a row.
-    pub fn row<T: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = T>) {
-        self.0.add_row(cells.into_iter().map(Into::into).collect::<Vec<Cell>>());
+    pub fn row<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
+        let cells: Vec<String> = cells.into_iter().map(Into::into).collect();
+        for ((cell, least), number) in cells.iter().zip(&mut self.least).zip(&self.numbers) {
+            if *number {
+                *least = (*least).max(cell.chars().count());
+            }
+        }
+        self.table.add_row(cells);
     }
 
     /// Returns the table's text, with the header in bold on a terminal.
-    pub fn text(&self) -> String {
-        let text = self.0.trim_fmt();
-        match text.split_once('\n') {
-            Some((header, rows)) => format!("{}\n{rows}\n", Style::new().bold().apply_to(header)),
-            None => format!("{}\n", Style::new().bold().apply_to(text)),
+    pub fn text(mut self) -> String {
+        for (index, least) in self.least.iter().enumerate() {
+            if let Some(column) = self.table.column_mut(index) {
+                // The width of a column includes its padding.
+                let padding = if index == 0 { 1 } else { 2 };
+                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed((least + padding) as u16)));
+            }
         }
+        let mut header = true;
+        let mut text = String::new();
+        for line in self.table.lines() {
+            if line.starts_with(HEADER_END) {
+                header = false;
+            } else if header {
+                text += &format!("{}\n", Style::new().bold().apply_to(line.trim_end()));
+            } else {
+                text += &format!("{}\n", line.trim_end());
+            }
+        }
+        text
     }
 }
 
@@ -108,7 +146,7 @@ pub fn is_terminal() -> bool {
 }
 
 /// Returns the terminal's width, if standard output is a terminal. Otherwise lines are not wrapped.
-fn width() -> Option<u16> {
+pub fn width() -> Option<u16> {
     is_terminal().then(|| Term::stdout().size().1)
 }
 

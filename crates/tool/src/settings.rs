@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// The variables that plinth reads, and their purpose.
-pub const KNOWN: [(&str, &str); 30] = [
+/// The variables that plinth and its Python package read, and their purpose.
+pub const KNOWN: [(&str, &str); 35] = [
     ("PLINTH_ALLOC_CONF", "settings of the allocator"),
     ("PLINTH_COMMUNICATOR_ENGINE", "the engine of communicators: auto, nccl, local, shared"),
     ("PLINTH_COMMUNICATOR_NCCL_FROM", "bytes from which collectives use NCCL"),
@@ -19,25 +19,30 @@ pub const KNOWN: [(&str, &str); 30] = [
     ("PLINTH_HOST_COSTS", "the host device's cost model: count, spin"),
     ("PLINTH_HOST_DEVICES", "the number of host devices"),
     ("PLINTH_HOST_MEMORY", "the memory of each host device"),
+    ("PLINTH_HOST_MEMORY_NAME", "the name by which processes share host devices' memory"),
     ("PLINTH_HOST_MODEL", "the GPU model of host devices"),
     ("PLINTH_HOST_PEERS", "peer access between host devices: all, none"),
     ("PLINTH_IPC", "the method of sharing memory between processes"),
+    ("PLINTH_KERNEL_CACHE_MAX_BYTES", "the limit of the kernel cache in bytes"),
     ("PLINTH_KERNEL_CACHE_PATH", "the folder of the kernel cache"),
+    ("PLINTH_LIBRARY", "the file of libplinth.so, for the Python package"),
     ("PLINTH_MEMORY_DEBUG", "1: the allocator checks for invalid use of its memory"),
     ("PLINTH_NCCL_LIBRARY", "the file of NCCL"),
     ("PLINTH_NO_CUDA_MEMORY_CACHING", "1: allocations bypass the cache"),
+    ("PLINTH_NVML_BASED_CUDA_CHECK", "1: NVML counts the GPUs; 0: the driver does"),
     ("PLINTH_NVML_LIBRARY", "the file of NVML"),
     ("PLINTH_NVRTC_LIBRARY", "the file of NVRTC"),
     ("PLINTH_RENDEZVOUS_DIR", "the folder for the rendezvous of processes"),
     ("PLINTH_SANITIZER", "the stream sanitizer: off, collect, warn, error"),
     ("PLINTH_SANITIZER_LOG", "the destination of its reports: stderr, or a file"),
     ("PLINTH_TEST_ROLE", "set by plinth's own tests"),
+    ("PLINTH_TORCH", "1: PyTorch uses plinth's allocator, with the Python package"),
     ("PLINTH_USE_KERNEL_CACHE", "0: disables the kernel cache on disk"),
     ("PLINTH_USE_PYTORCH_ALLOC_CONF", "1: the allocator also reads PyTorch's settings"),
 ];
 
 /// Variables that the system, the driver or other libraries read.
-const OTHERS: [&str; 8] = [
+const OTHERS: [&str; 14] = [
     "CUDA_DEVICE_MAX_CONNECTIONS",
     "CUDA_DEVICE_ORDER",
     "CUDA_LAUNCH_BLOCKING",
@@ -46,6 +51,12 @@ const OTHERS: [&str; 8] = [
     "NVIDIA_DRIVER_CAPABILITIES",
     "NVIDIA_VISIBLE_DEVICES",
     "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    "PYTORCH_NVML_BASED_CUDA_CHECK",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "TORCH_BLAS_PREFER_CUBLASLT",
+    "TORCH_CUDA_SANITIZER",
+    "TORCH_LINALG_PREFER_CUSOLVER",
 ];
 
 /// Returns the relevant variables of the environment, sorted by name.
@@ -70,7 +81,7 @@ pub fn purpose(name: &str) -> Option<&'static str> {
         None if name.starts_with("NCCL_") => Some("NCCL's"),
         None if name.starts_with("NVIDIA_") => Some("the container toolkit's"),
         None if name.starts_with("LD_") => Some("the loader's search path for libraries"),
-        None if name.starts_with("PYTORCH_") => Some("PyTorch's"),
+        None if name.starts_with("PYTORCH_") || name.starts_with("TORCH_") => Some("PyTorch's"),
         None => Some("the driver's"),
     }
 }
@@ -109,26 +120,27 @@ mod tests {
         assert_eq!(most_similar("PLINTH_SOMETHING_ELSE"), None);
     }
 
-    /// Collects the quoted names in the library's sources.
-    fn read_by(folder: &Path, names: &mut BTreeSet<String>) {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                read_by(&path, names);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = fs::read_to_string(&path).unwrap();
-                let quoted = text.split('"').filter(|text| text.starts_with("PLINTH_"));
-                let is_name = |text: &&str| text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
-                let statuses = |text: &&str| *text != "PLINTH_OK" && !text.starts_with("PLINTH_ERROR");
-                names.extend(quoted.filter(is_name).filter(statuses).map(str::to_owned));
+    /// Collects the quoted names in a source file, or in those of a folder.
+    fn read_by(path: &Path, names: &mut BTreeSet<String>) {
+        if path.is_dir() {
+            for entry in fs::read_dir(path).unwrap() {
+                read_by(&entry.unwrap().path(), names);
             }
+        } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "py") {
+            let text = fs::read_to_string(path).unwrap();
+            let quoted = text.split('"').filter(|text| text.starts_with("PLINTH_"));
+            let letters = |text: &&str| text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+            let is_name = |text: &&str| letters(text) && !text.ends_with('_');
+            let statuses = |text: &&str| *text != "PLINTH_OK" && !text.starts_with("PLINTH_ERROR");
+            names.extend(quoted.filter(is_name).filter(statuses).map(str::to_owned));
         }
     }
 
     #[test]
     fn all_variables_that_the_library_reads_are_known() {
         let mut read = BTreeSet::new();
-        for sources in ["../../src", "../driver/src", "../host/src"] {
+        let python = ["../../python/plinth", "../../python/_plinth_torch_hook.py"];
+        for sources in ["../../src", "../driver/src", "../host/src"].into_iter().chain(python) {
             read_by(&Path::new(env!("CARGO_MANIFEST_DIR")).join(sources), &mut read);
         }
         let unknown: Vec<_> = read.iter().filter(|name| purpose(name).is_none()).collect();

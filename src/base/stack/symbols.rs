@@ -17,6 +17,9 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+/// The name of a function whose name is unknown.
+pub(super) const UNKNOWN: &str = "??";
+
 /// One function of a call stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
@@ -97,7 +100,7 @@ impl Reader {
 }
 
 fn unknown(path: &Path) -> Frame {
-    Frame { name: "??".into(), file: display_path(path), line: 0 }
+    Frame { name: UNKNOWN.into(), file: display_path(path), line: 0 }
 }
 
 /// Returns a path for display; the program's `/proc/self/exe` is resolved.
@@ -118,7 +121,7 @@ impl Symbols {
                 let Some(file) = location.and_then(|location| location.file) else { continue };
                 let name = frame.function.as_ref().and_then(|function| function.raw_name().ok());
                 frames.push(Frame {
-                    name: name.map_or_else(|| "??".into(), |name| demangle(&name)),
+                    name: name.map_or_else(|| UNKNOWN.into(), |name| demangle(&name)),
                     file: file.to_owned(),
                     line: location.and_then(|location| location.line).unwrap_or(0),
                 });
@@ -126,12 +129,12 @@ impl Symbols {
         }
         match (frames.last_mut(), symbol) {
             // For C++ functions with internal linkage debug information often has less than the full name.
-            (Some(outermost), Some(symbol)) if symbol.starts_with("_Z") || outermost.name == "??" => {
+            (Some(outermost), Some(symbol)) if symbol.starts_with("_Z") || outermost.name == UNKNOWN => {
                 outermost.name = demangle(symbol);
             }
             (Some(_), _) => {}
             (None, symbol) => {
-                let name = symbol.map_or_else(|| "??".into(), demangle);
+                let name = symbol.map_or_else(|| UNKNOWN.into(), demangle);
                 frames.push(Frame { name, ..unknown(path) });
             }
         }

@@ -42,6 +42,8 @@ use std::{
 
 /// The default timeout of waits for other ranks.
 pub const TIMEOUT: Duration = Duration::from_secs(600);
+/// How long the error of a group waits for the work that it ends.
+const LAST_WORK: Duration = Duration::from_secs(1);
 
 /// The call that creates the communicator returns before the ranks are connected.
 pub const NONBLOCKING: u32 = 1;
@@ -294,22 +296,36 @@ impl Communicator {
     }
 
     /// Waits until the ranks are connected and all work of a stream is done, up to a limit. Checks for errors of the
-    /// ranks that the stream would wait for.
+    /// ranks that the stream would wait for. Reports one when the stream's work has ended, because its memory may be
+    /// freed then; at most [`LAST_WORK`] later, because the work may be anything. NCCL's work ends with the abort only.
     pub fn wait(&self, handle: usize, limit: Duration) -> Result<()> {
         sync_debug::check("plinth_communicator_wait")?;
         let runtime = runtime::ready()?;
-        let raw = stream::of_device(handle, self.device as i32)?;
-        let stream = stream::from_validated(runtime, raw, self.device);
-        let done = |driver: &crate::driver::Driver, raw| Ok(driver.stream_query(raw)?);
+        let stream = stream::resolve_same(runtime, handle, self.device)?;
         let ahead = observe::end_of_stream(stream);
-        Deadline::new(limit).until(
+        let ends_itself = !matches!(self.engine, Engine::Nccl(_));
+        let mut failure: Option<(Error, Deadline)> = None;
+        let waited = Deadline::new(limit).until(
             || format!("rank {} of {} waited for its work", self.rank, self.size),
             // Query the stream first: work that waited in an aborted group ends as if it were done.
             || {
-                let done = runtime.in_stream(stream, done)?;
-                Ok((self.query()? && done).then_some(()))
+                let done = runtime.in_stream(stream, |driver, raw| Ok(driver.stream_query(raw)?))?;
+                if let Some((_, end)) = &failure {
+                    return Ok((done || end.is_expired()).then_some(()));
+                }
+                match self.query() {
+                    Err(error) if ends_itself && !done => {
+                        failure = Some((error, Deadline::new(LAST_WORK)));
+                        Ok(None)
+                    }
+                    ready => Ok((ready? && done).then_some(())),
+                }
             },
-        )?;
+        );
+        if let Some((error, _)) = failure {
+            return Err(error);
+        }
+        waited?;
         ahead.finish();
         Ok(())
     }
@@ -348,8 +364,7 @@ pub fn operate(handle: u64, kind: Kind, buffers: RankBuffers, stream: usize) -> 
 /// Executes the same for a communicator without a handle.
 pub fn operate_on(communicator: &Arc<Communicator>, kind: Kind, buffers: RankBuffers, stream: usize) -> Result<()> {
     let runtime = runtime::ready()?;
-    let raw = stream::of_device(stream, communicator.device as i32)?;
-    let stream = stream::from_validated(runtime, raw, communicator.device);
+    let stream = stream::resolve_same(runtime, stream, communicator.device)?;
     let RankBuffers { from, to, count, element } = buffers;
     let operation = Operation { kind, count, element, from, to, stream };
     let operation = operation.check(communicator.rank, communicator.size).context(|| operation)?;

@@ -19,7 +19,7 @@ use crate::{
     status::Status,
     stream::{self, Stream},
 };
-use std::{collections::hash_map::DefaultHasher, fs, hash::Hasher, thread::ScopedJoinHandle, time::Duration};
+use std::{collections::hash_map::DefaultHasher, fs, hash::Hasher, io, thread::ScopedJoinHandle, time::Duration};
 
 /// One rank in a group of processes.
 pub struct ProcessRank {
@@ -32,6 +32,11 @@ pub struct ProcessRank {
 /// The bytes that ranks exchange: the id of a group, the identity of the machine, and the threshold for NCCL.
 const ROW: usize = 192;
 const ID: usize = 128;
+/// How long a rank waits for the cause of a failed split, after which another rank counts as gone.
+const CAUSE_LIMIT: Duration = Duration::from_secs(2);
+/// The maximum duration of a rendezvous of ranks that NCCL has connected. A rank that cannot take part waits for the
+/// others in NCCL meanwhile, so half of its limit must remain.
+const RENDEZVOUS_LIMIT: Duration = Duration::from_secs(30);
 
 impl ProcessRank {
     /// Creates a rank without NCCL.
@@ -82,7 +87,7 @@ impl ProcessRank {
         };
         let mut id = [0; ID];
         id.copy_from_slice(&rows[0][..ID]);
-        let joined = candidate.join(&id, Some(limit), &|| None);
+        let joined = candidate.join(&id, Some(RENDEZVOUS_LIMIT.min(limit / 2)), &|| None);
         // All ranks must make the same choice.
         let rows = exchange(&[u8::from(joined.is_ok()); ROW])?;
         match joined {
@@ -180,10 +185,28 @@ impl ProcessRank {
         let mut id = [0; ID];
         id.copy_from_slice(&rows[*first][..ID]);
         let (rank, size) = (own as u32, members.len() as u32);
-        // An abort of the whole group aborts the new one. A lost rank matters only if it belongs to the new group, and
-        // the rendezvous detects that.
-        let aborted = || self.group.error().filter(|error| error.status() == Status::ABORTED);
-        let group = Candidate::new(rank, size, self.group.device())?.join(&id, Some(limit), &aborted)?;
+        let members: Vec<usize> = members.into_iter().map(|(_, rank)| rank).collect();
+        let failed = || {
+            let (rank, error) = self.group.failure_after(row, &members)?;
+            Some(error.context(format_args!("rank {rank} of the parent communicator")))
+        };
+        // An abort of the whole group aborts the new one. A lost rank matters only if it belongs to the new group.
+        let stop = || self.group.error().filter(|error| error.status() == Status::ABORTED).or_else(failed);
+        let joined = Candidate::new(rank, size, self.group.device())
+            .and_then(|candidate| candidate.join(&id, Some(limit), &stop));
+        let group = joined.map_err(|error| match error.status() {
+            // The rank that closed its connection is about to send the cause.
+            Status::PEER_LOST => {
+                Deadline::new(CAUSE_LIMIT).until(|| "a split failed", || Ok(failed())).unwrap_or(error)
+            }
+            _ => error,
+        });
+        let group = group.inspect_err(|error| {
+            // The others would wait for this rank, unless it fails because of one of them.
+            if failed().is_none() {
+                self.group.send_failure(row, error);
+            }
+        })?;
         group.set_timeout(limit);
         Ok(Some(SplitPart { process_rank: ProcessRank::from_group(group), rank, size }))
     }
@@ -207,20 +230,27 @@ pub type Split<'a> = (&'a ProcessRank, Option<u32>, i32);
 pub fn split(requests: &[Split<'_>], limit: Duration) -> Result<Vec<Option<SplitPart>>> {
     let begun: Vec<Result<GatherRow>> =
         requests.iter().map(|(process_rank, color, key)| process_rank.begin_split(*color, *key)).collect();
-    let end =
-        |((process_rank, color, _), row): (&Split<'_>, Result<GatherRow>)| process_rank.end_split(&row?, *color, limit);
-    let mut parts = requests.iter().zip(begun);
+    let end = |((process_rank, color, _), row): (&Split<'_>, &Result<GatherRow>)| match row {
+        Ok(row) => process_rank.end_split(row, *color, limit),
+        Err(error) => Err(Error::new(error.status(), error.message())),
+    };
+    let mut parts = requests.iter().zip(&begun);
     let Some(first) = parts.next() else { return Ok(Vec::new()) };
     std::thread::scope(|scope| {
-        let thread = |part| {
-            let started =
-                std::thread::Builder::new().name("plinth split".into()).spawn_scoped(scope, move || end(part));
-            started.map_err(|error| Error::new(Status::SYSTEM, format!("starting a thread for a split: {error}")))
-        };
-        let threads: Vec<_> = parts.map(thread).collect();
+        let thread =
+            |part| std::thread::Builder::new().name("plinth split".into()).spawn_scoped(scope, move || end(part));
+        let threads: Vec<io::Result<ScopedJoinHandle<'_, _>>> = parts.map(thread).collect();
+        let not_started =
+            |error: &io::Error| Error::new(Status::SYSTEM, format!("starting a thread for a split: {error}"));
+        for (((process_rank, ..), row), thread) in requests.iter().zip(&begun).skip(1).zip(&threads) {
+            if let (Ok(row), Err(error)) = (row, thread) {
+                process_rank.group.send_failure(row, &not_started(error));
+            }
+        }
         let own = end(first);
-        let ended = |thread: Result<ScopedJoinHandle<'_, Result<Option<SplitPart>>>>| {
-            thread?.join().unwrap_or_else(|_| Err(Error::new(Status::PANIC, "a split panicked")))
+        let ended = |thread: io::Result<ScopedJoinHandle<'_, Result<Option<SplitPart>>>>| {
+            let thread = thread.map_err(|error| not_started(&error))?;
+            thread.join().unwrap_or_else(|_| Err(Error::new(Status::PANIC, "a split panicked")))
         };
         // Join all threads, regardless of errors.
         let ended: Vec<Result<Option<SplitPart>>> = [own].into_iter().chain(threads.into_iter().map(ended)).collect();

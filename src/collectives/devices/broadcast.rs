@@ -2,13 +2,17 @@
 
 use super::{
     chunks::{Chunks, MAX_COPY_OPERANDS},
-    host, local,
+    local,
     outputs::{AllocatedOutputs, Output, check_element_type, check_on_device, check_shape, check_writable},
     stream_group::StreamGroup,
-    strided_copies::{self, StridedCopy, device_span},
+    strided_copies,
 };
 use crate::{
     error::{Context, Error, Result},
+    ops::{
+        host_copy as host,
+        strided_copy::{StridedCopy, device_span},
+    },
     runtime::{self, Runtime, tensor::Tensor},
     status::Status,
     stream::{self, Stream},

@@ -2,33 +2,18 @@
 
 use super::{ReduceOp, tuning};
 use crate::{
-    driver::{
-        Span,
-        collective::{Operation, Table, WORDS},
-    },
-    error::{Context, Error, Result},
+    driver::collective::{Operation, Table, WORDS},
+    error::{Error, Result},
     memory::scratch::Scratch,
     observe,
+    ops::{
+        copy::{DeviceSpan, copy_peer},
+        strided_copy::{chunk_of, launch},
+    },
     runtime::{Runtime, tensor::ElementType},
     status::Status,
     stream::{Stream, kernel::Kernel},
 };
-
-/// Memory of a device.
-#[derive(Debug, Clone, Copy)]
-pub struct DeviceSpan {
-    /// The memory.
-    pub span: Span,
-    /// Ordinal of the device.
-    pub device: u32,
-}
-
-impl DeviceSpan {
-    /// Returns the same memory, advanced by some bytes.
-    pub fn moved(self, bytes: u64) -> DeviceSpan {
-        DeviceSpan { span: self.span.offset_by(bytes as i64), ..self }
-    }
-}
 
 /// The maximum number of operands of a copied chunk: a table has room for several such chunks.
 pub const MAX_COPY_OPERANDS: usize = 64;
@@ -296,45 +281,12 @@ impl Chunks {
     }
 }
 
-/// Copies memory within a device or between devices with the driver.
-pub fn copy_peer(runtime: &Runtime, stream: Stream, from: DeviceSpan, to: DeviceSpan, bytes: u64) -> Result<()> {
-    let (source, destination) = (from.span.with_length(bytes as usize), to.span.with_length(bytes as usize));
-    if source.address() == destination.address() {
-        return Ok(());
-    }
-    observe::access(runtime, stream, &[observe::read(source), observe::write(destination)])?;
-    let from_context = runtime.device(from.device as i32)?.context(&runtime.driver)?;
-    let to_context = runtime.device(to.device as i32)?.context(&runtime.driver)?;
-    runtime
-        .in_stream(stream, |driver, raw| Ok(driver.copy_peer(destination, to_context, source, from_context, raw)?))
-        .context(|| format!("copying from device {} to device {}", from.device, to.device))
-}
-
-/// Launches the chunks of a table.
-pub fn launch(runtime: &Runtime, stream: Stream, kernel: Kernel, table: &mut Table, chunk: u32) -> Result<()> {
-    let function = runtime.device(stream.device as i32)?.kernel(&runtime.driver, kernel)?;
-    let blocks = table.finish(chunk);
-    runtime
-        .in_stream(stream, |driver, raw| Ok(driver.launch_collective(function, table, blocks, raw)?))
-        .context(|| format!("launching {}", kernel.entry()))
-}
-
 /// Returns the bytes that a block copies in a launch that copies `bytes`: with exactly one block for each multiprocessor,
 /// the links reach their highest bandwidth (docs/benchmarks.md).
 fn copy_chunk(bytes: u64, processors: u64) -> u64 {
     match bytes {
         0..0x10_0000 => 4 << 10,
         _ => bytes.div_ceil(processors).next_multiple_of(4 << 10).min(1 << 30),
-    }
-}
-
-/// Returns the bytes that a block reduces: few for short messages, so that all multiprocessors have work; then enough to
-/// keep its threads busy.
-pub fn chunk_of(bytes: u64) -> u64 {
-    match bytes {
-        0..0x10_0000 => 4 << 10,
-        0x10_0000..0x100_0000 => 16 << 10,
-        _ => 64 << 10,
     }
 }
 
@@ -347,6 +299,7 @@ pub fn tensor_sum(element: ElementType) -> Result<Reduction> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::Span;
 
     fn at(address: u64) -> DeviceSpan {
         DeviceSpan { span: Span::dangling(address), device: 0 }

@@ -1,15 +1,17 @@
 //! `torch.cuda.comm.scatter` and `gather`.
 
 use super::{
-    host,
     outputs::{AllocatedOutputs, Output, check_element_type, check_on_device, check_writable},
     stream_group::StreamGroup,
-    strided_copies::{self, StridedCopy, allocate_packed},
+    strided_copies,
 };
 use crate::{
-    error::{Context, Error, Result, invalid},
+    error::{Context, Result, invalid},
+    ops::{
+        host_copy as host,
+        strided_copy::{StridedCopy, allocate_packed},
+    },
     runtime::{self, Runtime, tensor::Tensor},
-    status::Status,
     stream::{self, Stream},
 };
 
@@ -48,7 +50,7 @@ pub fn scatter(
     outputs: &[Output],
     sizes: Option<&[i64]>,
     dimension: i32,
-    streams: &[Option<Stream>],
+    streams: Option<&[usize]>,
 ) -> Result<Vec<Tensor>> {
     let runtime = runtime::ready()?;
     if outputs.is_empty() {
@@ -65,14 +67,10 @@ pub fn scatter(
         _ if sizes.is_some() => return Err(invalid("outputs that are given have sizes of their own; give no others")),
         _ => check_existing(runtime, tensor, outputs, dimension)?,
     };
-    let mut requested = streams.iter();
-    let streams = outputs.iter().enumerate().map(|(index, output)| match requested.next() {
-        Some(Some(stream)) if stream.device == output.device() => Ok(*stream),
-        Some(Some(stream)) => Err(Error::new(
-            Status::DEVICE_MISMATCH,
-            format!("stream {index} is of device {}, and its output on device {}", stream.device, output.device()),
-        )),
-        _ => stream::current_on(runtime, runtime.device(output.device() as i32)?.ordinal),
+    let streams = outputs.iter().enumerate().map(|(index, output)| {
+        let device = runtime.device(output.device() as i32)?.ordinal;
+        let handle = streams.map_or(stream::CURRENT, |streams| streams[index]);
+        stream::resolve_same(runtime, handle, device).context(|| format!("the stream of output {index}"))
     });
     let streams = streams.collect::<Result<Vec<Stream>>>()?;
     let mut allocated = AllocatedOutputs::default();
@@ -245,7 +243,7 @@ fn strides_of_channels_last(shape: &[i64]) -> Option<Vec<i64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{driver::Span, runtime::tensor::ElementType};
+    use crate::{driver::Span, runtime::tensor::ElementType, status::Status};
 
     #[test]
     fn chunks_match_torch() {

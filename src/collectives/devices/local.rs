@@ -6,7 +6,7 @@
 
 use super::{
     ReduceOp,
-    chunks::{Chunks, DeviceSpan, Reduction},
+    chunks::{Chunks, Reduction},
     large::{self, Task, can_share, in_one_stream},
     stream_group::{StreamGroup, Workers},
     tuning::Threshold,
@@ -14,6 +14,7 @@ use super::{
 use crate::{
     driver::Span,
     error::{Context, Error, Result},
+    ops::copy::DeviceSpan,
     runtime::{self, Runtime, tensor::ElementType},
     status::Status,
     stream::Stream,

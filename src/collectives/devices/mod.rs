@@ -9,7 +9,7 @@
 //! the data.
 //!
 //! [`local`] implements the collectives over ranks; [`broadcast`], [`reduce`] and [`exchange`] implement torch's
-//! functions over tensors of any shape, with [`strided_copies`] for any strides and [`host`] for memory of the CPU;
+//! functions over tensors of any shape, with [`strided_copies`] for any strides and [`host_copy`](crate::ops::host_copy) for memory of the CPU;
 //! [`outputs`] allocates output tensors.
 //!
 //! [`processes`](crate::collectives::processes) is for the processes of one machine.
@@ -17,7 +17,6 @@
 pub mod broadcast;
 pub mod chunks;
 pub mod exchange;
-pub mod host;
 pub mod large;
 pub mod local;
 pub mod outputs;

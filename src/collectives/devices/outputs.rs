@@ -1,11 +1,11 @@
 //! Outputs of collectives: existing tensors, or new ones.
 
-use super::host;
 use crate::{
     base::units::Bytes,
     driver::Span,
     error::{Context, Error, Result},
     memory::{self, scratch::alloc_span},
+    ops::host_copy as host,
     runtime::{Runtime, tensor::Tensor},
     status::Status,
     stream::Stream,
@@ -65,10 +65,7 @@ impl AllocatedOutputs {
 
 impl Drop for AllocatedOutputs {
     fn drop(&mut self) {
-        for address in &self.0 {
-            // They were allocated here and not freed yet, so this cannot fail.
-            let _ = memory::caching_free(*address);
-        }
+        self.0.iter().copied().for_each(memory::free_own);
     }
 }
 

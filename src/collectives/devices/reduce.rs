@@ -6,11 +6,11 @@ use super::{
     local,
     outputs::{AllocatedOutputs, Output, check_element_type, check_on_device, check_shape, check_writable},
     stream_group::StreamGroup,
-    strided_copies::{self, StridedCopy, allocate_packed, device_span},
-    tuning,
+    strided_copies, tuning,
 };
 use crate::{
     error::{Context, Error, Result},
+    ops::strided_copy::{StridedCopy, allocate_packed, device_span},
     runtime::{
         self, Runtime,
         tensor::{ElementType, Tensor},

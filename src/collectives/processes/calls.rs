@@ -4,7 +4,7 @@ use super::{ProcessGroup, links::CompletedWork};
 use crate::{
     collectives::devices::ReduceOp,
     driver::{
-        self, Driver, Span,
+        self, Driver, Span, codes,
         group::{Collective, ENTRIES, FailureReport, MAX_TRANSFERS, Mode, Reason, TRANSFER, Transfers},
         types::CU_STREAM_PER_THREAD,
     },
@@ -136,16 +136,29 @@ impl LaunchOrders {
         })
     }
 
-    /// Returns whether all work launched outside of captures has completed. Work whose event cannot be queried any more
-    /// counts as completed.
+    /// Returns whether a collective launched outside of captures has not completed.
+    pub fn has_pending_collective(&self) -> bool {
+        self.pending().iter().any(|order| order.of == Sequence::Collectives)
+    }
+
+    /// Returns whether all work launched outside of captures has completed.
     pub fn is_idle(&self) -> bool {
-        let Ok(runtime) = runtime::ready() else { return true };
-        let driver = &runtime.driver;
-        let idle = driver.with_relaxed_capture(|| {
-            let launched = self.0.iter().filter(|order| order.stream.is_some());
-            launched.map(|order| driver.event_query(order.event.native())).all(|answer| answer.unwrap_or(true))
-        });
-        idle.unwrap_or(true)
+        self.pending().is_empty()
+    }
+
+    /// Returns the sequences whose last launch outside of captures has not completed. If that cannot be asked, it counts
+    /// as pending, because its memory must not be unmapped, unless the device has lost all work.
+    fn pending(&self) -> Vec<&LaunchOrder> {
+        let Ok(runtime) = runtime::ready() else { return Vec::new() };
+        let launched = || self.0.iter().filter(|order| order.stream.is_some());
+        let is_pending = |order: &&LaunchOrder| match runtime
+            .in_any_context(|driver| Ok(driver.event_query(order.event.native())?))
+        {
+            Ok(done) => !done,
+            Err(error) => !codes::is_context_lost(error.driver_code()),
+        };
+        let pending = runtime.driver.with_relaxed_capture(|| launched().filter(is_pending).collect());
+        pending.unwrap_or_else(|_| launched().collect())
     }
 }
 
@@ -168,7 +181,9 @@ impl LaunchOrder {
         match capture {
             None => {
                 self.parts += parts;
-                driver.event_record(self.event.native(), stream_id.stream)?;
+                // The work is launched already, and only this event tells when it is done.
+                let record = || driver.event_record(self.event.native(), stream_id.stream);
+                record().or_else(|_| record()).or_else(|_| record())?;
                 self.stream = Some(stream_id);
             }
             Some(id) => {

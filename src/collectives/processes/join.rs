@@ -9,7 +9,7 @@ use super::{
     tuning::Tuning,
 };
 use crate::{
-    base::deadline::Deadline,
+    base::{deadline::Deadline, retry::retry},
     driver::{Kind, group::MAX_RANKS},
     error::{Context, Error, Result},
     runtime::{self, Runtime},
@@ -38,18 +38,19 @@ impl ProcessGroup {
     fn allocate(runtime: &'static Runtime, rank: u32, size: u32, ordinal: u32) -> Result<Candidate> {
         let (driver, device) = (&runtime.driver, runtime.device(ordinal as i32)?);
         let tuning = Tuning::of(size)?;
+        let links = Links::new(Vec::new()).map_err(no_links)?;
         let stream = device.with_context(driver, |driver| Ok(driver.stream_create(0)?))?;
         let (own, descriptor) =
             SymmetricBuffer::create(runtime, device, tuning.buffer_bytes(size)).inspect_err(|_| {
-                // Report the first error; the stream is unused.
-                let _ = driver.stream_destroy(stream);
+                // Return the first error; the stream is unused.
+                retry(|| driver.stream_destroy(stream));
             })?;
         let mut group = ProcessGroup {
             rank,
             size,
             device: ordinal,
             tuning,
-            links: Links::new(Vec::new()).map_err(no_links)?,
+            links,
             timeout: AtomicU64::new(TIMEOUT.as_nanos() as u64),
             buffers: vec![own],
             report: None,
@@ -67,6 +68,7 @@ impl ProcessGroup {
         id: &Id,
         descriptor: OwnedFd,
         deadline: Deadline,
+        stop: &dyn Fn() -> Option<Error>,
     ) -> Result<ProcessGroup> {
         let (driver, device) = (&runtime.driver, runtime.device(self.device as i32)?);
         let bytes = self.buffers.first().map_or(0, SymmetricBuffer::bytes);
@@ -87,7 +89,7 @@ impl ProcessGroup {
             0,
             0,
         ]);
-        let mut rendezvous = rendezvous::meet(id, info, self.size, &descriptor, deadline)?;
+        let mut rendezvous = rendezvous::meet(id, info, self.size, &descriptor, deadline, stop)?;
         drop(descriptor);
         let mut map = || -> Result<()> {
             check_devices(driver.kind(), &rendezvous.infos)?;
@@ -141,7 +143,7 @@ impl Candidate {
         let deadline = Deadline::optional(timeout).unless(&stops);
         runtime
             .driver
-            .with_relaxed_capture(|| group.meet(runtime, &id, descriptor, deadline))
+            .with_relaxed_capture(|| group.meet(runtime, &id, descriptor, deadline, stop))
             .map_err(Error::from)
             .flatten()
             .map_err(|error| stop().unwrap_or(error))

@@ -3,6 +3,7 @@
 //! The kernel closes a socket when its process ends for any reason, so nothing has to be polled while all is well, and
 //! no thread waits.
 
+use super::GRACE_PERIOD;
 use crate::{
     error::{Error, Result},
     status::Status,
@@ -12,7 +13,7 @@ use rustix::{
     io::{Errno, retry_on_intr},
     net::{self, SendFlags},
 };
-use std::os::unix::net::UnixStream;
+use std::{os::unix::net::UnixStream, time::Instant};
 
 /// The known state of another rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,8 +63,11 @@ impl CompletedWork {
 const DATA: u8 = 0;
 const ABORT: u8 = 1;
 const LEAVE: u8 = 2;
+const FAILURE: u8 = 3;
 /// The maximum bytes of a row.
 const MAX_ROW_BYTES: usize = 1 << 24;
+/// The maximum bytes of a message: a row and its number.
+const MAX_MESSAGE_BYTES: usize = MAX_ROW_BYTES + 8;
 
 #[derive(Debug)]
 struct Link {
@@ -75,6 +79,10 @@ struct Link {
     unsent: Vec<u8>,
     /// Rows that have arrived and were not collected yet, by their numbers.
     rows: Vec<(u64, Vec<u8>)>,
+    /// The last row after which the other rank failed, and its error.
+    failure: Option<(u64, Status, String)>,
+    /// The time at which the other rank was found to have left or ended.
+    ended: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -111,12 +119,24 @@ impl Link {
         }
         while let Some((head, rest)) = self.incomplete.split_first_chunk::<5>() {
             let length = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
+            if length > MAX_MESSAGE_BYTES {
+                // The other rank does not follow the protocol, and could use up the memory of this one.
+                self.incomplete.clear();
+                return self.end();
+            }
             if rest.len() < length {
                 return;
             }
             let body = &rest[..length];
             match (head[0], body.split_first_chunk()) {
                 (DATA, Some((number, row))) => self.rows.push((u64::from_le_bytes(*number), row.to_vec())),
+                (FAILURE, Some((number, error))) => {
+                    if let Some((status, text)) = error.split_first_chunk() {
+                        let status = Status(i32::from_le_bytes(*status));
+                        let text = String::from_utf8_lossy(text).into_owned();
+                        self.failure = Some((u64::from_le_bytes(*number), status, text));
+                    }
+                }
                 (ABORT, _) => self.state = LinkState::Aborted,
                 (LEAVE, _) if self.state != LinkState::Aborted => {
                     self.state = LinkState::Left { done: CompletedWork::read(body) }
@@ -167,6 +187,8 @@ impl Links {
                 incomplete: Vec::new(),
                 unsent: Vec::new(),
                 rows: Vec::new(),
+                failure: None,
+                ended: None,
             })
         };
         let links = sockets.into_iter().map(|socket| socket.map(link).transpose());
@@ -219,6 +241,37 @@ impl Links {
         Ok(GatherRow { number, bytes: bytes.to_vec() })
     }
 
+    /// Notifies the others that this rank failed to do what all ranks do after a gather.
+    pub fn send_failure(&self, row: &GatherRow, error: &Error) {
+        let (number, status) = (row.number.to_le_bytes(), error.status().0.to_le_bytes());
+        for link in self.0.lock().links.iter_mut().flatten() {
+            link.push(FAILURE, &[&number, &status, error.message().as_bytes()]);
+        }
+    }
+
+    /// Returns which of `ranks` cannot do what all ranks do after a gather, and why: it failed, or is gone. A rank that is
+    /// gone may have done it before, which this rank needs a moment to learn.
+    pub fn failure_after(&self, row: &GatherRow, ranks: &[usize]) -> Option<(usize, Error)> {
+        let mut all = self.0.lock();
+        let mut failure = None;
+        for rank in ranks {
+            let Some(Some(link)) = all.links.get_mut(*rank) else { continue };
+            link.poll();
+            if let Some((number, status, text)) = &link.failure
+                && *number == row.number
+            {
+                return Some((*rank, Error::new(*status, text.as_str())));
+            }
+            if link.state != LinkState::Connected
+                && link.ended.get_or_insert_with(Instant::now).elapsed() > GRACE_PERIOD
+            {
+                failure =
+                    Some((*rank, Error::new(Status::PEER_LOST, "it has left the group, or its process has ended")));
+            }
+        }
+        failure
+    }
+
     /// Returns the rows of all ranks that belong to this one. Otherwise returns a rank whose row has not arrived, or
     /// which has not received this one, and its state; ranks that are gone take precedence.
     pub fn try_collect(&self, row: &GatherRow) -> std::result::Result<Vec<Vec<u8>>, (u32, LinkState)> {
@@ -251,7 +304,7 @@ impl Links {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     fn three() -> Vec<Links> {
         let mut sockets: Vec<Vec<Option<UnixStream>>> = (0..3).map(|_| vec![None, None, None]).collect();
@@ -327,6 +380,39 @@ mod tests {
         assert_eq!(links[1].missing(), [(0, LinkState::Aborted)]);
         let all = links[1].0.lock();
         assert_eq!(all.links[0].as_ref().unwrap().rows, [(1, vec![7; 4_000_000])]);
+    }
+
+    #[test]
+    fn a_rank_that_announces_too_long_a_message_is_gone() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let links = Links::new(vec![Some(near)]).unwrap();
+        let announce = |length: u32| rustix::io::write(&far, &[&[DATA][..], &length.to_le_bytes()].concat()).unwrap();
+        announce(5);
+        rustix::io::write(&far, &[0; 5]).unwrap();
+        announce(MAX_MESSAGE_BYTES as u32);
+        assert_eq!(links.missing(), []);
+        let (near, far) = UnixStream::pair().unwrap();
+        let links = Links::new(vec![Some(near)]).unwrap();
+        rustix::io::write(&far, &[DATA, 0xFF, 0xFF, 0xFF, 0xFF]).unwrap();
+        assert_eq!(links.missing(), [(0, LinkState::Gone)]);
+    }
+
+    #[test]
+    fn failures_are_reported_for_their_row_and_ranks() {
+        let links = three();
+        let rows: Vec<GatherRow> = links.iter().map(|link| link.send_row(b"1").unwrap()).collect();
+        links[1].send_failure(&rows[1], &Error::new(Status::OUT_OF_MEMORY, "no memory"));
+        let (rank, error) = links[0].failure_after(&rows[0], &[0, 1, 2]).unwrap();
+        assert_eq!((rank, error.status(), error.message()), (1, Status::OUT_OF_MEMORY, "no memory"));
+        assert!(links[0].failure_after(&rows[0], &[0, 2]).is_none());
+        let next = links[0].send_row(b"2").unwrap();
+        assert!(links[0].failure_after(&next, &[0, 1, 2]).is_none());
+        // A rank that leaves may have done its part just before.
+        links[2].leave(|_| None);
+        assert!(links[0].failure_after(&next, &[0, 1, 2]).is_none());
+        std::thread::sleep(GRACE_PERIOD + Duration::from_millis(10));
+        let (rank, error) = links[0].failure_after(&next, &[0, 1, 2]).unwrap();
+        assert_eq!((rank, error.status()), (2, Status::PEER_LOST));
     }
 
     #[test]

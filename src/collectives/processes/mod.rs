@@ -7,6 +7,7 @@
 //!
 //! docs/collectives_processes.md describes how the kernels synchronize.
 
+mod admission;
 mod calls;
 mod descriptors;
 mod join;
@@ -16,13 +17,17 @@ mod symmetric_buffer;
 pub mod tuning;
 
 use crate::{
-    base::deadline::Deadline,
+    base::{
+        deadline::Deadline,
+        log::{self, Level},
+        retry::retry,
+    },
     driver::{
         self,
         group::{FailureReport, GroupInfo, LANES, MAX_RANKS, Reason, Report, offsets},
     },
     error::{Error, Result},
-    runtime::{self, Runtime},
+    runtime::{self, Runtime, sync_debug},
     status::Status,
 };
 use calls::LaunchOrders;
@@ -39,10 +44,13 @@ use std::{
 use symmetric_buffer::SymmetricBuffer;
 use tuning::Tuning;
 
+/// The longest time, beside the timeout of the work itself, for which the end of a rank waits for its work.
+const LONGEST_END: Duration = Duration::from_secs(60);
+
 /// The default timeout of waits for other ranks, the same as PyTorch's.
 pub const TIMEOUT: Duration = Duration::from_secs(600);
-/// The grace period for waits on a rank that may be gone: for work, after that rank has left an aborted group; for
-/// rows, before their absence is investigated.
+/// The grace period for waits on a rank that may be gone: for work, after that rank has left; for rows, before their
+/// absence is investigated; for splits, after that rank is gone.
 const GRACE_PERIOD: Duration = Duration::from_secs(1);
 
 /// One rank's membership in a process group.
@@ -64,7 +72,7 @@ pub struct ProcessGroup {
     /// For notifications of other ranks beside the collectives.
     stream: driver::Stream,
     orders: Mutex<LaunchOrders>,
-    /// The time at which a rank was found to have left an aborted group while work was pending.
+    /// The time at which work was found to wait for a rank that has left.
     left: Mutex<Option<Instant>>,
 }
 
@@ -151,6 +159,16 @@ impl ProcessGroup {
         }
     }
 
+    /// Notifies the other ranks that this rank failed to do what all ranks do after a gather.
+    pub fn send_failure(&self, row: &GatherRow, error: &Error) {
+        self.links.send_failure(row, error);
+    }
+
+    /// Returns which of `ranks` cannot do what all ranks do after a gather, and why: it failed, or is gone.
+    pub fn failure_after(&self, row: &GatherRow, ranks: &[usize]) -> Option<(usize, Error)> {
+        self.links.failure_after(row, ranks)
+    }
+
     /// Returns the sticky error of the group, if it has one. Detects ranks that are gone, and ends the work that waits
     /// for them.
     pub fn error(&self) -> Option<Error> {
@@ -210,18 +228,19 @@ impl ProcessGroup {
                 LinkState::Left { done: Some(done) } if self.orders.lock().exceeds(rank, &done) => {
                     lost = lost.or(Some(rank))
                 }
-                LinkState::Left { done: Some(_) } => {}
-                LinkState::Left { done: None } => left = left.or(Some(rank)),
+                LinkState::Left { done: Some(done) } if !self.waits_for(rank, &done) => {}
+                LinkState::Left { done: None } if self.orders.lock().is_idle() => {}
+                LinkState::Left { .. } => left = left.or(Some(rank)),
             }
         }
         if let Some(rank) = lost {
             report.stop(Reason::Lost.word(rank));
         }
         // A rank that left an aborted group is not the cause: another rank aborted it and has notified the others,
-        // unless the notification was lost.
+        // unless the notification was lost. Work that waits for another rank may just be ending.
         let mut since = self.left.lock();
         match left {
-            Some(rank) if !self.orders.lock().is_idle() => {
+            Some(rank) => {
                 if since.get_or_insert_with(Instant::now).elapsed() > GRACE_PERIOD {
                     report.stop(Reason::Lost.word(rank));
                 }
@@ -230,27 +249,30 @@ impl ProcessGroup {
         }
     }
 
-    /// Returns the work that this rank has completed with each other rank, as the kernels have counted it, including
-    /// replays. No work of this rank may be running.
-    fn completed(&self, runtime: &Runtime) -> Option<Vec<CompletedWork>> {
-        let mut counts = [0; offsets::POISON as usize];
+    /// Reads what the kernels of this rank have counted, including replays.
+    fn counters(&self, runtime: &Runtime) -> Option<Counters> {
+        let mut counts = [0; Counters::BYTES];
         let buffer = self.buffers.get(self.rank as usize)?;
         let read = runtime.driver.with_relaxed_capture(|| {
             let device = runtime.device(self.device as i32)?;
             device.with_context(&runtime.driver, |driver| {
-                Ok(driver.copy_to_host(&mut counts, buffer.part(0, offsets::POISON), self.stream)?)
+                sync_debug::require("the check of a group's ranks", || {
+                    Ok(driver.copy_to_host(&mut counts, buffer.part(0, Counters::BYTES as u64), self.stream)?)
+                })
             })
         });
         read.ok()?.ok()?;
-        let (words, _) = counts.as_chunks::<8>();
-        let word = |at: u64| words.get(at as usize / 8).map_or(0, |word| u64::from_le_bytes(*word));
-        let lane = |base: u64, peer: u64| word(base + peer * u64::from(LANES) * 8);
-        let of = |peer: u64| CompletedWork {
-            collectives: word(offsets::CALLS),
-            sent: lane(offsets::SENT, peer),
-            received: lane(offsets::RECEIVED, peer),
-        };
-        Some((0..u64::from(self.size)).map(of).collect())
+        Some(Counters(counts))
+    }
+
+    /// Returns whether this rank waits in a collective for a rank that has left, which [`LaunchOrders::exceeds`] cannot
+    /// detect because of replays. The answer is meaningful only if it stays the same for a while, because the kernels
+    /// count their work shortly before their events complete.
+    fn waits_for(&self, peer: u32, done: &CompletedWork) -> bool {
+        let Some(counters) = runtime::usable().and_then(|runtime| self.counters(runtime)) else { return false };
+        // A collective that runs may be one of a replay, of which nothing else is known here.
+        counters.completed_with(peer).collectives >= done.collectives
+            && (counters.is_in_collective(self.rank) || self.orders.lock().has_pending_collective())
     }
 
     /// Returns the parameters that all kernels of the group share.
@@ -272,6 +294,34 @@ impl ProcessGroup {
     }
 }
 
+/// The start of a rank's symmetric buffer, with the counters of its kernels.
+struct Counters([u8; Counters::BYTES]);
+
+impl Counters {
+    /// Everything up to the flags of the first block.
+    const BYTES: usize = offsets::FLAGS as usize + MAX_RANKS * 8;
+
+    fn word(&self, at: u64) -> u64 {
+        self.0.as_chunks::<8>().0.get(at as usize / 8).map_or(0, |word| u64::from_le_bytes(*word))
+    }
+
+    /// Returns the work that this rank has completed with another rank.
+    fn completed_with(&self, peer: u32) -> CompletedWork {
+        let lane = |base: u64| self.word(base + u64::from(peer) * u64::from(LANES) * 8);
+        CompletedWork {
+            collectives: self.word(offsets::CALLS),
+            sent: lane(offsets::SENT),
+            received: lane(offsets::RECEIVED),
+        }
+    }
+
+    /// Returns whether a collective of this rank has begun and not ended: it publishes the number of each step before
+    /// it waits, and stores the number of steps at its end.
+    fn is_in_collective(&self, rank: u32) -> bool {
+        self.word(offsets::FLAGS + u64::from(rank) * 8) > self.word(offsets::STEPS)
+    }
+}
+
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         let Some(runtime) = runtime::usable() else { return };
@@ -279,13 +329,21 @@ impl Drop for ProcessGroup {
         self.report = Some(report);
         // Pending work ends: when the others do their part, when they are found to be gone, or at its own timeout.
         let mut pause = Duration::from_micros(20);
+        let timeout = Duration::from_nanos(self.timeout.load(Ordering::Relaxed));
+        let deadline = Deadline::new(timeout.saturating_add(LONGEST_END));
         while !self.orders.lock().is_idle() {
+            if deadline.is_expired() {
+                log::log(Level::Error, || {
+                    format!("rank {} ends while its work still runs; the memory of the group stays in use", self.rank)
+                });
+                return self.links.leave(|_| None);
+            }
             self.check_peers();
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(5));
         }
-        let completed = if self.size > 1 && self.sticky_error().is_none() { self.completed(runtime) } else { None };
-        self.links.leave(|rank| completed.as_ref()?.get(rank as usize).copied());
+        let counters = if self.size > 1 && self.sticky_error().is_none() { self.counters(runtime) } else { None };
+        self.links.leave(|rank| Some(counters.as_ref()?.completed_with(rank)));
         self.release(runtime);
     }
 }
@@ -293,23 +351,25 @@ impl Drop for ProcessGroup {
 impl ProcessGroup {
     fn release(&mut self, runtime: &'static Runtime) {
         let driver = &runtime.driver;
-        let released = driver.with_relaxed_capture(|| {
-            let Ok(device) = runtime.device(self.device as i32) else { return };
-            let _ = device.with_context(driver, |driver| {
-                // Notifications of an abort may be pending.
-                let _ = driver.stream_synchronize(self.stream);
-                let _ = driver.stream_destroy(self.stream);
-                for buffer in self.buffers.drain(..) {
+        let mut release = || {
+            let Ok(device) = runtime.device(self.device as i32) else { return Ok(()) };
+            device.with_context(driver, |driver| {
+                // Notifications of an abort may be pending. Memory that they may still write is not unmapped.
+                let is_done = sync_debug::require("the destruction of a group", || {
+                    retry(|| driver.stream_synchronize(self.stream))
+                });
+                retry(|| driver.stream_destroy(self.stream));
+                for buffer in self.buffers.drain(..).filter(|_| is_done) {
                     buffer.release(driver);
                 }
                 if let Some(report) = self.report.take() {
-                    let _ = driver.report_free(report);
+                    log::ignore(driver.report_free(report), "freeing a rank's report");
                 }
                 Ok(())
-            });
-        });
-        // If the driver refuses this, its context is lost, and all resources with it.
-        let _ = released;
+            })
+        };
+        // An error means that nothing was released.
+        retry(|| driver.with_relaxed_capture(&mut release).map_err(Error::from).flatten());
     }
 }
 

@@ -10,41 +10,46 @@
 //! abstract name, so each side proves to the other that it knows a part of the id that is not in the name, and rank 0
 //! does not block on a connection that has not done so.
 
-use super::descriptors::{self, Message};
+use super::{
+    admission::{admit, next_introduced, remove_foreign},
+    descriptors::{self, Message},
+};
 use crate::{
-    base::{deadline::Deadline, unix_socket},
-    driver::user,
-    error::{Error, Result},
+    base::deadline::Deadline,
+    driver::environment::Environment,
+    error::{Context, Error, Result},
     status::Status,
 };
-use rustix::io::Errno;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::{Errno, retry_on_intr},
+    net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType},
+    rand::{GetRandomFlags, getrandom},
+};
 use std::{
-    fs::File,
-    io::{self, Read},
+    fs, io,
     os::{
         fd::{AsFd, OwnedFd},
         linux::net::SocketAddrExt,
-        unix::net::{SocketAddr, UnixListener, UnixStream},
+        unix::{
+            fs::MetadataExt,
+            net::{SocketAddr, UnixListener, UnixStream},
+        },
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
 /// The id of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Id([u8; 128]);
+pub struct Id(pub(super) [u8; 128]);
 
 const MAGIC: &[u8; 16] = b"plinth group 1\0\0";
 /// The random parts of an id: the socket's name, the secret that a rank sends to rank 0, and the secret that rank 0
 /// returns.
 const NAME: std::ops::Range<usize> = 16..32;
-const RANK_SECRET: std::ops::Range<usize> = 32..48;
-const ROOT_SECRET: std::ops::Range<usize> = 48..64;
-
-/// Size of the message by which a rank introduces itself: header, secret, rank info.
-const INTRODUCTION: usize = descriptors::HEAD + (RANK_SECRET.end - RANK_SECRET.start) + RankInfo::BYTES;
-/// The maximum number of connections that have not introduced themselves.
-const MAX_PENDING: usize = 64;
+pub(super) const RANK_SECRET: std::ops::Range<usize> = 32..48;
+pub(super) const ROOT_SECRET: std::ops::Range<usize> = 48..64;
 
 /// The information that ranks exchange. All ranks must agree on the numbers from [`RankInfo::AGREED`] on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +60,8 @@ impl RankInfo {
     pub const NUMBERS: usize = 12;
     /// Index of the first word that must agree: the size of the group, and what the caller added.
     pub const AGREED: usize = 4;
-    const BYTES: usize = RankInfo::NUMBERS * 8;
+    /// The size of its bytes.
+    pub const BYTES: usize = RankInfo::NUMBERS * 8;
 
     /// Returns the rank.
     pub fn rank(&self) -> u64 {
@@ -67,11 +73,13 @@ impl RankInfo {
         [self.0[2], self.0[3]]
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    /// Returns the bytes.
+    pub fn bytes(&self) -> Vec<u8> {
         self.0.iter().flat_map(|number| number.to_le_bytes()).collect()
     }
 
-    fn read(bytes: &[u8]) -> Option<RankInfo> {
+    /// Parses bytes.
+    pub fn read(bytes: &[u8]) -> Option<RankInfo> {
         let words: Vec<u64> = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
         (bytes.len() == RankInfo::BYTES).then_some(())?;
         words.try_into().ok().map(RankInfo)
@@ -90,6 +98,7 @@ pub struct Rendezvous<'a> {
     channels: Vec<UnixStream>,
     rank: u32,
     deadline: Deadline<'a>,
+    stop: &'a dyn Fn() -> Option<Error>,
 }
 
 impl Id {
@@ -97,9 +106,9 @@ impl Id {
     pub fn new() -> Result<Id> {
         let mut bytes = [0; 128];
         bytes[..16].copy_from_slice(MAGIC);
-        File::open("/dev/urandom")
-            .and_then(|mut source| source.read_exact(&mut bytes[16..64]))
-            .map_err(|error| system("reading a group's name from /dev/urandom", &error))?;
+        // So few bytes come in one piece, and need no descriptor.
+        retry_on_intr(|| getrandom(&mut bytes[NAME.start..ROOT_SECRET.end], GetRandomFlags::empty()))
+            .map_err(|error| system("choosing a random name of a group", &error.into()))?;
         Ok(Id(bytes))
     }
 
@@ -116,10 +125,12 @@ impl Id {
     fn address(&self) -> Result<(SocketAddr, Option<PathBuf>)> {
         let name: String = self.0[NAME].iter().map(|byte| format!("{byte:02x}")).collect();
         let name = format!("plinth-group-{name}");
-        match std::env::var_os("PLINTH_RENDEZVOUS_DIR").filter(|folder| !folder.is_empty()) {
+        let invalid = |reason| Error::new(Status::INVALID_CONFIGURATION, reason);
+        match Environment::of_process().path("PLINTH_RENDEZVOUS_DIR").map_err(invalid)? {
             None => SocketAddr::from_abstract_name(name).map(|address| (address, None)),
             Some(folder) => {
-                let path = PathBuf::from(folder).join(name);
+                check_folder(&folder).map_err(invalid)?;
+                let path = folder.join(name);
                 SocketAddr::from_pathname(&path).map(|address| (address, Some(path)))
             }
         }
@@ -130,17 +141,41 @@ impl Id {
     }
 }
 
-/// Exchanges infos and buffers with the other ranks.
+/// Checks that other users cannot replace a socket in a folder by their own: ranks would prove to it that they know the id.
+/// The error is a sentence.
+fn check_folder(folder: &Path) -> std::result::Result<(), String> {
+    let mode = fs::metadata(folder).map(|found| found.mode());
+    match mode {
+        // The sticky bit protects each user's files.
+        Ok(mode) if mode & libc::S_IWOTH != 0 && mode & libc::S_ISVTX == 0 => Err(format!(
+            "the folder that PLINTH_RENDEZVOUS_DIR names, {}, can be written by every user; remove that permission, or set \
+             the sticky bit",
+            folder.display()
+        )),
+        // The system's calls report a folder that does not exist.
+        _ => Ok(()),
+    }
+}
+
+/// Exchanges infos and buffers with the other ranks. `stop` returns the error that ended the deadline early.
 pub fn meet<'a>(
     id: &Id,
     info: RankInfo,
     size: u32,
     buffer: &OwnedFd,
     deadline: Deadline<'a>,
+    stop: &'a dyn Fn() -> Option<Error>,
 ) -> Result<Rendezvous<'a>> {
     let rank = info.rank() as u32;
-    let mut rendezvous =
-        Rendezvous { infos: vec![info], buffers: vec![None], links: vec![None], channels: Vec::new(), rank, deadline };
+    let mut rendezvous = Rendezvous {
+        infos: vec![info],
+        buffers: vec![None],
+        links: vec![None],
+        channels: Vec::new(),
+        rank,
+        deadline,
+        stop,
+    };
     if size == 1 {
         return Ok(rendezvous);
     }
@@ -148,15 +183,9 @@ pub fn meet<'a>(
         rendezvous.infos.resize(size as usize, info);
         rendezvous.buffers.resize_with(size as usize, || None);
         gather(id, &mut rendezvous)?;
-        distribute(&mut rendezvous, buffer).map_err(|error| match error.kind() {
-            io::ErrorKind::TimedOut => {
-                Error::new(Status::TIMED_OUT, "a rank did not receive the data of the others in time")
-            }
-            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
-                Error::new(Status::PEER_LOST, format!("a rank ended while the group was made: {error}"))
-            }
-            _ => system("distributing the handles of a group", &error),
-        })?;
+        if let Err(error) = distribute(&mut rendezvous, buffer) {
+            return Err(broadcast_error(&rendezvous.channels, error));
+        }
     } else {
         connect(id, &mut rendezvous, info, size, buffer)?;
     }
@@ -174,22 +203,36 @@ fn gather(id: &Id, rendezvous: &mut Rendezvous) -> Result<()> {
     })?;
     let _file = path.map(Remove);
     listener.set_nonblocking(true).map_err(|error| system("listening for the ranks of a group", &error))?;
+    let size = rendezvous.infos.len();
     let mut channels: Vec<Option<UnixStream>> = rendezvous.infos.iter().map(|_| None).collect();
+    let fails = |channels: &[Option<UnixStream>], error| Err(broadcast_error(channels.iter().flatten(), error));
     let mut pending = Vec::new();
     while channels.iter().skip(1).any(Option::is_none) {
         if rendezvous.deadline.is_expired() {
-            let missing: Vec<_> = (1..channels.len()).filter(|rank| channels[*rank].is_none()).collect();
-            let error = Error::new(
-                Status::TIMED_OUT,
-                format!(
-                    "rank 0 of {} timed out after {} waiting for ranks {missing:?}",
-                    channels.len(),
-                    describe_limit(&rendezvous.deadline)
-                ),
-            );
-            return Err(broadcast_error(channels, error));
+            let missing: Vec<_> = (1..size).filter(|rank| channels[*rank].is_none()).collect();
+            let timed_out = || {
+                let limit = describe_limit(&rendezvous.deadline);
+                let message = format!("rank 0 of {size} timed out after {limit} waiting for ranks {missing:?}");
+                Error::new(Status::TIMED_OUT, message)
+            };
+            return fails(&channels, (rendezvous.stop)().unwrap_or_else(timed_out));
         }
-        let has_accepted = listener.accept().is_ok_and(|(socket, _)| admit(&mut pending, socket));
+        if let Some(rank) = channels.iter().position(|socket| socket.as_ref().is_some_and(is_readable))
+            && let Some(socket) = channels[rank].take()
+        {
+            // A rank sends nothing before rank 0 does, unless it fails.
+            let reply = rendezvous.reply_of(rank, &socket, Deadline::new(Duration::from_secs(1)));
+            let invalid = || rendezvous.failed(&format!("rank {rank}"), &io::ErrorKind::InvalidData.into());
+            return fails(&channels, reply.err().unwrap_or_else(invalid));
+        }
+        let has_accepted = match listener.accept() {
+            Ok((socket, _)) => admit(&mut pending, socket),
+            // Connections of other users must not use up the descriptors of this process.
+            Err(error) if is_shortage(&error) && !remove_foreign(&mut pending) => {
+                return fails(&channels, system(&format!("accepting a rank as rank 0 of {size}"), &error));
+            }
+            Err(_) => false,
+        };
         let Some((socket, info, buffer)) = next_introduced(id, &mut pending, rendezvous.deadline) else {
             if !has_accepted {
                 std::thread::sleep(Duration::from_millis(1));
@@ -197,6 +240,11 @@ fn gather(id: &Id, rendezvous: &mut Rendezvous) -> Result<()> {
             continue;
         };
         let rank = info.rank() as usize;
+        let Some(buffer) = buffer else {
+            channels.push(Some(socket));
+            let attempt = format!("receiving the memory of rank {rank} as rank 0 of {size}");
+            return fails(&channels, system(&attempt, &Errno::MFILE.into()));
+        };
         let mismatched = if info.0[RankInfo::AGREED..] != rendezvous.infos[0].0[RankInfo::AGREED..] {
             Some(mismatch(&info, &rendezvous.infos[0]))
         } else if !(1..channels.len()).contains(&rank) || channels[rank].is_some() {
@@ -206,7 +254,7 @@ fn gather(id: &Id, rendezvous: &mut Rendezvous) -> Result<()> {
         };
         if let Some(error) = mismatched {
             channels.push(Some(socket));
-            return Err(broadcast_error(channels, error));
+            return fails(&channels, error);
         }
         channels[rank] = Some(socket);
         (rendezvous.infos[rank], rendezvous.buffers[rank]) = (info, Some(buffer));
@@ -215,87 +263,16 @@ fn gather(id: &Id, rendezvous: &mut Rendezvous) -> Result<()> {
     Ok(())
 }
 
-/// A connection that has not introduced itself completely.
-struct PendingConnection {
-    socket: UnixStream,
-    is_own: bool,
-    received: [u8; INTRODUCTION],
-    bytes: usize,
-    descriptors: Vec<OwnedFd>,
+/// Returns whether a message, or the end of the other process, can be read from a socket without waiting.
+fn is_readable(socket: &UnixStream) -> bool {
+    let mut entry = [PollFd::new(socket, PollFlags::IN)];
+    matches!(retry_on_intr(|| poll(&mut entry, Some(&Timespec::default()))), Ok(1))
 }
 
-/// The state of an introduction.
-enum Introduction {
-    Rank(RankInfo, OwnedFd),
-    /// More bytes must arrive.
-    Incomplete,
-    /// The connection is closed, or does not belong to a rank of this group.
-    Invalid,
-}
-
-/// Adds a connection; returns false on failure. If there are too many, the oldest one of another user is closed, or
-/// else the oldest one.
-fn admit(pending: &mut Vec<PendingConnection>, socket: UnixStream) -> bool {
-    if socket.set_nonblocking(true).is_err() {
-        return false;
-    }
-    if pending.len() >= MAX_PENDING {
-        let oldest = pending.iter().position(|connection| !connection.is_own).unwrap_or(0);
-        pending.remove(oldest);
-    }
-    let is_own = user::is_peer(&socket);
-    pending.push(PendingConnection { socket, is_own, received: [0; INTRODUCTION], bytes: 0, descriptors: Vec::new() });
-    true
-}
-
-/// Returns the next connection that has introduced itself, if there is one. Closes those that do not know the id.
-fn next_introduced(
-    id: &Id,
-    pending: &mut Vec<PendingConnection>,
-    deadline: Deadline,
-) -> Option<(UnixStream, RankInfo, OwnedFd)> {
-    let mut index = 0;
-    while let Some(connection) = pending.get_mut(index) {
-        match connection.listen(id) {
-            Introduction::Incomplete => index += 1,
-            Introduction::Invalid => drop(pending.remove(index)),
-            Introduction::Rank(info, buffer) => {
-                let socket = pending.remove(index).socket;
-                if descriptors::send(&socket, 0, &id.0[ROOT_SECRET], &[], deadline).is_ok() {
-                    return Some((socket, info, buffer));
-                }
-            }
-        }
-    }
-    None
-}
-
-impl PendingConnection {
-    /// Reads what has arrived, without waiting for more.
-    fn listen(&mut self, id: &Id) -> Introduction {
-        while self.bytes < INTRODUCTION {
-            let room = &mut self.received[self.bytes..];
-            match unix_socket::try_receive(&self.socket, room, &mut self.descriptors) {
-                // A rank sends exactly one descriptor, that of its buffer.
-                Ok(received) if received.bytes == 0 || received.lost_descriptors || self.descriptors.len() > 1 => {
-                    return Introduction::Invalid;
-                }
-                Ok(received) => self.bytes += received.bytes,
-                Err(Errno::WOULDBLOCK) => return Introduction::Incomplete,
-                Err(_) => return Introduction::Invalid,
-            }
-        }
-        match (self.info(id), self.descriptors.pop()) {
-            (Some(info), Some(buffer)) => Introduction::Rank(info, buffer),
-            _ => Introduction::Invalid,
-        }
-    }
-
-    /// Returns the info that it has sent, if it knows the id.
-    fn info(&self, id: &Id) -> Option<RankInfo> {
-        let (secret, info) = descriptors::body(&self.received)?.split_at_checked(RANK_SECRET.len())?;
-        if secret == &id.0[RANK_SECRET] { RankInfo::read(info) } else { None }
-    }
+/// Returns whether this process, or the machine, lacks a resource for another socket or descriptor.
+fn is_shortage(error: &io::Error) -> bool {
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(code, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS | Errno::TOOMANYREFS))
 }
 
 fn mismatch(other: &RankInfo, own: &RankInfo) -> Error {
@@ -309,9 +286,9 @@ fn mismatch(other: &RankInfo, own: &RankInfo) -> Error {
 }
 
 /// Sends the error to the ranks that have connected.
-fn broadcast_error(channels: Vec<Option<UnixStream>>, error: Error) -> Error {
+fn broadcast_error<'a>(channels: impl IntoIterator<Item = &'a UnixStream>, error: Error) -> Error {
     let deadline = Deadline::new(Duration::from_secs(1));
-    for socket in channels.iter().flatten() {
+    for socket in channels {
         // A rank that is gone need not receive it.
         let _ = descriptors::send(socket, error.status().0, error.message().as_bytes(), &[], deadline);
     }
@@ -319,11 +296,12 @@ fn broadcast_error(channels: Vec<Option<UnixStream>>, error: Error) -> Error {
 }
 
 /// Sends each rank the infos, buffers and links of the others.
-fn distribute(rendezvous: &mut Rendezvous, own: &OwnedFd) -> io::Result<()> {
+fn distribute(rendezvous: &mut Rendezvous, own: &OwnedFd) -> Result<()> {
     let size = rendezvous.infos.len();
     let mut links: Vec<Vec<Option<UnixStream>>> = (0..size).map(|_| (0..size).map(|_| None).collect()).collect();
     for (one, other) in (0..size).flat_map(|one| (one + 1..size).map(move |other| (one, other))) {
-        let (near, far) = UnixStream::pair()?;
+        let (near, far) =
+            UnixStream::pair().map_err(|error| system("linking the ranks of a group as rank 0", &error))?;
         (links[one][other], links[other][one]) = (Some(near), Some(far));
     }
     let infos: Vec<u8> = rendezvous.infos.iter().flat_map(RankInfo::bytes).collect();
@@ -332,7 +310,8 @@ fn distribute(rendezvous: &mut Rendezvous, own: &OwnedFd) -> io::Result<()> {
         let others: Vec<usize> = (0..size).filter(|other| *other != rank).collect();
         let mut all: Vec<_> = others.iter().map(buffer).collect();
         all.extend(links.iter().flatten().map(AsFd::as_fd));
-        descriptors::send(&rendezvous.channels[rank - 1], 0, &infos, &all, rendezvous.deadline)?;
+        descriptors::send(&rendezvous.channels[rank - 1], 0, &infos, &all, rendezvous.deadline)
+            .map_err(|error| rendezvous.failed(&format!("rank {rank}"), &error))?;
     }
     rendezvous.links = links.swap_remove(0);
     Ok(())
@@ -341,49 +320,37 @@ fn distribute(rendezvous: &mut Rendezvous, own: &OwnedFd) -> io::Result<()> {
 /// Connects to rank 0 and receives what it sends.
 fn connect(id: &Id, rendezvous: &mut Rendezvous, info: RankInfo, size: u32, buffer: &OwnedFd) -> Result<()> {
     let (address, _) = id.address()?;
-    let (rank, limit) = (rendezvous.rank, describe_limit(&rendezvous.deadline));
-    let timed_out = |what: &str| {
-        Error::new(Status::TIMED_OUT, format!("rank {rank} of {size} timed out after {limit} waiting for {what}"))
-    };
-    let lost = |error: io::Error| match error.kind() {
-        io::ErrorKind::TimedOut => timed_out("rank 0 and the others"),
-        _ => Error::new(Status::PEER_LOST, format!("rank 0 ended while the group was made: {error}")),
-    };
     let mut pause = Duration::from_millis(1);
     let socket = loop {
-        match UnixStream::connect_addr(&address) {
+        match try_connect(&address) {
             Ok(socket) => break socket,
-            Err(error) if error.raw_os_error() == Some(Errno::MFILE.raw_os_error()) => return Err(lost(error)),
-            Err(_) => {}
+            // Rank 0 does not listen yet, or has more connections than it has accepted.
+            Err(Errno::NOENT | Errno::CONNREFUSED | Errno::WOULDBLOCK) => {}
+            Err(error) => return Err(system("connecting to rank 0 of a group", &error.into())),
         }
         if rendezvous.deadline.is_expired() {
-            return Err(timed_out("rank 0"));
+            return Err(rendezvous.failed("rank 0", &io::ErrorKind::TimedOut.into()));
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(20));
     };
-    let hello = [&id.0[RANK_SECRET], &info.bytes()].concat();
-    descriptors::send(&socket, 0, &hello, &[buffer.as_fd()], rendezvous.deadline).map_err(lost)?;
-    let answer = descriptors::receive(&socket, rendezvous.deadline).map_err(lost)?;
-    if answer.bytes != id.0[ROOT_SECRET] {
-        return Err(Error::new(Status::INVALID_VALUE, "what listens for the group is not its rank 0"));
-    }
-    let message = checked(descriptors::receive(&socket, rendezvous.deadline).map_err(lost)?)?;
-    let others = size as usize - 1;
-    let infos: Option<Vec<RankInfo>> = message.bytes.chunks(RankInfo::BYTES).map(RankInfo::read).collect();
-    let Some(infos) = infos.filter(|infos| infos.len() == size as usize && message.descriptors.len() == 2 * others)
-    else {
-        return Err(Error::new(Status::PEER_LOST, "rank 0 sent an invalid message"));
-    };
-    let mut descriptors = message.descriptors.into_iter();
-    let mut take_descriptors = |_: usize| -> Vec<Option<OwnedFd>> {
-        (0..size).map(|other| if other == rank { None } else { descriptors.next() }).collect()
-    };
-    rendezvous.buffers = take_descriptors(0);
-    rendezvous.links = take_descriptors(1).into_iter().map(|link| link.map(UnixStream::from)).collect();
-    rendezvous.infos = infos;
+    let exchanged = rendezvous.exchange(id, &socket, info, size, buffer);
     rendezvous.channels = vec![socket];
-    Ok(())
+    // Rank 0 does not know of an error of this rank.
+    exchanged.map_err(|error| broadcast_error(&rendezvous.channels, (rendezvous.stop)().unwrap_or(error)))
+}
+
+/// Connects without waiting for the other process to accept. The socket is non-blocking.
+fn try_connect(address: &SocketAddr) -> std::result::Result<UnixStream, Errno> {
+    let address = match (address.as_abstract_name(), address.as_pathname()) {
+        (Some(name), _) => SocketAddrUnix::new_abstract_name(name)?,
+        (None, Some(path)) => SocketAddrUnix::new(path)?,
+        (None, None) => return Err(Errno::INVAL),
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    retry_on_intr(|| net::connect(&socket, &address))?;
+    Ok(UnixStream::from(socket))
 }
 
 /// Returns a message, or the error that it carries.
@@ -395,6 +362,57 @@ fn checked(message: Message) -> Result<Message> {
 }
 
 impl Rendezvous<'_> {
+    /// Returns the error of a failed exchange with other ranks.
+    fn failed(&self, others: &str, error: &io::Error) -> Error {
+        let rank = self.rank;
+        let (status, why) = match error.kind() {
+            io::ErrorKind::TimedOut => {
+                let limit = describe_limit(&self.deadline);
+                (Status::TIMED_OUT, format!("rank {rank} timed out after {limit} waiting for {others}"))
+            }
+            io::ErrorKind::InvalidData => (Status::PEER_LOST, format!("{others} sent an invalid message")),
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+                (Status::PEER_LOST, format!("{others} ended while the group was made: {error}"))
+            }
+            _ => return system(&format!("exchanging handles with {others} as rank {rank}"), error),
+        };
+        Error::new(status, why)
+    }
+
+    /// Sends this rank's info and buffer to rank 0, and receives those of the others.
+    fn exchange(&mut self, id: &Id, socket: &UnixStream, info: RankInfo, size: u32, buffer: &OwnedFd) -> Result<()> {
+        let (rank, deadline) = (self.rank, self.deadline);
+        let failed = |error: io::Error| self.failed("rank 0", &error);
+        let hello = [&id.0[RANK_SECRET], &info.bytes()].concat();
+        descriptors::send(socket, 0, &hello, &[buffer.as_fd()], deadline).map_err(failed)?;
+        let answer = descriptors::receive(socket, deadline).map_err(failed)?;
+        if answer.bytes != id.0[ROOT_SECRET] {
+            return Err(Error::new(Status::INVALID_VALUE, "the process that listens for the group is not its rank 0"));
+        }
+        let message = checked(descriptors::receive(socket, deadline).map_err(failed)?)?;
+        let others = size as usize - 1;
+        let infos: Option<Vec<RankInfo>> = message.bytes.chunks(RankInfo::BYTES).map(RankInfo::read).collect();
+        let Some(infos) = infos.filter(|infos| infos.len() == size as usize && message.descriptors.len() == 2 * others)
+        else {
+            return Err(self.failed("rank 0", &io::ErrorKind::InvalidData.into()));
+        };
+        let mut descriptors = message.descriptors.into_iter();
+        let mut take_descriptors = |_: usize| -> Vec<Option<OwnedFd>> {
+            (0..size).map(|other| if other == rank { None } else { descriptors.next() }).collect()
+        };
+        self.buffers = take_descriptors(0);
+        self.links = take_descriptors(1).into_iter().map(|link| link.map(UnixStream::from)).collect();
+        self.infos = infos;
+        Ok(())
+    }
+
+    /// Waits for the result of another rank, as rank 0.
+    fn reply_of(&self, rank: usize, socket: &UnixStream, deadline: Deadline) -> Result<()> {
+        let rank = format!("rank {rank}");
+        let message = descriptors::receive(socket, deadline).map_err(|error| self.failed(&rank, &error))?;
+        checked(message).map(drop).context(|| format!("{rank} failed"))
+    }
+
     /// Reports the result of this rank, and returns whether all ranks succeeded.
     pub fn conclude(&mut self, outcome: Result<()>) -> Result<()> {
         let mut outcome = outcome;
@@ -402,21 +420,16 @@ impl Rendezvous<'_> {
             Ok(()) => descriptors::send(socket, 0, &[], &[], deadline),
             Err(error) => descriptors::send(socket, error.status().0, error.message().as_bytes(), &[], deadline),
         };
-        let lost = |error: io::Error| match error.kind() {
-            io::ErrorKind::TimedOut => {
-                Error::new(Status::TIMED_OUT, "the ranks of a group did not map each other's memory in time")
-            }
-            _ => Error::new(Status::PEER_LOST, format!("a rank ended while the group was made: {error}")),
-        };
         if self.rank != 0 {
             let Some(socket) = self.channels.pop() else { return outcome };
             // Rank 0's reply shows whether it received this.
             let _ = tell(&socket, &outcome, self.deadline);
             outcome?;
-            return descriptors::receive(&socket, self.deadline).map_err(lost).and_then(checked).map(drop);
+            let reply = descriptors::receive(&socket, self.deadline).map_err(|error| self.failed("rank 0", &error));
+            return reply.and_then(checked).map(drop);
         }
-        for socket in &self.channels {
-            let other = descriptors::receive(socket, self.deadline).map_err(lost).and_then(checked).map(drop);
+        for (index, socket) in self.channels.iter().enumerate() {
+            let other = self.reply_of(index + 1, socket, self.deadline);
             if outcome.is_ok() {
                 outcome = other;
             }
@@ -435,7 +448,7 @@ struct Remove(PathBuf);
 impl Drop for Remove {
     fn drop(&mut self) {
         // If that fails, the file does no harm: no other group has this name.
-        let _ = std::fs::remove_file(&self.0);
+        let _ = fs::remove_file(&self.0);
     }
 }
 
@@ -445,75 +458,42 @@ fn describe_limit(deadline: &Deadline) -> String {
 
 #[cold]
 fn system(attempt: &str, error: &io::Error) -> Error {
-    Error::new(Status::SYSTEM, format!("{attempt}: {error}"))
+    let remedy = if is_shortage(error) {
+        "; raise the limits of this process, such as that of open files (ulimit -n)"
+    } else {
+        ""
+    };
+    Error::new(Status::SYSTEM, format!("{attempt}: {error}{remedy}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
+    use std::{fs::File, os::unix::fs::PermissionsExt};
 
-    fn pending(owners: &[bool]) -> (Vec<PendingConnection>, Vec<UnixStream>) {
-        let (mut pending, mut others) = (Vec::new(), Vec::new());
-        for is_own in owners {
-            let (near, far) = UnixStream::pair().unwrap();
-            assert!(admit(&mut pending, near));
-            let connection = pending.last_mut().unwrap();
-            assert!(connection.is_own);
-            connection.is_own = *is_own;
-            others.push(far);
+    #[test]
+    fn a_folder_that_every_user_can_write_needs_the_sticky_bit() {
+        let folder = crate::temporary::folder().unwrap();
+        for (mode, is_safe) in [(0o700, true), (0o770, true), (0o777, false), (0o702, false), (0o1777, true)] {
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(check_folder(folder.path()).is_ok(), is_safe, "{mode:o}");
         }
-        (pending, others)
-    }
-
-    fn is_cut_off(mut other: &UnixStream) -> bool {
-        other.set_nonblocking(true).unwrap();
-        matches!(other.read(&mut [0; 1]), Ok(0))
     }
 
     #[test]
-    fn connections_of_other_users_are_closed_first_then_the_oldest() {
-        let mut owners = [true; MAX_PENDING];
-        owners[7] = false;
-        let (mut pending, others) = pending(&owners);
-        for gone in [7, 0, 1] {
-            assert!(!is_cut_off(&others[gone]));
-            let (near, _) = UnixStream::pair().unwrap();
-            assert!(admit(&mut pending, near));
-            assert_eq!(pending.len(), MAX_PENDING);
-            assert!(is_cut_off(&others[gone]));
-        }
-        assert_eq!(others.iter().filter(|other| is_cut_off(other)).count(), 3);
-    }
-
-    /// The introduction of a rank, split at arbitrary points, among connections that send nothing, too little, or
-    /// something else.
-    #[test]
-    fn a_rank_is_found_among_invalid_connections() {
-        let (id, deadline) = (Id::new().unwrap(), Deadline::new(Duration::from_secs(20)));
-        let info = RankInfo(std::array::from_fn(|index| index as u64 + 3));
-        let hello = [&id.0[RANK_SECRET], &info.bytes()].concat();
-        let buffer = File::open("/dev/null").unwrap();
-        let (mut pending, others) = pending(&[true; 6]);
-        let [silent, short, mismatched, bare, many, rank] = others.try_into().unwrap();
-        (&short).write_all(&[0; 5]).unwrap();
-        let other = [&[0; 16][..], &info.bytes()].concat();
-        descriptors::send(&mismatched, 0, &other, &[buffer.as_fd()], deadline).unwrap();
-        descriptors::send(&bare, 0, &hello, &[], deadline).unwrap();
-        descriptors::send(&many, 0, &hello, &[buffer.as_fd(); 3], deadline).unwrap();
-        assert!(next_introduced(&id, &mut pending, deadline).is_none());
-        // The silent connection, the short one, and the rank, which has not sent anything yet.
-        assert_eq!(pending.len(), 3);
-        assert!(is_cut_off(&mismatched) && is_cut_off(&bare) && !is_cut_off(&silent) && !is_cut_off(&short));
-        let head = [[0; 4], (hello.len() as u32).to_le_bytes()].concat();
-        unix_socket::Channel::new(rank.as_fd()).send(&head[..3], &[buffer.as_fd()]).unwrap();
-        assert!(next_introduced(&id, &mut pending, deadline).is_none());
-        (&rank).write_all(&[&head[3..], &hello[..40]].concat()).unwrap();
-        assert!(next_introduced(&id, &mut pending, deadline).is_none());
-        (&rank).write_all(&hello[40..]).unwrap();
-        let (_, checked, _) = next_introduced(&id, &mut pending, deadline).unwrap();
-        assert_eq!(checked, info);
-        rank.set_nonblocking(false).unwrap();
-        assert_eq!(descriptors::receive(&rank, deadline).unwrap().bytes, id.0[ROOT_SECRET]);
+    fn an_impostor_of_rank_0_is_detected() {
+        let (id, deadline) = (Id::new().unwrap(), || Deadline::new(Duration::from_secs(20)));
+        let listener = UnixListener::bind_addr(&id.address().unwrap().0).unwrap();
+        let impostor = std::thread::spawn(move || {
+            let socket = listener.accept().unwrap().0;
+            let received = descriptors::receive(&socket, deadline()).unwrap();
+            // It cannot know the other secret; it returns what it got.
+            descriptors::send(&socket, 0, &received.bytes[..16], &[], deadline()).unwrap();
+        });
+        let buffer = File::open("/dev/null").unwrap().into();
+        let error = meet(&id, RankInfo([1; RankInfo::NUMBERS]), 2, &buffer, deadline(), &|| None).err().unwrap();
+        impostor.join().unwrap();
+        assert_eq!(error.status(), Status::INVALID_VALUE);
+        assert!(error.message().contains("is not its rank 0"), "{error}");
     }
 }

@@ -1,10 +1,10 @@
 //! The memory of a group: a symmetric buffer of each rank, mapped by all ranks.
 
 use crate::{
-    base::units::Bytes,
+    base::{retry::retry, units::Bytes},
     driver::{Driver, Physical, Span},
     error::{Context, Error, Result},
-    runtime::{Runtime, device::Device},
+    runtime::{Runtime, device::Device, sync_debug},
     status::Status,
 };
 use std::os::fd::OwnedFd;
@@ -20,6 +20,7 @@ pub struct SymmetricBuffer {
 impl SymmetricBuffer {
     /// Creates this rank's buffer of at least `bytes` bytes, filled with zeros.
     pub fn create(runtime: &Runtime, device: &Device, bytes: u64) -> Result<(SymmetricBuffer, OwnedFd)> {
+        sync_debug::check("the creation of a group's memory")?;
         let driver = &runtime.driver;
         let bytes = bytes.next_multiple_of(driver.memory_granularity(device.native)?.max(1));
         let made = || -> Result<(SymmetricBuffer, OwnedFd)> {
@@ -27,12 +28,19 @@ impl SymmetricBuffer {
             let buffer = SymmetricBuffer::map(driver, device, bytes, physical)?;
             let cleared = device.with_context(driver, |driver| {
                 let stream = driver.stream_create(0)?;
-                let done = driver.fill_8(buffer.span(), 0, stream).and_then(|()| driver.stream_synchronize(stream));
-                driver.stream_destroy(stream)?;
-                Ok(done?)
+                let filled = driver.fill_8(buffer.span(), 0, stream);
+                // Memory that the fill may still write is not unmapped.
+                let is_done = filled.is_err() || retry(|| driver.stream_synchronize(stream));
+                retry(|| driver.stream_destroy(stream));
+                Ok(filled.map(|()| is_done)?)
             });
-            let exported = cleared.and_then(|()| Ok(driver.memory_export(physical)?));
-            match exported {
+            if let Ok(false) = cleared {
+                return Err(Error::new(
+                    Status::DRIVER,
+                    "the driver does not wait for the fill of the memory, which stays in use",
+                ));
+            }
+            match cleared.and_then(|_| Ok(driver.memory_export(physical)?)) {
                 Ok(descriptor) => Ok((buffer, descriptor)),
                 Err(error) => {
                     buffer.release(driver);
@@ -51,16 +59,15 @@ impl SymmetricBuffer {
         descriptor: &OwnedFd,
         bytes: u64,
     ) -> Result<SymmetricBuffer> {
-        let mapped = || SymmetricBuffer::map(driver, device, bytes, driver.memory_import(descriptor)?);
-        mapped().map_err(|error| {
-            let status = match error.status() {
-                Status::OUT_OF_MEMORY => Status::OUT_OF_MEMORY,
-                _ => Status::PEER_ACCESS_UNSUPPORTED,
-            };
-            error
-                .context(format_args!("mapping the memory of rank {rank} on device {}", device.ordinal))
-                .with_status(status)
-        })
+        let mapped = || {
+            let physical = driver.memory_import(descriptor)?;
+            // The memory is there, so a failure other than a shortage means that this device cannot access it.
+            SymmetricBuffer::map(driver, device, bytes, physical).map_err(|error| match error.status() {
+                Status::OUT_OF_MEMORY => error,
+                _ => error.with_status(Status::PEER_ACCESS_UNSUPPORTED),
+            })
+        };
+        mapped().context(|| format!("mapping the memory of rank {rank} on device {}", device.ordinal))
     }
 
     /// Maps memory for a device, and takes ownership of it.
@@ -70,7 +77,7 @@ impl SymmetricBuffer {
             let address = driver.memory_reserve(bytes, 0)?;
             if let Err(failure) = driver.memory_map(address, bytes, physical) {
                 // Only the address range was reserved.
-                let _ = driver.memory_unreserve(address, bytes);
+                retry(|| driver.memory_unreserve(address, bytes));
                 return Err(failure.into());
             }
             Ok(address)
@@ -117,11 +124,11 @@ impl SymmetricBuffer {
     pub fn release(mut self, driver: &Driver) {
         // If a step fails, its resource leaks, and the next steps fail too.
         if self.address != 0 {
-            let _ = driver.memory_unmap(self.address, self.bytes);
-            let _ = driver.memory_unreserve(self.address, self.bytes);
+            retry(|| driver.memory_unmap(self.address, self.bytes));
+            retry(|| driver.memory_unreserve(self.address, self.bytes));
         }
         if let Some(physical) = self.physical.take() {
-            let _ = driver.memory_release(physical);
+            retry(|| driver.memory_release(physical));
         }
     }
 }

@@ -2,15 +2,15 @@
 //! process reads a partial value. Additions hold an advisory file lock, which the system releases when the process
 //! ends.
 
-use super::{number, system};
+use super::{MAX_VALUE, number, system};
 use crate::{base::deadline::Deadline, error::Result};
 use std::{
     fmt::Write as _,
     fs::{self, File, OpenOptions, Permissions, TryLockError},
     hash::{DefaultHasher, Hasher},
-    io::{self, ErrorKind, Write as _},
-    os::unix::fs::PermissionsExt,
-    path::PathBuf,
+    io::{self, ErrorKind, Read as _, Write as _},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
 };
 use tempfile::{Builder, NamedTempFile};
 
@@ -61,7 +61,18 @@ impl Folder {
 
     /// Returns the value of a key, if it has one.
     pub fn find(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        match fs::read(self.path_of(name)) {
+        let read = || -> io::Result<Vec<u8>> {
+            let mut value = Vec::new();
+            let file = open_regular(OpenOptions::new().read(true), &self.path_of(name))?;
+            // More than the longest value, so that a longer file is not taken for a value.
+            file.take(MAX_VALUE as u64 + 1).read_to_end(&mut value)?;
+            Ok(value)
+        };
+        match read() {
+            Ok(value) if value.len() > MAX_VALUE => {
+                let error = io::Error::other(format!("it has more than {MAX_VALUE} bytes, and no value has"));
+                Err(system("reading a file", &error))
+            }
             Ok(value) => Ok(Some(value)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(system("reading a file", &error)),
@@ -70,16 +81,20 @@ impl Folder {
 
     /// See [`Store::add`](super::Store::add).
     pub fn add(&self, name: &str, amount: i64, deadline: &Deadline) -> Result<i64> {
-        let lock = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.path.join("lock"))
+        let lock = open_regular(OpenOptions::new().create(true).append(true), &self.path.join("lock"))
             .map_err(|error| system("opening the lock's file", &error))?;
         lock_file(&lock, deadline)?;
         let sum = self.find(name)?.map_or(0, |bytes| number(&bytes)).wrapping_add(amount);
         self.set(name, &sum.to_le_bytes())?;
         Ok(sum)
     }
+}
+
+/// Opens a regular file. Fails at once for anything else that another process may have put in its place, such as a FIFO,
+/// which could block, or a link to a device without an end.
+fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let file = options.custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
 }
 
 /// Locks a file until it is closed.
@@ -97,7 +112,34 @@ fn lock_file(lock: &File, deadline: &Deadline) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::temporary;
+    use crate::{status::Status, temporary};
+    use rustix::fs::{CWD, Mode, mkfifoat};
+    use std::{os::unix::fs::symlink, time::Duration};
+
+    /// Other processes can write to the folder.
+    #[test]
+    fn only_regular_files_of_limited_size_are_values() {
+        let root = temporary::folder().unwrap();
+        let folder = Folder::open(root.path().to_str().unwrap()).unwrap();
+        let path = |name: &str| folder.path_of(name);
+        let fifo = |path: &Path| mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).unwrap();
+        fifo(&path("fifo"));
+        symlink("/dev/zero", path("endless")).unwrap();
+        symlink(root.path().join("nothing"), path("dangling")).unwrap();
+        fs::create_dir(path("folder")).unwrap();
+        File::create(path("huge")).unwrap().set_len(1 << 40).unwrap();
+        File::create(path("longer")).unwrap().set_len(MAX_VALUE as u64 + 1).unwrap();
+        for name in ["fifo", "endless", "dangling", "folder", "huge", "longer"] {
+            let error = folder.find(name).unwrap_err();
+            assert_eq!(error.status(), Status::SYSTEM, "{name}: {error}");
+            assert!(error.message().starts_with("reading a file: "), "{name}: {error}");
+        }
+        File::create(path("longest")).unwrap().set_len(MAX_VALUE as u64).unwrap();
+        assert_eq!(folder.find("longest").unwrap().unwrap().len(), MAX_VALUE);
+        fifo(&root.path().join("lock"));
+        let error = folder.add("sum", 1, &Deadline::new(Duration::from_secs(20))).unwrap_err();
+        assert_eq!(error.status(), Status::SYSTEM, "{error}");
+    }
 
     #[test]
     fn temporary_files_are_exclusive() {

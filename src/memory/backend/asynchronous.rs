@@ -2,8 +2,12 @@
 //!
 //! Each device's default pool is used, configured to keep freed memory and to allow every form of reuse. A block with
 //! recorded streams is freed behind all of them, in a stream that is used for nothing else.
+//!
+//! In a capture an allocation becomes a node of the graph, and so does its free, if that is made in the same capture.
+//! Otherwise the program has the memory after a launch of the graph, until it frees it or the graph is launched again.
+//! Memory from before the capture is freed after it.
 
-use super::{BackendRequest, Block, Owner, block_span, finish_free, later, registry};
+use super::{BackendRequest, Block, Freed, Owner, StreamUse, block_span, finish_free, later, registry};
 use crate::{
     base::{retry::retry, units::Bytes},
     driver::{
@@ -14,7 +18,10 @@ use crate::{
     error::{Context, Error, Result},
     runtime::{Runtime, device::Device, per_device::PerDevice},
     status::Status,
-    stream::{self, capture_lock, ordering::OutsideCaptures},
+    stream::{
+        self, capture_lock, capture_status,
+        ordering::{OutsideCaptures, make_wait},
+    },
 };
 use once_cell::sync::OnceCell;
 
@@ -63,7 +70,7 @@ fn pool_of(runtime: &Runtime, device: &Device) -> Result<MemoryPool> {
     pool.copied().map_err(|error: Error| error.context("setting up the driver's pool"))
 }
 
-pub(super) fn alloc(place: &BackendRequest) -> Result<Option<(u64, Owner)>> {
+pub(super) fn alloc(place: &BackendRequest, capture: Option<u64>) -> Result<Option<(u64, Owner)>> {
     let (driver, device, size) = (&place.runtime.driver, place.device, place.request.size);
     pool_of(place.runtime, device)?;
     if !place.hold(size)? {
@@ -73,7 +80,7 @@ pub(super) fn alloc(place: &BackendRequest) -> Result<Option<(u64, Owner)>> {
         Ok(address) => {
             device.memory().created.increment();
             registry::record_driver_alloc(device, size, size);
-            Ok(Some((address, Owner::Async)))
+            Ok(Some((address, Owner::Async { capture })))
         }
         Err(failure) => {
             device.memory().cancel_hold(size);
@@ -85,14 +92,23 @@ pub(super) fn alloc(place: &BackendRequest) -> Result<Option<(u64, Owner)>> {
     }
 }
 
-pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Block) -> Result<()> {
+/// Frees a block. `capture` is the ID of the capture in which it was allocated.
+pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Block, capture: Option<u64>) -> Freed {
     let outside = OutsideCaptures::lock(runtime);
+    let is_in_capture = |user: &StreamUse| {
+        capture_status::capture_id(runtime, stream::of_use(runtime, *user)).is_ok_and(|id| id == capture)
+    };
+    if capture.is_some() && is_in_capture(&block.own) && block.uses.iter().all(is_in_capture) {
+        // The streams cannot end while they capture.
+        drop(outside);
+        return free_in_capture(runtime, device, address, block);
+    }
     if block.has_capturing_stream(runtime) {
         return later(address, block);
     }
     let freed = device.with_context(&runtime.driver, |driver| {
         let stream = if block.uses.is_empty() {
-            block.own.event_stream()
+            stream::of_use(runtime, block.own).raw
         } else {
             join_streams(runtime, &outside, device, &block)?
         };
@@ -101,10 +117,25 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
             last = driver.memory_free_async(block_span(address, block.size), stream);
             last
         });
-        Ok(last?)
+        match last {
+            // Without a launch of the graph there is no memory, and its address ends with the graph.
+            Err(failure) if capture.is_some() && failure.code == codes::CUDA_ERROR_INVALID_VALUE => Ok(()),
+            freed => Ok(freed?),
+        }
     });
     drop(outside);
-    finish_free(device, address, block, freed, "freeing memory in stream order")
+    finish_free(device, block, freed, "freeing memory in stream order")
+}
+
+/// Frees a block in the capture that allocated it, after the work of all streams of the block.
+fn free_in_capture(runtime: &Runtime, device: &Device, address: u64, block: Block) -> Freed {
+    let own = stream::of_use(runtime, block.own);
+    let ordered = block.uses.iter().try_for_each(|user| make_wait(runtime, own, stream::of_use(runtime, *user)));
+    let freed = ordered.and_then(|()| {
+        let _held = capture_lock::lock_shared();
+        runtime.in_stream(own, |driver, raw| Ok(driver.memory_free_async(block_span(address, block.size), raw)?))
+    });
+    finish_free(device, block, freed, "freeing memory in a capture")
 }
 
 /// Returns a stream that is ordered after all streams of a block.
@@ -124,15 +155,10 @@ pub(super) fn empty(runtime: &Runtime) -> Result<()> {
     let mut outcome = Ok(());
     for device in runtime.devices() {
         let Some(pool) = DevicePool::of(device).pool.get() else { continue };
+        // Without the wait, memory that is free by now is still released.
+        let _ = capture_lock::synchronize_device(runtime, device);
         let trimmed = device.with_context(&runtime.driver, |driver| {
-            driver.with_relaxed_capture(|| {
-                // Waiting for a device invalidates every capture on it, of any owner and in any mode. Without the
-                // wait, memory that is free by now is still released.
-                if !capture_lock::is_any_capturing() {
-                    let _ = driver.context_synchronize();
-                }
-                Ok(driver.memory_pool_trim(*pool, 0)?)
-            })?
+            driver.with_relaxed_capture(|| Ok(driver.memory_pool_trim(*pool, 0)?))?
         });
         outcome = outcome.and(trimmed.context(|| format!("releasing the free memory of device {}", device.ordinal)));
     }

@@ -10,21 +10,25 @@
 //! A free waits for the streams that may use the block. That is slow, and it does not hide a missing record of a
 //! stream: the free does not wait for a stream that was not recorded.
 
-use super::{BackendRequest, Block, Kind, Owner, StreamUse, block_span, later, registry};
+use super::{BackendRequest, Block, Freed, Kind, Owner, StreamUse, block_span, later, registry};
 use crate::{
-    base::{retry::retry, units::Bytes},
+    base::{
+        retry::retry,
+        stack::{self, StackId},
+        units::Bytes,
+    },
     driver::{Driver, Failure, Stream},
     error::{Context, Error, Result},
     memory::{
         device_memory::device as device_of,
         handles::{self, Handle},
     },
-    runtime::{Runtime, device::Device},
+    runtime::{Runtime, device::Device, names, sync_debug},
     status::Status,
-    stream::{self, capture_lock, ordering},
+    stream::{capture_lock, ordering},
 };
 use parking_lot::Mutex;
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 /// The pattern of bytes in a mapping outside the block.
 const GUARD_BYTE: u8 = 0xBD;
@@ -64,6 +68,8 @@ struct QuarantinedBlock {
     size: u64,
     requested: u64,
     stream: Stream,
+    name: Option<Arc<str>>,
+    stacks: [StackId; 2],
 }
 
 impl QuarantinedBlock {
@@ -80,12 +86,13 @@ impl QuarantinedBlock {
     /// Creates the error for a write after the free.
     fn overwritten_error(&self, at: u64, byte: u8) -> Error {
         let what = format!(
-            "{} at {:#x} on device {}, of stream {:#x}, was overwritten after it was freed: byte {} is now {byte:#04x}",
+            "{} at {:#x}{} of {} was overwritten after it was freed: byte {} is now {byte:#04x}{}",
             Bytes(self.requested),
             self.address,
-            self.device,
-            self.stream.handle(),
-            at as i64 - self.address as i64
+            quoted(self.name.as_deref()),
+            names::describe_stream(self.stream.handle(), self.device),
+            at as i64 - self.address as i64,
+            places(self.stacks)
         );
         Error::new(Status::MEMORY_CORRUPTED, what)
     }
@@ -149,10 +156,10 @@ pub(super) fn alloc(place: &BackendRequest) -> Result<Option<(u64, Owner)>> {
     let filled = {
         // Another thread may have begun to capture the stream meanwhile.
         let _held = capture_lock::lock_shared();
-        place.check_capture(Kind::Debug).and_then(|()| {
+        place.check_capture(Kind::Debug).and_then(|_| {
             fill().map_err(|failure: Failure| {
                 // Work that was started must end before the memory is released.
-                let _ = driver.stream_synchronize(place.stream);
+                let _ = sync_debug::require("an allocation that failed", || driver.stream_synchronize(place.stream));
                 Error::from(failure).context("filling a block")
             })
         })
@@ -165,30 +172,26 @@ pub(super) fn alloc(place: &BackendRequest) -> Result<Option<(u64, Owner)>> {
     Ok(Some((address, Owner::Debug(mapping))))
 }
 
-pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Block) -> Result<()> {
+pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Block) -> Freed {
     for user in std::iter::once(&block.own).chain(&block.uses) {
         match synchronize(runtime, user) {
             Ok(true) => {}
             Ok(false) => return later(address, block),
             Err(error) => {
-                registry::put_back(address, block, device);
-                return Err(error.context("waiting for the streams of a block that is freed"));
+                let error = error.context("waiting for the streams of a block that is freed");
+                return Err(Box::new((block, error)));
             }
         }
     }
     let freed = device.with_context(&runtime.driver, |driver| {
         driver.with_relaxed_capture(|| check_and_release(runtime, device, driver, address, &block))?
     });
-    freed.unwrap_or_else(|error| {
-        registry::put_back(address, block, device);
-        Err(error)
-    })
+    freed.map_err(|error| Box::new((block, error)))
 }
 
 /// Waits for a stream, unless it is capturing. Returns whether it waited.
 fn synchronize(runtime: &Runtime, user: &StreamUse) -> Result<bool> {
-    let stream = stream::of_use(runtime, *user);
-    runtime.driver.with_relaxed_capture(|| ordering::finish_stream(runtime, stream, || Ok(())))?
+    runtime.driver.with_relaxed_capture(|| ordering::finish_stream(runtime, *user, || Ok(())))?
 }
 
 /// Checks a block that is no longer used, and releases its memory. The outer error is that of a call that failed
@@ -222,6 +225,8 @@ fn check_and_release(
             size: block.size,
             requested: block.requested,
             stream: block.own.stream,
+            name: block.name.clone(),
+            stacks: block.stacks,
         });
         let max_bytes = (config.debug_quarantine_mb << 20).min(total / QUARANTINE_DIVISOR);
         // A block that cannot be checked now is checked later; the free of this block has succeeded.
@@ -308,6 +313,22 @@ pub(super) fn empty(runtime: &Runtime) -> Result<()> {
     shrink(runtime, 0)?
 }
 
+/// Says where in the program a block was allocated and freed, after a semicolon; empty if that is unknown.
+fn places(stacks: [StackId; 2]) -> String {
+    let [allocated, freed] = stacks.map(stack::describe_place);
+    match (allocated, freed) {
+        (Some(allocated), Some(freed)) => format!("; it was allocated in {allocated} and freed in {freed}"),
+        (Some(allocated), None) => format!("; it was allocated in {allocated}"),
+        (None, Some(freed)) => format!("; it was freed in {freed}"),
+        (None, None) => String::new(),
+    }
+}
+
+/// Formats the name of a block for a message.
+fn quoted(name: Option<&str>) -> String {
+    name.map_or(String::new(), |name| format!(" (\"{name}\")"))
+}
+
 /// Checks the guard bytes around a block. The outer error is that of a failed call.
 fn check_guards(driver: &Driver, mapping: &Mapping, address: u64, block: &Block) -> Result<Result<()>> {
     let Some((at, byte)) = find_guard_mismatch(driver, mapping, address, block.requested)? else { return Ok(Ok(())) };
@@ -317,11 +338,11 @@ fn check_guards(driver: &Driver, mapping: &Mapping, address: u64, block: &Block)
         format!("{} bytes behind its end", at - address - block.requested)
     };
     let what = format!(
-        "{} at {address:#x} on device {}, of stream {:#x}, was overwritten outside its bounds: \
-         the byte {place} is now {byte:#04x}",
+        "{} at {address:#x}{} of {} was overwritten outside its bounds: the byte {place} is now {byte:#04x}{}",
         Bytes(block.requested),
-        block.own.device,
-        block.own.stream.handle()
+        quoted(block.name.as_deref()),
+        names::describe_stream(block.own.stream.handle(), block.own.device),
+        places(block.stacks)
     );
     Ok(Err(Error::new(Status::MEMORY_CORRUPTED, what)))
 }

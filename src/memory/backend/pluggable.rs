@@ -4,12 +4,12 @@
 //! plinth maintains the statistics and the errors: if the allocator returns NULL after the program's callbacks and its
 //! own reset hook were tried, that is an out-of-memory error.
 
-use super::{BackendRequest, Block, Owner, plugin};
+use super::{BackendRequest, Block, Freed, Owner, plugin};
 use crate::{
     base::handle::{Kind, ReferenceTable},
     driver::plugin::Plugin,
     error::Result,
-    runtime::device::Device,
+    runtime::{device::Device, thread::call_program},
 };
 use std::sync::Arc;
 
@@ -41,13 +41,13 @@ pub fn set_hooks(handle: u64, set: impl FnOnce(&Plugin)) -> Result<()> {
 
 pub(super) fn alloc(place: &BackendRequest) -> Option<(u64, Owner)> {
     let plugin = plugin()?.clone();
-    let address = plugin.alloc(place.request.requested, place.device.ordinal, place.stream)?;
+    let address = call_program(|| plugin.alloc(place.request.requested, place.device.ordinal, place.stream))?;
     Some((address, Owner::Plugin(plugin)))
 }
 
-pub(super) fn free(device: &Device, address: u64, block: Block) -> Result<()> {
+pub(super) fn free(device: &Device, address: u64, block: Block) -> Freed {
     if let Owner::Plugin(plugin) = &block.owner {
-        plugin.free(address, block.requested, device.ordinal, block.own.stream);
+        call_program(|| plugin.free(address, block.requested, device.ordinal, block.own.stream));
     }
-    Ok(())
+    Ok(Ok(()))
 }

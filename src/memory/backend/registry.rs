@@ -2,16 +2,22 @@
 
 use super::{Owner, StreamUse};
 use crate::{
+    base::stack::StackId,
     memory::{
         block::{Zone, zone_of},
-        stats::{ByPool, Stats},
+        peak_budget,
+        stats::ByPool,
     },
     observe::BlockInfo,
-    runtime::{Runtime, device::Device},
+    runtime::{
+        Runtime,
+        device::Device,
+        names::{self, Subject},
+    },
     stream::{self, capture_status::may_capture},
 };
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// A live block of a backend.
 #[derive(Debug)]
@@ -23,12 +29,16 @@ pub(super) struct Block {
     pub requested: u64,
     /// The streams that were recorded for the block.
     pub uses: Vec<StreamUse>,
+    /// The name that the block had when it was removed to be freed.
+    pub name: Option<Arc<str>>,
+    /// The stacks of the allocation and of the free, if memory debugging is on.
+    pub stacks: [StackId; 2],
 }
 
 impl Block {
     /// Returns the block in the form that the sanitizer expects.
     pub fn block_info(&self, address: u64) -> BlockInfo {
-        let StreamUse { stream, device, thread } = self.own;
+        let StreamUse { stream, device, thread, .. } = self.own;
         BlockInfo { address, bytes: self.requested, device, stream: stream.handle(), thread }
     }
 
@@ -47,6 +57,7 @@ static BLOCKS: Mutex<BTreeMap<u64, Block>> = Mutex::new(BTreeMap::new());
 pub(super) fn insert(address: u64, block: Block, device: &Device) {
     count(device, &block, ByPool::add);
     BLOCKS.lock().insert(address, block);
+    peak_budget::count_other_backends(device.memory());
 }
 
 /// Updates the statistics of live blocks.
@@ -60,9 +71,10 @@ fn count(device: &Device, block: &Block, change: fn(&mut ByPool, Zone, u64)) {
     change(&mut stats.requested_bytes, zone, block.requested);
 }
 
-/// Removes a block that is freed.
+/// Removes a block that is freed. The caller ends its name.
 pub(super) fn remove(address: u64) -> Option<Block> {
-    let block = BLOCKS.lock().remove(&address)?;
+    let mut block = BLOCKS.lock().remove(&address)?;
+    block.name = names::get(Subject::Memory(address));
     if let Some(runtime) = crate::runtime::usable()
         && let Some(device) = runtime.devices().get(block.own.device as usize)
     {
@@ -71,8 +83,11 @@ pub(super) fn remove(address: u64) -> Option<Block> {
     Some(block)
 }
 
-/// Reinserts a block whose free failed.
+/// Reinserts a block whose free failed, with its name.
 pub(super) fn put_back(address: u64, block: Block, device: &Device) {
+    if let Some(name) = &block.name {
+        names::set(Subject::Memory(address), name);
+    }
     insert(address, block, device);
 }
 
@@ -81,11 +96,11 @@ pub(super) fn with_block<T>(address: u64, body: impl FnOnce(&mut Block) -> T) ->
     BLOCKS.lock().get_mut(&address).map(body)
 }
 
-/// Returns the start and the size of the block that contains an address.
-pub(super) fn block_containing(address: u64) -> Option<(u64, u64)> {
+/// Returns the start and the size of the block that contains an address, and the stack of its allocation.
+pub(super) fn block_containing(address: u64) -> Option<(u64, u64, StackId)> {
     let blocks = BLOCKS.lock();
     let (start, block) = blocks.range(..=address).next_back()?;
-    (address - start < block.size).then_some((*start, block.size))
+    (address - start < block.size).then_some((*start, block.size, block.stacks[0]))
 }
 
 /// Counts memory that a backend allocated from the driver for a block of `size` bytes.
@@ -102,11 +117,6 @@ pub(super) fn record_driver_free(device: &Device, size: u64, bytes: u64) {
     stats.reserved_bytes.sub(zone_of(size), bytes);
     device.memory().released.increment();
     device.memory().release_held(bytes);
-}
-
-/// Returns the statistics of the backends for a device.
-pub fn totals(device: &Device) -> Stats {
-    *device.memory().others.lock()
 }
 
 /// Returns the bytes of a device that backends have reserved, for the allocator's consistency check.

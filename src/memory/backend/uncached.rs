@@ -1,7 +1,7 @@
 //! Allocates each request directly from the driver. A free waits for all work of the device, so no stream can still
 //! access the memory afterwards.
 
-use super::{BackendRequest, Block, Owner, finish_free, registry};
+use super::{BackendRequest, Block, Freed, Owner, finish_free, registry};
 use crate::{
     base::{retry::retry, units::Bytes},
     driver::codes,
@@ -30,9 +30,9 @@ pub(super) fn alloc(place: &BackendRequest) -> Result<Option<(u64, Owner)>> {
     }
 }
 
-/// Frees a block. If the driver fails, the block stays live.
-pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Block) -> Result<()> {
-    let Owner::Uncached(segment) = block.owner else { return Ok(()) };
+/// Frees a block.
+pub(super) fn free(runtime: &Runtime, device: &Device, block: Block) -> Freed {
+    let Owner::Uncached(segment) = block.owner else { return Ok(Ok(())) };
     let freed = device.with_context(&runtime.driver, |driver| {
         let mut last = Ok(());
         driver.with_relaxed_capture(|| {
@@ -43,5 +43,5 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
         })?;
         Ok(last?)
     });
-    finish_free(device, address, block, freed, "freeing memory")
+    finish_free(device, block, freed, "freeing memory")
 }

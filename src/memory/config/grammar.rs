@@ -33,9 +33,14 @@ impl Key<'_> {
         }
     }
 
+    /// Parses a number of MiB.
+    fn number_of_mebibytes(self, value: &str, minimum: u64) -> Parsed<u64> {
+        self.number(value, minimum, u64::MAX >> 21)
+    }
+
     /// Parses a number of MiB and returns bytes.
     fn mebibytes(self, value: &str, minimum: u64) -> Parsed<u64> {
-        Ok(self.number(value, minimum, u64::MAX >> 21)? * MIB)
+        Ok(self.number_of_mebibytes(value, minimum)? * MIB)
     }
 
     fn fraction(self, value: &str, allowed: &str, is_allowed: impl Fn(f64) -> bool) -> Parsed<f64> {
@@ -123,6 +128,93 @@ pub fn debug(text: &str) -> Parsed<Debug> {
     Ok(debug)
 }
 
+/// Stores a value that was parsed.
+fn store<T>(setting: &mut T, value: Parsed<T>) -> Parsed<()> {
+    *setting = value?;
+    Ok(())
+}
+
+/// Parses the value of a key, and stores it.
+type Setter = fn(&mut Config, Key, &str) -> Parsed<()>;
+
+/// The keys.
+const KEYS: [(&str, Setter); 21] = [
+    ("backend", |config, key, value| {
+        config.backend = match value {
+            "native" => Kind::Native,
+            "cudaMallocAsync" => Kind::Async,
+            "uncached" => Kind::Uncached,
+            other => return key.invalid_value("native, cudaMallocAsync or uncached", other),
+        };
+        Ok(())
+    }),
+    ("expandable_segments", |config, key, value| store(&mut config.expandable_segments, key.boolean(value))),
+    // The minimum is large_segment_size_mb, which may come later in the text.
+    ("max_split_size_mb", |config, key, value| store(&mut config.max_split_size, key.mebibytes(value, 1))),
+    ("max_non_split_rounding_mb", |config, key, value| {
+        store(&mut config.max_non_split_rounding, key.mebibytes(value, 1))
+    }),
+    ("large_segment_size_mb", |config, key, value| store(&mut config.large_segment_size, key.mebibytes(value, 11))),
+    ("garbage_collection_threshold", |config, key, value| {
+        let threshold = key.fraction(value, "more than 0 and less than 1", |part| part > 0.0 && part < 1.0);
+        store(&mut config.garbage_collection_threshold, threshold)
+    }),
+    ("roundup_power2_divisions", |config, key, value| {
+        store(&mut config.roundup_power2_divisions, key.all_divisions(value))
+    }),
+    ("per_process_memory_fraction", |config, key, value| {
+        let fraction = key.fraction(value, "from 0 to 1", |part| (0.0..=1.0).contains(&part));
+        store(&mut config.per_process_memory_fraction, fraction)
+    }),
+    ("release_lock_on_cudamalloc", set_release_lock),
+    ("release_lock_on_hipmalloc", set_release_lock),
+    ("graph_capture_record_stream_reuse", |config, key, value| {
+        store(&mut config.graph_capture_record_stream_reuse, key.boolean(value))
+    }),
+    ("throw_on_cudamalloc_oom", |config, key, value| store(&mut config.throw_on_cudamalloc_oom, key.boolean(value))),
+    ("pinned_use_cuda_host_register", set_host_register),
+    ("pinned_use_hip_host_register", set_host_register),
+    ("pinned_num_register_threads", |config, key, value| {
+        store(&mut config.pinned_num_register_threads, key.power_of_two(value, 128).map(|threads| threads as u32))
+    }),
+    ("pinned_use_background_threads", |config, key, value| {
+        store(&mut config.pinned_use_background_threads, key.boolean(value))
+    }),
+    ("pinned_reserve_segment_size_mb", |config, key, value| {
+        store(&mut config.pinned_reserve_segment_size_mb, key.number_of_mebibytes(value, 1))
+    }),
+    ("pinned_max_round_threshold_mb", |config, key, value| {
+        store(&mut config.pinned_max_round_threshold_mb, key.number_of_mebibytes(value, 0))
+    }),
+    ("pinned_max_cached_size_mb", |config, key, value| {
+        store(&mut config.pinned_max_cached_size_mb, key.number_of_mebibytes(value, 0))
+    }),
+    ("debug", |config, _, value| store(&mut config.debug, debug(value))),
+    ("debug_quarantine_mb", |config, key, value| {
+        store(&mut config.debug_quarantine_mb, key.number_of_mebibytes(value, 0))
+    }),
+];
+
+fn set_release_lock(config: &mut Config, key: Key, value: &str) -> Parsed<()> {
+    store(&mut config.release_lock_on_cudamalloc, key.boolean(value))
+}
+
+fn set_host_register(config: &mut Config, key: Key, value: &str) -> Parsed<()> {
+    store(&mut config.pinned_use_cuda_host_register, key.boolean(value))
+}
+
+/// Describes an unknown key, with the most similar known one, or with all of them if none is similar.
+#[cold]
+fn unknown_key(name: &str) -> String {
+    /// The similarity from which a key is suggested, between 0 and 1.
+    const SIMILAR: f64 = 0.9;
+    let rated = KEYS.iter().map(|(key, _)| (strsim::jaro_winkler(name, key), *key));
+    match rated.max_by(|one, other| one.0.total_cmp(&other.0)) {
+        Some((similarity, key)) if similarity >= SIMILAR => format!("unknown key {name:?}; did you mean {key}?"),
+        _ => format!("unknown key {name:?}; the keys are {}", KEYS.map(|(key, _)| key).join(", ")),
+    }
+}
+
 /// Parses a text into `config`. Keys that the text does not name keep their values.
 pub fn parse(text: &str, config: &mut Config) -> Parsed<()> {
     let text: String = text.split_whitespace().collect();
@@ -130,51 +222,8 @@ pub fn parse(text: &str, config: &mut Config) -> Parsed<()> {
         let Some((name, value)) = pair.split_once(':') else {
             return Err(format!("{pair:?} is not of the form key:value"));
         };
-        let key = Key(name);
-        match name {
-            "backend" => {
-                config.backend = match value {
-                    "native" => Kind::Native,
-                    "cudaMallocAsync" => Kind::Async,
-                    "uncached" => Kind::Uncached,
-                    other => return key.invalid_value("native, cudaMallocAsync or uncached", other),
-                }
-            }
-            "expandable_segments" => config.expandable_segments = key.boolean(value)?,
-            // The minimum is large_segment_size_mb, which may come later in the text.
-            "max_split_size_mb" => config.max_split_size = key.mebibytes(value, 1)?,
-            "max_non_split_rounding_mb" => config.max_non_split_rounding = key.mebibytes(value, 1)?,
-            "large_segment_size_mb" => config.large_segment_size = key.mebibytes(value, 11)?,
-            "garbage_collection_threshold" => {
-                config.garbage_collection_threshold =
-                    key.fraction(value, "more than 0 and less than 1", |part| part > 0.0 && part < 1.0)?;
-            }
-            "roundup_power2_divisions" => config.roundup_power2_divisions = key.all_divisions(value)?,
-            "per_process_memory_fraction" => {
-                config.per_process_memory_fraction =
-                    key.fraction(value, "from 0 to 1", |part| (0.0..=1.0).contains(&part))?;
-            }
-            "release_lock_on_cudamalloc" | "release_lock_on_hipmalloc" => {
-                config.release_lock_on_cudamalloc = key.boolean(value)?;
-            }
-            "graph_capture_record_stream_reuse" => config.graph_capture_record_stream_reuse = key.boolean(value)?,
-            "throw_on_cudamalloc_oom" => config.throw_on_cudamalloc_oom = key.boolean(value)?,
-            "pinned_use_cuda_host_register" | "pinned_use_hip_host_register" => {
-                config.pinned_use_cuda_host_register = key.boolean(value)?;
-            }
-            "pinned_num_register_threads" => {
-                config.pinned_num_register_threads = key.power_of_two(value, 128)? as u32;
-            }
-            "pinned_use_background_threads" => config.pinned_use_background_threads = key.boolean(value)?,
-            "pinned_reserve_segment_size_mb" => {
-                config.pinned_reserve_segment_size_mb = key.mebibytes(value, 1)? / MIB;
-            }
-            "pinned_max_round_threshold_mb" => config.pinned_max_round_threshold_mb = key.mebibytes(value, 0)? / MIB,
-            "pinned_max_cached_size_mb" => config.pinned_max_cached_size_mb = key.mebibytes(value, 0)? / MIB,
-            "debug" => config.debug = debug(value)?,
-            "debug_quarantine_mb" => config.debug_quarantine_mb = key.mebibytes(value, 0)? / MIB,
-            other => return Err(format!("unrecognized key {other:?}")),
-        }
+        let Some((_, set)) = KEYS.iter().find(|(key, _)| *key == name) else { return Err(unknown_key(name)) };
+        set(config, Key(name), value)?;
     }
     Ok(())
 }
@@ -295,6 +344,28 @@ mod tests {
             let name = invalid_value.split(':').next().unwrap();
             let error = read(invalid_value).unwrap_err();
             assert!(error.contains(name), "{invalid_value}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_similar_key_is_suggested() {
+        for (name, key) in [
+            ("expandable_segment", "expandable_segments"),
+            ("expandable-segments", "expandable_segments"),
+            ("expandible_segments", "expandable_segments"),
+            ("max_split_size", "max_split_size_mb"),
+            ("max_split_size_gb", "max_split_size_mb"),
+            ("garbage_collection_treshold", "garbage_collection_threshold"),
+            ("gc_threshold", ""),
+            ("pinned_background_threads", "pinned_use_background_threads"),
+            ("Backend", "backend"),
+            ("x", ""),
+            ("", ""),
+        ] {
+            let error = read(&format!("{name}:1")).unwrap_err();
+            let expected =
+                if key.is_empty() { "; the keys are backend, ".into() } else { format!("; did you mean {key}?") };
+            assert!(error.starts_with(&format!("unknown key {name:?}")) && error.contains(&expected), "{error}");
         }
     }
 

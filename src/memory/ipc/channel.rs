@@ -1,10 +1,11 @@
 //! The program's socket, as a channel whose errors are statuses.
 
 use crate::{
-    base::unix_socket::{self, is_unix_socket},
+    base::unix_socket::{self, MESSAGE_LIMIT, is_datagram_socket, is_unix_socket},
     error::{Error, Result},
     status::Status,
 };
+use rustix::io::Errno;
 use std::{
     io::{self, ErrorKind},
     os::fd::{AsRawFd, BorrowedFd, OwnedFd},
@@ -14,46 +15,70 @@ use std::{
 pub struct Channel<'a>(unix_socket::Channel<'a>);
 
 #[cold]
-fn failed(action: &str, error: &io::Error) -> Error {
-    let status = match error.kind() {
-        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::NotConnected => Status::IPC_PEER_GONE,
-        ErrorKind::UnexpectedEof => return Error::new(Status::IPC_PEER_GONE, "the other end of the socket is closed"),
-        ErrorKind::InvalidData => {
-            return Error::new(Status::INVALID_VALUE, "a packet is longer than any part of a message");
+fn failed(action: &str, option: &str, error: &io::Error) -> Error {
+    let (status, why) = match (error.kind(), error.raw_os_error().map(Errno::from_raw_os_error)) {
+        (ErrorKind::UnexpectedEof, _) => (Status::IPC_PEER_GONE, "the other end of the socket is closed".to_owned()),
+        (ErrorKind::InvalidData, _) => {
+            (Status::INVALID_VALUE, "a packet is longer than any part of a message".to_owned())
         }
-        _ => Status::SYSTEM,
+        (ErrorKind::TimedOut, _) => (
+            Status::TIMED_OUT,
+            format!(
+                "the other process did not do its part within the time limit of the socket ({option}), or else {} s; \
+                 close the socket, because it may hold a part of the message",
+                MESSAGE_LIMIT.as_secs()
+            ),
+        ),
+        (_, Some(Errno::TOOMANYREFS)) => (
+            Status::SYSTEM,
+            "too many file descriptors are in flight (ETOOMANYREFS): the processes of this user have sent more of them \
+             through Unix sockets than one process may open, and they are not received yet; receive the messages that \
+             wait, or raise the limit of open files (ulimit -n)"
+                .to_owned(),
+        ),
+        (ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::NotConnected, _) => {
+            (Status::IPC_PEER_GONE, error.to_string())
+        }
+        _ => (Status::SYSTEM, error.to_string()),
     };
-    Error::new(status, format!("{action} the Unix socket: {error}"))
+    Error::new(status, format!("{action} the Unix socket: {why}"))
 }
 
 impl<'a> Channel<'a> {
-    /// Creates a channel over a socket.
+    /// Creates a channel for one message over a socket.
     pub fn new(socket: BorrowedFd<'a>) -> Result<Self> {
-        if !is_unix_socket(socket) {
-            let message = format!("descriptor {} is not a Unix socket", socket.as_raw_fd());
-            return Err(Error::new(Status::INVALID_VALUE, message));
-        }
-        Ok(Channel(unix_socket::Channel::new(socket)))
+        let number = socket.as_raw_fd();
+        let message = if !is_unix_socket(socket) {
+            format!("descriptor {number} is not a Unix socket")
+        } else if is_datagram_socket(socket) {
+            format!(
+                "descriptor {number} is a datagram socket, on which the end of the other process cannot be detected; \
+                 use SOCK_STREAM or SOCK_SEQPACKET"
+            )
+        } else {
+            return Ok(Channel(unix_socket::Channel::new(socket)));
+        };
+        Err(Error::new(Status::INVALID_VALUE, message))
+    }
+
+    /// Returns whether a part was sent incompletely, so that no other part can follow.
+    pub fn is_broken(&self) -> bool {
+        self.0.is_broken()
     }
 
     /// Sends one part of a message.
     pub fn send(&mut self, bytes: &[u8], descriptors: &[BorrowedFd]) -> Result<()> {
-        self.0.send(bytes, descriptors).map_err(|error| failed("sending through", &error))
+        self.0.send(bytes, descriptors).map_err(|error| failed("sending through", "SO_SNDTIMEO", &error))
     }
 
-    /// Receives one part with exactly `descriptors` descriptors. The inner error means that descriptors were lost in
-    /// transit; the next part can still be received.
-    pub fn receive(&mut self, bytes: &mut [u8], descriptors: usize) -> Result<Result<Vec<OwnedFd>>> {
-        let part = self.0.receive(bytes).map_err(|error| failed("receiving from", &error))?;
+    /// Receives one part with its descriptors. The inner error means that descriptors were lost in transit; the next
+    /// part can still be received.
+    pub fn receive(&mut self, bytes: &mut [u8]) -> Result<Result<Vec<OwnedFd>>> {
+        let part = self.0.receive(bytes).map_err(|error| failed("receiving from", "SO_RCVTIMEO", &error))?;
         if part.lost {
             let what = "descriptors of a message were lost: this process has reached its limit of open files; \
                         raise it (ulimit -n)";
             return Ok(Err(Error::new(Status::SYSTEM, what)));
-        }
-        if part.descriptors.len() != descriptors {
-            let what =
-                format!("a part of a message has {} descriptors instead of {descriptors}", part.descriptors.len());
-            return Err(Error::new(Status::INVALID_VALUE, what));
         }
         Ok(Ok(part.descriptors))
     }
@@ -80,11 +105,12 @@ mod tests {
         drop(writer);
         assert!(system::has_writer(&reader));
         let (mut channel, mut bytes) = (Channel::new(there.as_fd()).unwrap(), [0; 4]);
-        let received_descriptors = channel.receive(&mut bytes, 2).unwrap().unwrap();
+        let received_descriptors = channel.receive(&mut bytes).unwrap().unwrap();
+        assert_eq!(received_descriptors.len(), 2);
         assert_eq!(&bytes, b"part");
         drop(received_descriptors);
         assert!(!system::has_writer(&reader));
-        assert!(channel.receive(&mut bytes, 0).unwrap().unwrap().is_empty());
+        assert!(channel.receive(&mut bytes).unwrap().unwrap().is_empty());
         assert_eq!(&bytes, b"next");
     }
 
@@ -104,25 +130,17 @@ mod tests {
         let (mut here, there) = channels();
         here.write_all(b"pa").unwrap();
         drop(here);
-        let error = Channel::new(there.as_fd()).unwrap().receive(&mut [0; 4], 0).unwrap_err();
+        let error = Channel::new(there.as_fd()).unwrap().receive(&mut [0; 4]).unwrap_err();
         assert_eq!(error.status(), Status::IPC_PEER_GONE);
-    }
-
-    #[test]
-    fn rejects_too_few_descriptors() {
-        let (mut here, there) = channels();
-        here.write_all(b"part").unwrap();
-        let error = Channel::new(there.as_fd()).unwrap().receive(&mut [0; 4], 1).unwrap_err();
-        assert_eq!(error.status(), Status::INVALID_VALUE);
     }
 
     #[test]
     fn an_empty_non_blocking_socket_is_an_error() {
         let (_here, there) = channels();
         there.set_nonblocking(true).unwrap();
-        let error = Channel::new(there.as_fd()).unwrap().receive(&mut [0; 4], 0).unwrap_err();
+        let error = Channel::new(there.as_fd()).unwrap().receive(&mut [0; 4]).unwrap_err();
         assert_eq!(error.status(), Status::SYSTEM);
-        assert!(Channel::new(system::memory_file().unwrap().as_fd()).is_err());
+        assert!(Channel::new(system::lock_file().unwrap().as_fd()).is_err());
     }
 
     #[test]

@@ -13,8 +13,8 @@ use crate::{
     runtime::{self, Runtime, device::Device, sync_debug},
     status::Status,
     stream::{
-        self,
-        event_pool::EXPORTED,
+        self, StreamUse,
+        event_pool::{self, EXPORTED},
         ordering::{self, OutsideCaptures},
     },
 };
@@ -94,8 +94,8 @@ fn locate(runtime: &Runtime, address: u64) -> Result<LocatedBlock> {
         let id = inner.space.live_block_containing(address).ok_or_else(|| not_allocated(address))?;
         let block = inner.space.mark_used_elsewhere(id);
         inner.stream_uses.entry(id).or_default();
-        let mapped = inner.space.mapped_under(&block);
-        return Ok(LocatedBlock { arena, block: id, address: block.address, requested: block.requested, mapped });
+        let (address, requested) = (block.address, block.requested);
+        return Ok(LocatedBlock { arena, block: id, address, requested, mapped: Vec::new() });
     }
     Err(not_allocated(address))
 }
@@ -113,11 +113,15 @@ pub fn prepare(address: u64) -> Result<PreparedExport> {
         let what = format!("{address:#x} is memory of another backend; only the native backend can share memory");
         return Err(Error::new(Status::IPC_NOT_SHAREABLE, what));
     }
-    let found = locate(runtime, address)?;
+    let mut found = locate(runtime, address)?;
     let device = device(runtime, found.arena.device)?;
-    // The pool cannot be suspended meanwhile: suspending it takes the same lock before it checks the records.
+    // The pool cannot be suspended meanwhile: suspending it takes the same lock before it checks the records. It may have
+    // been suspended before, so the handles are read under the lock.
     let growing = found.arena.growth.lock();
-    let outcome = prepare_located(runtime, device, &found, address);
+    let outcome = found
+        .read_mapped()
+        .ok_or_else(|| not_allocated(address))
+        .and_then(|()| prepare_located(runtime, device, &found, address));
     drop(growing);
     if outcome.is_err() {
         exports::holder_event(found.arena.number, found.block);
@@ -212,7 +216,8 @@ fn record_ready_event(runtime: &Runtime, device: &Device, serial: u64) -> Result
     runtime.driver.with_relaxed_capture(|| {
         if mode::mode()? == Mode::Wait || exports::lock().event_count() >= MAX_EVENTS {
             let may_wait = || sync_debug::check("plinth_ipc_send");
-            let waited = observer::run_unobserved(|| ordering::finish_stream(runtime, current, may_wait))?;
+            let waited =
+                observer::run_unobserved(|| ordering::finish_stream(runtime, StreamUse::new(current), may_wait))?;
             return if waited { Ok(None) } else { Err(forbidden()) };
         }
         // Other threads may use the stream and begin to capture it.
@@ -230,12 +235,22 @@ fn record_ready_event(runtime: &Runtime, device: &Device, serial: u64) -> Result
     })?
 }
 
-/// Completes the deferred frees of blocks that no other process holds any more.
-pub fn collect() -> Result<()> {
-    let Some(runtime) = runtime::ready_if_any()? else { return Ok(()) };
-    if exports::is_empty() {
-        return Ok(());
+/// Completes the deferred frees of blocks that no other process holds any more. Closes the events of messages when no
+/// block is shared any more.
+pub fn collect(runtime: &Runtime) -> Result<()> {
+    if !exports::is_empty() {
+        collect_blocks(runtime)?;
     }
+    if exports::is_empty() {
+        for device in runtime.devices() {
+            let destroy = || event_pool::destroy_exported(device, &runtime.driver);
+            runtime.driver.with_relaxed_capture(destroy)??;
+        }
+    }
+    Ok(())
+}
+
+fn collect_blocks(runtime: &Runtime) -> Result<()> {
     for device in runtime.devices() {
         let arenas = device.memory().arenas();
         if arenas.is_empty() {
@@ -251,7 +266,7 @@ pub fn collect() -> Result<()> {
         for arena in arenas {
             let is_done = {
                 let inner = arena.lock();
-                inner.space.orphaned && inner.space.counters.live == 0 && inner.deferred_frees.is_empty()
+                inner.space.orphaned && inner.space.counters.live() == 0 && inner.deferred_frees.is_empty()
             };
             if is_done {
                 pools::release_orphaned(arena);

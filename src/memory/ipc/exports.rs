@@ -225,6 +225,16 @@ pub(super) struct LocatedBlock {
     pub mapped: Vec<(u64, Mapped)>,
 }
 
+impl LocatedBlock {
+    /// Reads the mappings under the block. Returns `None` if the block was freed. They stay valid while the caller holds
+    /// the arena's [`growth`](Arena::growth), and while the block has a record.
+    pub fn read_mapped(&mut self) -> Option<()> {
+        let inner = self.arena.lock();
+        self.mapped = inner.space.mapped_under(inner.space.live(self.block, self.address)?);
+        Some(())
+    }
+}
+
 /// Returns what the free of a block must wait for if other processes hold it.
 pub fn holder_event(arena: u32, block: BlockId) -> Option<StreamEvent> {
     if is_empty() {

@@ -35,7 +35,7 @@ pub struct Hold {
 impl HolderLocks {
     /// Creates the file, without locks.
     pub fn new() -> io::Result<Self> {
-        Ok(HolderLocks { file: system::memory_file()?, free: Vec::new(), next: 0 })
+        Ok(HolderLocks { file: system::lock_file()?, free: Vec::new(), next: 0 })
     }
 
     /// Allocates a byte for a block.
@@ -94,6 +94,16 @@ mod tests {
         assert!(!locks.is_held(byte));
         locks.free_byte(byte);
         assert_eq!(locks.allocate_byte(), byte);
+    }
+
+    #[test]
+    fn receivers_cannot_store_data() {
+        let mut locks = HolderLocks::new().unwrap();
+        let byte = locks.allocate_byte();
+        let hold = locks.hold(byte).unwrap();
+        assert_eq!(rustix::io::write(&hold.sent, b"x"), Err(rustix::io::Errno::PERM));
+        assert_eq!(rustix::fs::ftruncate(&hold.sent, 1 << 30), Err(rustix::io::Errno::PERM));
+        assert!(locks.is_held(byte));
     }
 
     #[test]

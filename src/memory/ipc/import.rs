@@ -5,18 +5,19 @@
 //! driver opens by its own handle is mapped once for each device that it is received for.
 
 use super::{
+    device_uuid::{device_with_uuid, no_device_here},
+    exporters::Exporters,
     exports, legacy,
-    message::{Chunk, Header, HoldKind, Token, Transport},
+    message::{Chunk, Header, HoldKind, Token, Transport, contradiction, misstated},
     ready_event,
-    system::{self, system_error},
 };
 use crate::{
     base::{retry::retry, units::Bytes},
-    driver::{Driver, Physical, file_description, observer},
+    driver::{Driver, Physical, codes, observer},
     error::{Context, Error, Result},
     memory::{
         arena::StreamUse,
-        device_memory::device,
+        device_memory::{self, device},
         handles::{self, Handle},
     },
     runtime::{self, Runtime, device::Device, sync_debug},
@@ -26,7 +27,7 @@ use crate::{
 use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, HashMap},
-    os::fd::{AsRawFd, OwnedFd},
+    os::fd::OwnedFd,
     sync::atomic::{AtomicUsize, Ordering},
 };
 
@@ -63,21 +64,9 @@ struct Block {
     recorded: u64,
 }
 
-/// A process that shares blocks with this one.
-struct Exporter {
-    /// The file description with the locks on its blocks' bytes.
-    file: OwnedFd,
-    /// Whether this process opened the description. Otherwise it came with a message, and another receiver of that
-    /// message may share it.
-    own: bool,
-    /// The locked bytes, and the number of blocks here that rely on each: one for each device that memory is opened
-    /// for.
-    bytes: HashMap<u64, usize>,
-}
-
 #[derive(Default)]
 struct Imports {
-    exporters: HashMap<Token, Exporter>,
+    exporters: Exporters,
     spans: HashMap<SpanKey, Span>,
     /// By start address.
     blocks: BTreeMap<u64, Block>,
@@ -122,23 +111,6 @@ pub struct MessageReceiver {
     device: Option<&'static Device>,
     chunks: Vec<(Chunk, ChunkMemory)>,
     error: Option<Error>,
-}
-
-#[cold]
-fn no_device_here(uuid: [u8; 16]) -> Error {
-    let name: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    let what = format!("the memory is on the device with the UUID {name}, which is not visible to this process");
-    Error::new(Status::INVALID_DEVICE, what)
-}
-
-fn device_with_uuid(uuid: [u8; 16]) -> Result<&'static Device> {
-    let runtime = runtime::ready()?;
-    for device in runtime.devices() {
-        if device.properties(&runtime.driver)?.uuid == uuid {
-            return Ok(device);
-        }
-    }
-    Err(no_device_here(uuid))
 }
 
 impl MessageReceiver {
@@ -241,9 +213,14 @@ impl MessageReceiver {
             imports.spans.insert(key.clone(), span);
             COUNT.fetch_add(1, Ordering::Release);
         }
-        let outcome = self.register(runtime, device, accessor, imports, &key);
+        let outcome = match imports.spans.get(&key) {
+            Some(span) if (span.bytes, span.device) == (bytes, device.ordinal) => self
+                .check_memory(runtime, span, &chunks)
+                .and_then(|()| self.register(runtime, device, accessor, imports, &key)),
+            _ => Err(contradiction()),
+        };
         if outcome.is_err() {
-            // Unmap a span without blocks. If the driver fails to unmap it, it stays, and a later import can reuse it.
+            // If the driver fails to unmap the span, it stays until a later import uses it, or until `collect`.
             let _ = imports.drop_span(runtime, &key);
         }
         outcome
@@ -293,6 +270,36 @@ impl MessageReceiver {
         })
     }
 
+    /// Checks what the message claims about memory that was just mapped: its sender may lie.
+    fn check_memory(&self, runtime: &Runtime, span: &Span, chunks: &[Chunk]) -> Result<()> {
+        if span.users > 0 {
+            return Ok(());
+        }
+        if let Some(user) = span.opened {
+            // The driver maps what the handle names, whatever the message says about its size.
+            let range = device(runtime, user)?.with_context(&runtime.driver, |driver| {
+                driver.with_relaxed_capture(|| Ok(driver.memory_range(span.address)?))?
+            });
+            return match range {
+                Ok((start, size)) if start + size < span.address + span.bytes => Err(misstated("size")),
+                // A driver that cannot tell is no reason to refuse the memory.
+                _ => Ok(()),
+            };
+        }
+        // The driver has compared the sizes when it mapped the chunks.
+        let mut address = span.address;
+        for chunk in chunks {
+            // A driver that cannot tell is no reason to refuse the memory.
+            if let Ok(Some(owner)) = device_memory::owner(runtime, address)
+                && owner != span.device
+            {
+                return Err(misstated("device"));
+            }
+            address += chunk.bytes;
+        }
+        Ok(())
+    }
+
     /// Registers the block, or counts another reference to it.
     fn register(
         &mut self,
@@ -316,23 +323,16 @@ impl MessageReceiver {
         };
         if let Some(block) = imports.blocks.get_mut(&address) {
             if (block.serial, block.bytes, &block.span) != (header.serial, header.bytes, key) {
-                return Err(Error::new(
-                    Status::INVALID_VALUE,
-                    "the message contradicts an earlier message of the same sender",
-                ));
+                return Err(contradiction());
             }
-            if let (HoldKind::Byte(_), Some(owner), Some(hold)) =
-                (header.hold, imports.exporters.get(&header.token), &self.hold)
-            {
-                owner.check(hold)?;
-            }
+            imports.exporters.check_hold(header, self.hold.as_ref())?;
             block.count += 1;
             return Ok(received);
         }
         let Some(hold) = self.hold.take() else {
             return Err(Error::new(Status::INVALID_VALUE, "the message has no descriptor that holds the block"));
         };
-        let descriptor = imports.take_hold(header, hold)?;
+        let descriptor = imports.exporters.take_hold(header, hold)?;
         if let Some(span) = imports.spans.get_mut(key) {
             span.users += 1;
         }
@@ -358,46 +358,7 @@ fn allow_access(runtime: &Runtime, device: &Device, accessor: &Device, span: &Sp
         .context(|| format!("giving device {} access to another process's memory", accessor.ordinal))
 }
 
-impl Exporter {
-    /// Checks that the descriptor of a message refers to the same file as the earlier ones.
-    fn check(&self, hold: &OwnedFd) -> Result<()> {
-        if system_error(system::is_same_file(&self.file, hold), "identifying another process's file of the holders")? {
-            return Ok(());
-        }
-        Err(Error::new(
-            Status::INVALID_VALUE,
-            "the message has a different file of the holders from an earlier message of the same sender",
-        ))
-    }
-}
-
 impl Imports {
-    /// Takes a hold on a block as its message specifies. Returns the descriptor if it represents the hold.
-    fn take_hold(&mut self, header: &Header, hold: OwnedFd) -> Result<Option<OwnedFd>> {
-        let HoldKind::Byte(byte) = header.hold else { return Ok(Some(hold)) };
-        let what = "locking another process's block";
-        match self.exporters.get_mut(&header.token) {
-            Some(owner) => {
-                owner.check(&hold)?;
-                system_error(file_description::lock_shared(&owner.file, byte, 1), what)?;
-                *owner.bytes.entry(byte).or_default() += 1;
-            }
-            None => {
-                // Without /proc, use the received description. It holds the block, so it stays open until the new
-                // description has the lock.
-                let (file, received) = match file_description::reopen(None, hold.as_raw_fd()) {
-                    Ok(file) => (file, Some(hold)),
-                    Err(_) => (hold, None),
-                };
-                system_error(file_description::lock_shared(&file, byte, 1), what)?;
-                let own = received.is_some();
-                drop(received);
-                self.exporters.insert(header.token, Exporter { file, own, bytes: HashMap::from([(byte, 1)]) });
-            }
-        }
-        Ok(None)
-    }
-
     /// Unmaps a span without held blocks.
     fn drop_span(&mut self, runtime: &Runtime, key: &SpanKey) -> Result<()> {
         let Some(span) = self.spans.get(key).filter(|span| span.users == 0) else { return Ok(()) };
@@ -410,6 +371,13 @@ impl Imports {
         self.spans.remove(key);
         COUNT.fetch_sub(1, Ordering::Release);
         Ok(())
+    }
+
+    /// Unmaps the spans of refused messages that the driver failed to unmap then.
+    fn drop_unused_spans(&mut self, runtime: &Runtime) -> Result<()> {
+        let unused: Vec<SpanKey> =
+            self.spans.iter().filter(|(_, span)| span.users == 0).map(|(key, _)| key.clone()).collect();
+        unused.iter().try_for_each(|key| self.drop_span(runtime, key))
     }
 
     /// Returns the block that contains an address, and its start.
@@ -434,30 +402,9 @@ impl Imports {
         // Release the lock last: from then on the exporter may reuse the block.
         let Some(block) = self.blocks.remove(&start) else { return Ok(()) };
         if let HoldKind::Byte(byte) = block.hold {
-            self.unlock(key.0, byte);
+            self.exporters.unlock(key.0, byte);
         }
         Ok(())
-    }
-
-    /// Releases a block's reference to a byte, and unlocks the byte with the last one.
-    fn unlock(&mut self, token: Token, byte: u64) {
-        let Some(owner) = self.exporters.get_mut(&token) else { return };
-        if let Some(count) = owner.bytes.get_mut(&byte) {
-            *count -= 1;
-            if *count > 0 {
-                return;
-            }
-            owner.bytes.remove(&byte);
-        }
-        let is_last = owner.bytes.is_empty();
-        // A child that was forked meanwhile may also have the description open, so closing it is not enough.
-        if owner.own || !is_last {
-            // If unlocking fails, the lock is released when the description is closed.
-            let _ = (0..3).any(|_| file_description::unlock(&owner.file, byte, 1).is_ok());
-        }
-        if is_last {
-            self.exporters.remove(&token);
-        }
     }
 }
 
@@ -489,7 +436,7 @@ pub fn close(address: u64) -> Result<()> {
         let Some((_, block)) = imports.block_containing(address) else { return Err(not_received(address)) };
         let number = block.device;
         let current = stream::current_on(runtime, number)?;
-        block.record(StreamUse::new(current.raw, number));
+        block.record(StreamUse::new(current));
         if block.count > 1 {
             block.count -= 1;
             return Ok(None);
@@ -532,10 +479,9 @@ impl Block {
 
 /// Waits for a stream to complete.
 fn synchronize(runtime: &Runtime, user: &StreamUse) -> Result<()> {
-    let stream = stream::of_use(runtime, *user);
     let waited = runtime.driver.with_relaxed_capture(|| {
         let may_wait = || sync_debug::check("plinth_ipc_close");
-        if observer::run_unobserved(|| ordering::finish_stream(runtime, stream, may_wait))? {
+        if observer::run_unobserved(|| ordering::finish_stream(runtime, *user, may_wait))? {
             return Ok(());
         }
         Err(Error::new(
@@ -545,9 +491,17 @@ fn synchronize(runtime: &Runtime, user: &StreamUse) -> Result<()> {
     })?;
     match waited {
         // Failed work has ended, too; its stream keeps reporting the error.
-        Err(error) if matches!(error.status(), Status::LAUNCH_FAILED | Status::ILLEGAL_ADDRESS) => Ok(()),
+        Err(error) if codes::is_context_lost(error.driver_code()) => Ok(()),
         other => other.context(|| "waiting for the streams that use another process's memory"),
     }
+}
+
+/// Unmaps memory of other processes that no received block uses.
+pub fn collect(runtime: &Runtime) -> Result<()> {
+    if COUNT.load(Ordering::Acquire) == 0 {
+        return Ok(());
+    }
+    with(|imports| imports.drop_unused_spans(runtime))
 }
 
 /// Records that a stream uses a received block. Returns whether the address is in one.

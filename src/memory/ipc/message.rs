@@ -82,6 +82,19 @@ fn malformed(what: &str) -> Error {
     )
 }
 
+/// Creates the error for a message that does not fit an earlier one.
+#[cold]
+pub fn contradiction() -> Error {
+    Error::new(Status::INVALID_VALUE, "the message contradicts an earlier message of the same sender")
+}
+
+/// Creates the error for a message that states something else than its memory shows.
+#[cold]
+pub fn misstated(what: &str) -> Error {
+    let message = format!("importing a block: its memory has another {what} than the message states; check the sender");
+    Error::new(Status::INVALID_VALUE, message)
+}
+
 fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }

@@ -10,7 +10,9 @@
 //! does, and its free is deferred until no process holds it, as the free of a block that other streams may still use.
 
 mod channel;
+mod device_uuid;
 mod export;
+mod exporters;
 pub mod exports;
 mod holder_locks;
 pub mod import;
@@ -21,19 +23,29 @@ mod ready_event;
 mod space_layout;
 mod system;
 
-pub use export::collect;
 pub use import::{Received, close};
 
 use crate::{
     error::{Error, Result},
+    runtime,
     status::Status,
 };
 use channel::Channel;
 use message::{CHUNK_BYTES, CHUNKS_PER_PART, Chunk, HEADER_BYTES, Header};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::{
+    iter,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
 
 fn encode(chunks: &[Chunk]) -> Vec<u8> {
     chunks.iter().flat_map(Chunk::encode).collect()
+}
+
+/// Frees what sharing has kept and no process uses any more: see [`export::collect`] and [`import::collect`].
+pub fn collect() -> Result<()> {
+    let Some(runtime) = runtime::if_initialized()? else { return Ok(()) };
+    let imports = import::collect(runtime);
+    export::collect(runtime).and(imports)
 }
 
 /// Sends the block that contains an address through a socket.
@@ -45,16 +57,15 @@ pub fn send(socket: BorrowedFd, address: u64) -> Result<()> {
     let Some((first, descriptors)) = parts.next() else { return Ok(()) };
     let descriptors = descriptors?;
     channel.send(&export.header().encode(), &[export.hold().as_fd()])?;
-    send_chunks(&mut channel, first, &descriptors)?;
-    for (chunks, descriptors) in parts {
-        match descriptors {
-            Ok(descriptors) => send_chunks(&mut channel, chunks, &descriptors)?,
-            Err(error) => {
-                // The receiver waits for this part, so tell it that the message is aborted. The first error is the one
-                // to return.
+    for (chunks, descriptors) in iter::once((first, Ok(descriptors))).chain(parts) {
+        let outcome = descriptors.and_then(|descriptors| send_chunks(&mut channel, chunks, &descriptors));
+        if let Err(error) = outcome {
+            // The receiver waits for this part, so notify it that the message is aborted, without descriptors, which may
+            // be the cause. The first error is the one to return.
+            if !channel.is_broken() {
                 let _ = channel.send(&encode(&vec![Chunk::ABORTED; chunks.len()]), &[]);
-                return Err(error);
             }
+            return Err(error);
         }
     }
     Ok(())
@@ -70,7 +81,7 @@ fn send_chunks(channel: &mut Channel, chunks: &[export::ExportedChunk], descript
 pub fn receive(socket: BorrowedFd, device: i32) -> Result<Received> {
     let mut channel = Channel::new(socket)?;
     let mut bytes = [0; HEADER_BYTES];
-    let hold = channel.receive(&mut bytes, 1)?;
+    let hold = channel.receive(&mut bytes)?.and_then(|hold| expect_count(hold, 1));
     let header = Header::decode(&bytes)?;
     // On any error, the remaining parts are still read, so that the socket is ready for the next message.
     let mut receiver = import::MessageReceiver::new(header, hold, device);
@@ -88,12 +99,20 @@ pub fn receive(socket: BorrowedFd, device: i32) -> Result<Received> {
 type Descriptors = Result<Vec<OwnedFd>>;
 
 fn receive_chunks(channel: &mut Channel, bytes: &mut [u8], count: usize) -> Result<(Vec<Chunk>, Descriptors)> {
-    let descriptors = channel.receive(bytes, count);
+    let descriptors = channel.receive(bytes)?;
     let chunks = Chunk::decode_all(bytes)?;
     if !chunks.is_empty() && chunks.iter().all(|chunk| *chunk == Chunk::ABORTED) {
-        return Err(Error::new(Status::IPC_PEER_GONE, "the sender gave the message up after it had sent a part of it"));
+        return Err(Error::new(Status::IPC_PEER_GONE, "the sender aborted the message after it had sent a part of it"));
     }
-    Ok((chunks, descriptors?))
+    Ok((chunks, descriptors.and_then(|descriptors| expect_count(descriptors, count))))
+}
+
+fn expect_count(descriptors: Vec<OwnedFd>, expected: usize) -> Descriptors {
+    if descriptors.len() == expected {
+        return Ok(descriptors);
+    }
+    let what = format!("a part of a message has {} descriptors instead of {expected}", descriptors.len());
+    Err(Error::new(Status::INVALID_VALUE, what))
 }
 
 /// Exports a block as a message for the program's own channel: its bytes and its descriptors.

@@ -6,13 +6,16 @@ use crate::{
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fs::{MemfdFlags, fstat, memfd_create},
+    fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, memfd_create},
+    io::retry_on_intr,
 };
 use std::{io, os::fd::OwnedFd};
 
-/// Creates a file in memory with close-on-exec.
-pub fn memory_file() -> io::Result<OwnedFd> {
-    Ok(memfd_create(c"plinth-ipc", MemfdFlags::CLOEXEC)?)
+/// Creates an empty file in memory with close-on-exec, for locks. Its receivers cannot store data in it.
+pub fn lock_file() -> io::Result<OwnedFd> {
+    let file = retry_on_intr(|| memfd_create(c"plinth-ipc", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING))?;
+    fcntl_add_seals(&file, SealFlags::GROW | SealFlags::SHRINK | SealFlags::WRITE | SealFlags::SEAL)?;
+    Ok(file)
 }
 
 /// Returns whether two descriptors refer to the same file, whatever their descriptions.
@@ -31,7 +34,8 @@ pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 pub fn has_writer(reader: &OwnedFd) -> bool {
     let mut entry = [PollFd::new(reader, PollFlags::empty())];
     // If the call fails, assume that a process does.
-    !matches!(poll(&mut entry, Some(&Timespec::default())), Ok(1)) || !entry[0].revents().contains(PollFlags::HUP)
+    !matches!(retry_on_intr(|| poll(&mut entry, Some(&Timespec::default()))), Ok(1))
+        || !entry[0].revents().contains(PollFlags::HUP)
 }
 
 /// Converts the error of a system call.

@@ -17,12 +17,13 @@ mod uses;
 use super::{
     config::{self, Config},
     lock::Lock,
+    pointer,
 };
 use crate::{
-    base::units::Bytes,
+    base::{cancellation, units::Bytes},
     driver::Span,
     error::{Context, Error, Result},
-    runtime::{self, Runtime},
+    runtime::{self, Runtime, names},
     status::Status,
     stream::Stream,
 };
@@ -98,6 +99,7 @@ fn too_large(bytes: u64) -> Error {
 
 #[cold]
 fn alloc_slow(runtime: &Runtime, class: usize, bytes: u64) -> Result<u64> {
+    let _uncancellable = cancellation::disable();
     if uses::process_events(runtime, false)
         && let Some(address) = take_cached(class)
     {
@@ -196,12 +198,15 @@ pub fn host_free(address: u64) -> Result<()> {
 /// next such free tries again.
 #[cold]
 fn release_oversized(runtime: &Runtime, class: usize) -> Result<()> {
+    let _uncancellable = cancellation::disable();
     let _ = trim_class(runtime, class);
     Ok(())
 }
 
 #[cold]
 fn defer_free(runtime: &Runtime, address: u64) {
+    let _uncancellable = cancellation::disable();
+    names::forget_memory(address);
     uses::defer_free(runtime, address);
     background::notify();
 }
@@ -221,10 +226,15 @@ fn not_allocated(address: u64) -> Error {
     Error::new(
         Status::INVALID_POINTER,
         format!(
-            "{address:#x} is not a live block of pinned memory: it was not returned by plinth_host_alloc, \
-             or it was freed already"
+            "{address:#x} is not the start of a live block of plinth_host_alloc: it is {}",
+            pointer::describe(address)
         ),
     )
+}
+
+/// Makes the free of the live block that contains an address known to [`defer_free`], which ends its name.
+pub fn observe_free(address: u64) -> Result<()> {
+    uses::observe_free(address)
 }
 
 /// Records that work in a stream uses a block. After its free, the block is not reused until that work has completed.

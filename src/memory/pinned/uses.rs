@@ -10,7 +10,7 @@ use crate::{
     error::{Context, Error, Result},
     memory::{
         arena::{StreamEvent, StreamUse},
-        stream_events,
+        pointer, stream_events,
     },
     observe,
     runtime::Runtime,
@@ -70,21 +70,24 @@ fn with<T>(body: impl FnOnce(&mut UseTable) -> T) -> T {
 fn not_live(address: u64) -> Error {
     Error::new(
         Status::INVALID_POINTER,
-        format!(
-            "{address:#x} is not in a live block of pinned memory: it was never allocated, or it was freed already"
-        ),
+        format!("{address:#x} is not in a live block of plinth_host_alloc: it is {}", pointer::describe(address)),
     )
 }
 
 /// Marks the live block that contains an address as used, and runs `body` with the table and the block's start.
 fn with_marked_block<T>(address: u64, body: impl FnOnce(&mut UseTable, u64) -> T) -> Result<T> {
     let id = map::find(address).ok_or_else(|| not_live(address))?;
-    with(|table| {
-        let start = with_slab_cache(id.class, |cache, size| cache.mark_used(id.number, address, size));
-        let start = start.ok_or_else(|| not_live(address))?;
+    let marked = with(|table| {
+        let start = with_slab_cache(id.class, |cache, size| cache.mark_used(id.number, address, size))?;
         table.uses.entry(start).or_default();
-        Ok(body(table, start))
-    })
+        Some(body(table, start))
+    });
+    marked.ok_or_else(|| not_live(address))
+}
+
+/// Makes the free of the block that contains an address known to [`defer_free`].
+pub fn observe_free(address: u64) -> Result<()> {
+    with_marked_block(address, |_, _| ())
 }
 
 /// Records that work in a stream uses the block that contains an address.
@@ -92,7 +95,7 @@ pub fn record(runtime: &Runtime, address: u64, stream: Stream) -> Result<()> {
     if let Some(capture) = stream::capture_id(runtime, stream)? {
         return record_capture(runtime, address, stream, capture).context(|| "keeping pinned memory alive for a graph");
     }
-    let user = StreamUse::new(stream.raw, stream.device);
+    let user = StreamUse::new(stream);
     with_marked_block(address, |table, start| {
         let streams = &mut table.uses.entry(start).or_default().streams;
         if !streams.contains(&user) {

@@ -24,7 +24,11 @@ use super::{
 };
 use crate::error::{Error, Result};
 use crate::status::Status;
-use std::{collections::HashMap, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+    sync::Arc,
+};
 
 /// Returns a stream's number for files: the lowest 48 bits of its handle, because readers that use floating-point
 /// numbers keep 53 bits. The handles of a GPU's streams are addresses and have fewer bits; the host device's handles
@@ -171,6 +175,10 @@ pub struct Snapshot {
     pub totals: Vec<DeviceTotals>,
     /// The time of the snapshot, in microseconds since 1970.
     pub time_us: u64,
+    /// The names of streams, by the number of [`stream_number`].
+    pub stream_names: BTreeMap<u64, Arc<str>>,
+    /// The names of live blocks, by address.
+    pub block_names: BTreeMap<u64, Arc<str>>,
 }
 
 /// The file format of a snapshot.

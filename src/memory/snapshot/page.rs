@@ -13,7 +13,10 @@ use super::{
     },
     Snapshot, json, stream_number,
 };
-use crate::base::embedded::{CompressedText, embedded_text};
+use crate::base::{
+    embedded::{CompressedText, embedded_text},
+    stack::is_library,
+};
 use std::{
     collections::HashMap,
     hash::Hash,
@@ -24,11 +27,16 @@ use std::{
 const HEAD: CompressedText = embedded_text!("head.html");
 const STYLE: CompressedText = embedded_text!("style.css");
 const BODY: CompressedText = embedded_text!("body.html");
-const SCRIPTS: [CompressedText; 8] = [
+const SCRIPTS: [CompressedText; 13] = [
     embedded_text!("read.js"),
     embedded_text!("model.js"),
     embedded_text!("common.js"),
+    embedded_text!("colours.js"),
+    embedded_text!("details.js"),
+    embedded_text!("rows.js"),
     embedded_text!("timeline.js"),
+    embedded_text!("timeline_paint.js"),
+    embedded_text!("timeline_input.js"),
     embedded_text!("map.js"),
     embedded_text!("tables.js"),
     embedded_text!("events.js"),
@@ -43,11 +51,11 @@ pub fn write(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     write!(out, "{head}<style>\n{style}</style>\n</head>\n<body>\n{body}")?;
     out.write_all(b"<script type=\"application/json\" id=\"tables\">")?;
     tables.write(snapshot, out)?;
-    out.write_all(b"</script>\n<script type=\"text/plain\" id=\"rows\">")?;
-    let mut base64 = Base64 { out, group: [0; 3], filled: 0 };
+    out.write_all(b"</script>\n")?;
+    let mut base64 = Base64 { out, group: [0; 3], filled: 0, groups: 0 };
     tables.write_rows(snapshot, &mut base64)?;
     base64.finish()?;
-    out.write_all(b"</script>\n<script>\n'use strict';\n")?;
+    out.write_all(b"<script>\n'use strict';\n")?;
     for script in SCRIPTS {
         out.write_all(text(script)?.as_bytes())?;
     }
@@ -99,10 +107,11 @@ impl<'a> Tables<'a> {
             addresses: Numbered::new(),
             sizes: Numbered::new(),
         };
-        // Index 0 is the empty string, the default stream and the default pool.
+        // Index 0 is the empty string, the default stream, the default pool and an unknown thread.
         tables.texts.add("");
         tables.streams.add(0);
         tables.pools.add(PoolId::DEFAULT);
+        tables.threads.add(0);
         for Frame { name, file, line } in snapshot.stacks.all().iter().flat_map(|frames| frames.iter()) {
             tables.texts.add(name);
             tables.texts.add(file);
@@ -111,12 +120,16 @@ impl<'a> Tables<'a> {
         for annotation in &snapshot.annotations {
             tables.texts.add(&annotation.name);
         }
+        for name in snapshot.block_names.values() {
+            tables.texts.add(name);
+        }
         for segment in &snapshot.segments {
             tables.streams.add(segment.stream);
             tables.pools.add(segment.pool);
         }
         for entry in snapshot.traces.iter().flatten() {
             tables.texts.add(entry.metadata.as_deref().unwrap_or_default());
+            tables.texts.add(entry.name.as_deref().unwrap_or_default());
             tables.streams.add(entry.stream);
             tables.pools.add(entry.pool);
             tables.threads.add(entry.thread);
@@ -130,13 +143,21 @@ impl<'a> Tables<'a> {
         write!(out, "{{\"version\":\"{}\",\"time\":{}", env!("CARGO_PKG_VERSION"), snapshot.time_us)?;
         write_list(out, "texts", &self.texts.values, |out, text| json::quote(out, text))?;
         write_list(out, "frames", &self.frames.values, |out, (name, file, line)| {
-            write!(out, "[{},{},{line}]", self.texts.number(name), self.texts.number(file))
+            let library = u8::from(is_library(name, file));
+            write!(out, "[{},{},{line},{library}]", self.texts.number(name), self.texts.number(file))
         })?;
         write_list(out, "stacks", snapshot.stacks.all(), |out, frames| {
             let numbers = frames.iter().map(|frame| self.frames.number((&frame.name, &frame.file, frame.line)));
             write!(out, "{:?}", numbers.collect::<Vec<_>>())
         })?;
         write_list(out, "streams", &self.streams.values, |out, stream| write!(out, "{}", stream_number(*stream)))?;
+        write_list(out, "stream_names", &self.streams.values, |out, stream| {
+            json::quote(out, snapshot.stream_names.get(&stream_number(*stream)).map_or("", |name| name))
+        })?;
+        let names: Vec<_> = snapshot.block_names.iter().collect();
+        write_list(out, "block_names", &names, |out, (address, name)| {
+            write!(out, "[\"{address:x}\",{}]", self.texts.number(name))
+        })?;
         write_list(out, "pools", &self.pools.values, |out, pool| write!(out, "[{},{}]", pool.owner, pool.index))?;
         write_list(out, "threads", &self.threads.values, |out, thread| write!(out, "{thread}"))?;
         write_list(out, "annotations", &snapshot.annotations, |out, one| {
@@ -195,7 +216,8 @@ impl<'a> Tables<'a> {
         write_number(out, entry.time_us.saturating_sub(before))?;
         write_number(out, u64::from(snapshot.stacks.number(entry.stack)))?;
         write_number(out, self.texts.number(entry.metadata.as_deref().unwrap_or_default()))?;
-        write_number(out, self.threads.number(entry.thread))
+        write_number(out, self.threads.number(entry.thread))?;
+        write_number(out, self.texts.number(entry.name.as_deref().unwrap_or_default()))
     }
 }
 
@@ -245,26 +267,45 @@ fn write_number(out: &mut impl Write, mut number: u64) -> io::Result<()> {
     }
 }
 
-/// Encodes the bytes written to it as base64.
+/// Encodes the bytes written to it as base64, in elements of a limited size: browsers limit the length of a string, and
+/// the page removes each element when it has read it.
 struct Base64<'a> {
     out: &'a mut dyn Write,
     group: [u8; 3],
     filled: usize,
+    /// The groups in the current element.
+    groups: usize,
 }
 
 impl Base64<'_> {
+    /// The most groups of four characters in an element.
+    const MAX_GROUPS: usize = 1 << 18;
+
     fn put(&mut self) -> io::Result<()> {
         const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        if self.groups == 0 {
+            self.out.write_all(b"<script type=\"text/plain\" class=\"rows\">")?;
+        }
         let [a, b, c] = self.group.map(u32::from);
         let bits = a << 16 | b << 8 | c;
         let mut text = [18, 12, 6, 0].map(|shift| DIGITS[(bits >> shift) as usize & 63]);
         text[self.filled + 1..].fill(b'=');
         (self.group, self.filled) = ([0; 3], 0);
-        self.out.write_all(&text)
+        self.groups += 1;
+        self.out.write_all(&text)?;
+        if self.groups == Self::MAX_GROUPS { self.end_element() } else { Ok(()) }
+    }
+
+    fn end_element(&mut self) -> io::Result<()> {
+        self.groups = 0;
+        self.out.write_all(b"</script>\n")
     }
 
     fn finish(mut self) -> io::Result<()> {
-        if self.filled > 0 { self.put() } else { Ok(()) }
+        if self.filled > 0 {
+            self.put()?;
+        }
+        if self.groups > 0 { self.end_element() } else { Ok(()) }
     }
 }
 

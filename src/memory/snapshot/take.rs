@@ -11,17 +11,24 @@ use super::{
         history::{self, Action, HistorySnapshot, Source, StackId},
         mapped::Backing,
         pool::PoolId,
-        recorder,
+        pools, recorder,
         space::{Region, Space},
         trackers,
     },
-    Block, BlockState, DeviceTotals, Segment, Snapshot, Stacks,
+    Block, BlockState, DeviceTotals, Segment, Snapshot, Stacks, stream_number,
 };
 use crate::{
     error::Result,
-    runtime::{self, device::Device},
+    runtime::{
+        self,
+        device::Device,
+        names::{self, Subject},
+    },
 };
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    collections::HashSet,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 /// Takes a snapshot of all memory, with or without the history.
 pub fn take(include_traces: bool) -> Result<Snapshot> {
@@ -30,7 +37,7 @@ pub fn take(include_traces: bool) -> Result<Snapshot> {
 
 /// Takes a snapshot of one pool.
 pub fn take_pool(pool: PoolId, include_traces: bool) -> Result<Snapshot> {
-    take_of(Some(pool), include_traces)
+    take_of(Some(pools::pool_with_memory(runtime::ready()?, pool)?), include_traces)
 }
 
 fn take_of(pool: Option<PoolId>, include_traces: bool) -> Result<Snapshot> {
@@ -59,7 +66,19 @@ fn take_of(pool: Option<PoolId>, include_traces: bool) -> Result<Snapshot> {
             }
             snapshot.totals.push(device_totals(device));
         }
+        for (subject, name) in names::all() {
+            match subject {
+                // A default stream has one number on all devices.
+                Subject::Stream(0, _) => {}
+                Subject::Stream(handle, _) => drop(snapshot.stream_names.insert(stream_number(handle), name)),
+                Subject::Memory(address) => drop(snapshot.block_names.insert(address, name)),
+            }
+        }
     }
+    let live = snapshot.segments.iter().flat_map(|segment| &segment.blocks);
+    let live: HashSet<u64> =
+        live.filter(|block| block.state == BlockState::Active).map(|block| block.address).collect();
+    snapshot.block_names.retain(|address, _| live.contains(address));
     // Not earlier: a tracker may allocate, and another thread's tracker may be waiting for an arena now.
     trackers::deliver();
     snapshot.traces = frozen.into_iter().map(HistorySnapshot::entries).collect();

@@ -17,7 +17,6 @@ use std::{
     sync::Arc,
     time::Instant,
 };
-use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 const BASE: u64 = 0x7f30_0000_0000;
@@ -49,6 +48,7 @@ impl Training {
             stack: StackId(stack),
             metadata: (stack % 3 == 1).then(|| "forward \u{1f600}\n".into()),
             thread: 4711,
+            name: (stack % 3 == 1).then(|| "weights \"1\"".into()),
         });
     }
 
@@ -113,7 +113,7 @@ fn snapshot_of(run: Training, annotations: Vec<Annotation>, bytes: u64) -> Snaps
             device: 0,
             address: BASE,
             stream: 0x5555_0000_1230,
-            pool: PoolId { owner: 0, index: 3 },
+            pool: PoolId::new(0, 3),
             zone: Zone::Large,
             expandable: true,
             asleep: 0,
@@ -127,6 +127,8 @@ fn snapshot_of(run: Training, annotations: Vec<Annotation>, bytes: u64) -> Snaps
             DeviceTotals::default(),
         ],
         time_us: run.time + 1,
+        stream_names: Default::default(),
+        block_names: Default::default(),
     }
 }
 
@@ -277,6 +279,9 @@ fn a_pickle_has_torchs_structure() {
         assert_eq!((read.integer("time_us"), read.integer("stream")), (entry.time_us as i64, 0));
         assert_eq!(read.list("frames").len(), if entry.stack.0 == 0 { 0 } else { 3 });
         assert_eq!(read.text("user_metadata"), entry.metadata.as_deref().unwrap_or_default());
+        let Value::Map(keys) = read else { panic!("a map") };
+        let name = keys.iter().find(|(key, _)| key == "name").map(|(_, name)| name.clone());
+        assert_eq!(name, entry.name.as_deref().map(|name| Value::Text(name.into())));
     }
     assert_eq!(read.list("external_annotations").len(), 6);
     assert_eq!(read.list("external_annotations")[1].text("stage"), "END");
@@ -338,7 +343,7 @@ fn the_extension_selects_the_format() {
 // ---- files
 
 /// The directory of a test, removed when the test ends.
-struct Folder(TempDir);
+struct Folder(temporary::Folder);
 
 impl Folder {
     fn new() -> Folder {
@@ -412,6 +417,25 @@ fn a_dangling_link_is_preserved() {
     link(Path::new("here"), "there");
     file::replace(&folder.path().join("here"), |out| out.write_all(b"text")).unwrap();
     assert!(fs::symlink_metadata(folder.path().join("here")).unwrap().is_file());
+}
+
+#[test]
+fn links_of_other_users_in_shared_folders_are_refused() {
+    let folder = Folder::new();
+    let path = folder.path().join("snapshot");
+    fs::write(folder.path().join("mine"), "mine").unwrap();
+    symlink("mine", &path).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    file::replace(&path, |out| out.write_all(b"own link")).unwrap();
+    // Only root can make a link of another user.
+    if std::os::unix::fs::lchown(&path, Some(65534), None).is_err() {
+        return;
+    }
+    let error = file::replace(&path, |out| out.write_all(b"another's link")).unwrap_err();
+    assert!(error.message().contains("65534") && error.message().contains("snapshot"), "{error}");
+    assert_eq!(fs::read(folder.path().join("mine")).unwrap(), b"own link");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    file::replace(&path, |out| out.write_all(b"not shared")).unwrap();
 }
 
 #[test]

@@ -145,6 +145,9 @@ fn write_block(snapshot: &Snapshot, block: &Block, to: &mut impl Writer) -> io::
     to.set_text("state", block.state.name())?;
     // Always write the key, even for an empty stack: without it torch's viewers take the size for the requested size.
     write_frames(snapshot, snapshot.stacks.number(block.stack), to)?;
+    if let Some(name) = snapshot.block_names.get(&block.address) {
+        to.set_text("name", name)?;
+    }
     to.end_map()
 }
 
@@ -161,6 +164,9 @@ fn write_entry(snapshot: &Snapshot, entry: &Entry, to: &mut impl Writer) -> io::
     to.key("pool_id")?;
     to.pool(entry.pool)?;
     to.set("thread", entry.thread)?;
+    if let Some(name) = &entry.name {
+        to.set_text("name", name)?;
+    }
     to.end_map()
 }
 
@@ -207,6 +213,16 @@ fn write_plinth_data(snapshot: &Snapshot, to: &mut impl Writer) -> io::Result<()
     to.begin_map()?;
     to.set_text("version", env!("CARGO_PKG_VERSION"))?;
     to.set("time_us", snapshot.time_us)?;
+    to.key("stream_names")?;
+    to.begin_list()?;
+    for (stream, name) in &snapshot.stream_names {
+        to.item()?;
+        to.begin_map()?;
+        to.set("stream", *stream)?;
+        to.set_text("name", name)?;
+        to.end_map()?;
+    }
+    to.end_list()?;
     to.key("devices")?;
     to.begin_list()?;
     for DeviceTotals { total, limit, reserved } in &snapshot.totals {

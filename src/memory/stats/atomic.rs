@@ -25,18 +25,6 @@ impl AtomicStat {
         }
     }
 
-    /// Increases the value if it stays within `max`. Returns whether it did.
-    pub fn try_add(&self, amount: u64, max: u64) -> bool {
-        let sum = |current: u64| current.checked_add(amount).filter(|sum| *sum <= max);
-        match self.current.fetch_update(Ordering::AcqRel, Ordering::Acquire, sum) {
-            Ok(before) => {
-                self.peak.fetch_max(before + amount, Ordering::Relaxed);
-                true
-            }
-            Err(_) => false,
-        }
-    }
-
     /// Decreases the value.
     #[inline]
     pub fn sub(&self, amount: u64) {

@@ -5,7 +5,10 @@ use super::{
     params::{Params, Transform},
 };
 use crate::{
-    base::handle::{Kind, ReferenceTable},
+    base::{
+        handle::{Kind, ReferenceTable},
+        retry::retry,
+    },
     driver::{
         Span,
         cufft::{self, Cufft, NativePlan},
@@ -96,10 +99,11 @@ impl Drop for Plan {
         // In the child of a fork and in an exiting process, the operating system frees it.
         let Some(runtime) = runtime::usable() else { return };
         let Ok(device) = runtime.device(self.device as i32) else { return };
-        // The plan's memory is freed as the driver frees memory, after all work of the device. If destroying it fails,
-        // some memory is leaked.
-        let _ = device.with_context(&runtime.driver, |driver| {
-            driver.with_relaxed_capture(|| self.library.destroy(self.native))?
+        // The plan's memory is freed as the driver frees memory, after all work of the device.
+        retry(|| {
+            device.with_context(&runtime.driver, |driver| {
+                driver.with_relaxed_capture(|| self.library.destroy(self.native))?
+            })
         });
     }
 }

@@ -154,29 +154,15 @@ pub fn call<'a>(
     }
     let values = scalar::bind(&function.scalars, passed)?;
     let values = &values[..function.scalars.len()];
-    let stream = on_device(runtime, stream, outputs[0].device)?;
+    let stream = stream::resolve_same(runtime, stream, outputs[0].device)?;
     if outputs[0].numel == 0 {
         return Ok(());
     }
-    observe::access_with(runtime, stream, |operands| {
+    observe::operation_with(runtime, stream, &function.entry.name, |operands| {
         inputs.iter().for_each(|input| observe::operands(input, observe::Kind::Read, operands));
         outputs.iter().for_each(|output| observe::operands(output, observe::Kind::Write, operands));
     })?;
     function.launch(runtime, stream, common, inputs, outputs, values)
-}
-
-fn on_device(runtime: &Runtime, handle: usize, device: u32) -> Result<Stream> {
-    let stream = stream::resolve(runtime, handle)?;
-    if stream.device == device {
-        return Ok(stream);
-    }
-    Err(Error::new(
-        Status::DEVICE_MISMATCH,
-        format!(
-            "the tensors are on device {device}, but the stream on device {}; a NULL stream is the current device's",
-            stream.device
-        ),
-    ))
 }
 
 impl Jiterated {

@@ -1,10 +1,15 @@
 //! The machine's C++ compiler, which compiles kernels for the host device.
 //!
 //! `PLINTH_CXX` names the compiler, and then no other is tried; otherwise `CXX`, `c++`, `g++` and `clang++` are tried
-//! in this order. It runs as a child process in a temporary folder.
+//! in this order. It is searched in the folders of `PATH` that have absolute paths, and runs as a child process in a
+//! temporary folder. A process with more rights than its user runs no compiler: its user could change what the compiler
+//! writes, and the process would execute it.
 
 use crate::{
-    driver::Image,
+    driver::{
+        Image,
+        environment::{Environment, is_relative},
+    },
     error::{Error, Result},
     status::Status,
     temporary,
@@ -12,7 +17,8 @@ use crate::{
 use once_cell::sync::OnceCell;
 use std::{
     env, fs,
-    path::Path,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
 
@@ -50,13 +56,20 @@ pub struct HostCompiler {
 /// Returns the compiler of the process; searches it on the first call.
 pub fn get() -> Result<&'static HostCompiler> {
     static FOUND: OnceCell<HostCompiler> = OnceCell::new();
-    FOUND.get_or_try_init(find)
+    FOUND.get_or_try_init(|| find(&Environment::of_process()))
 }
 
-fn find() -> Result<HostCompiler> {
-    let set = |name: &str| env::var(name).ok().filter(|value| !value.trim().is_empty());
+fn find(environment: &Environment) -> Result<HostCompiler> {
+    if environment.is_secure() {
+        return Err(Error::new(
+            Status::COMPILER_UNAVAILABLE,
+            "the host device's C++ compiler is not run in a process that has more rights than its user (set-user-ID, \
+             set-group-ID or file capabilities); run the program without them",
+        ));
+    }
+    let set = |name: &str| environment.value(name)?.into_string().ok().filter(|value| !value.trim().is_empty());
     if let Some(command) = set(VARIABLE) {
-        return try_one(&command).map_err(|reason| {
+        return try_one(&command, environment).map_err(|reason| {
             Error::new(
                 Status::COMPILER_UNAVAILABLE,
                 format!("the host device needs a C++ compiler, and {VARIABLE} cannot be used ({command}: {reason})"),
@@ -65,7 +78,7 @@ fn find() -> Result<HostCompiler> {
     }
     let mut tried = Vec::new();
     for command in set("CXX").into_iter().chain(["c++", "g++", "clang++"].map(str::to_owned)) {
-        match try_one(&command) {
+        match try_one(&command, environment) {
             Ok(found) => return Ok(found),
             Err(reason) => tried.push(format!("{command}: {reason}")),
         }
@@ -79,14 +92,34 @@ fn find() -> Result<HostCompiler> {
     ))
 }
 
-fn try_one(command: &str) -> std::result::Result<HostCompiler, String> {
-    let command: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+fn try_one(command: &str, environment: &Environment) -> std::result::Result<HostCompiler, String> {
+    let mut command: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+    if let Some(program) = command.first_mut() {
+        *program = resolve(program, environment)?;
+    }
     let output = run(&command, Path::new("/"), &["--version"])?;
     if !output.status.success() {
         return Err(format!("--version ends with {}", output.status));
     }
     let version = String::from_utf8_lossy(&output.stdout).into_owned();
     Ok(HostCompiler { command, version })
+}
+
+/// Returns the absolute path of a program, which may be a name in a folder of `PATH`.
+fn resolve(program: &str, environment: &Environment) -> std::result::Result<String, String> {
+    if is_relative(program.as_ref()) {
+        return Err("the path is relative; name an absolute path".to_owned());
+    }
+    if program.starts_with('/') {
+        return Ok(program.to_owned());
+    }
+    let is_executable = |path: &PathBuf| {
+        fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    let found = environment.folders("PATH").into_iter().map(|folder| folder.join(program)).find(is_executable);
+    found
+        .and_then(|path| path.into_os_string().into_string().ok())
+        .ok_or_else(|| "it is in none of the folders of PATH with an absolute path".to_owned())
 }
 
 fn run(command: &[String], folder: &Path, arguments: &[&str]) -> std::result::Result<Output, String> {
@@ -152,9 +185,31 @@ mod tests {
 
     #[test]
     fn an_unusable_compiler_is_reported() {
-        assert!(try_one("/nowhere/c++").unwrap_err().contains("No such file"));
-        assert!(try_one("false").unwrap_err().contains("ends with"));
-        assert_eq!(try_one(" ").unwrap_err(), "no program is named");
+        let reason = |command: &str| try_one(command, &Environment::of_process()).unwrap_err();
+        assert!(reason("/nowhere/c++").contains("No such file"));
+        assert!(reason("false").contains("ends with"));
+        assert_eq!(reason(" "), "no program is named");
+    }
+
+    #[test]
+    fn a_process_with_more_rights_than_its_user_runs_no_compiler() {
+        let error = find(&Environment::new(true, &|_| Some("/usr/bin/c++".into()))).unwrap_err();
+        assert_eq!(error.status(), Status::COMPILER_UNAVAILABLE);
+        assert!(error.message().contains("set-user-ID"), "{error}");
+    }
+
+    #[test]
+    fn programs_are_found_by_absolute_paths() {
+        let of =
+            |program: &str, path: &'static str| resolve(program, &Environment::new(false, &move |_| Some(path.into())));
+        assert_eq!(of("/any/where", ""), Ok("/any/where".to_owned()));
+        assert_eq!(of("sh", "relative:.::/nowhere:/bin"), Ok("/bin/sh".to_owned()));
+        for path in ["", ".", ":", "bin", "./bin:../bin"] {
+            assert!(of("sh", path).unwrap_err().contains("PATH"), "{path:?}");
+        }
+        for program in ["./sh", "bin/sh", "../bin/sh"] {
+            assert!(of(program, "/bin").unwrap_err().contains("relative"), "{program}");
+        }
     }
 
     #[test]

@@ -1,13 +1,12 @@
 //! Kernels that the program provides, as CUDA C++ or as images: compilation, loading, attributes and launches.
 
-use super::compiler::{Architecture, architecture};
+use super::nvrtc_source::Source;
 use crate::{
-    base::handle::{Kind, ReferenceTable},
-    driver::{
-        self, Arguments, Function, Image, Kind as DeviceKind, LaunchShape, codes,
-        nvrtc::{self, Nvrtc, Request},
-        types::*,
+    base::{
+        handle::{Kind, ReferenceTable},
+        retry::retry,
     },
+    driver::{self, Arguments, Function, Image, Kind as DeviceKind, LaunchShape, codes, types::*},
     error::{Context, Error, Result},
     observe::{self, Operand},
     runtime::{self, Runtime, device::Device},
@@ -22,21 +21,6 @@ use std::{
         atomic::{AtomicU32, Ordering},
     },
 };
-
-/// A source in CUDA C++.
-#[derive(Debug)]
-pub struct Source<'a> {
-    /// The text.
-    pub text: &'a str,
-    /// The kernel's name, with its template arguments if it is a template: `scale<float>`.
-    pub name: &'a str,
-    /// `90`, `90a`, `sm_90`, or `compute_90` for PTX; `None` for the device's compute capability.
-    pub capability: Option<&'a str>,
-    /// Search path of headers.
-    pub include_dirs: &'a [String],
-    /// Additional options of the compiler.
-    pub options: &'a [String],
-}
 
 /// A kernel that can be launched.
 pub struct Kernel {
@@ -83,9 +67,8 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // Two threads that destroy the last handles concurrently may each leave the unloading to the other. An error
-        // cannot be reported here.
-        let _ = self.unload();
+        // Two threads that destroy the last handles concurrently may each leave the unloading to the other.
+        retry(|| self.unload());
     }
 }
 
@@ -106,71 +89,6 @@ pub struct Attributes {
 static KERNELS: ReferenceTable<Arc<Kernel>> = ReferenceTable::new(Kind::CompiledKernel);
 static MODULES: ReferenceTable<Arc<Module>> = ReferenceTable::new(Kind::KernelModule);
 
-/// Parses a compute capability.
-fn parse_capability(capability: &str) -> Result<Architecture> {
-    let (real, number) = match (capability.strip_prefix("compute_"), capability.strip_prefix("sm_")) {
-        (Some(number), _) => (false, number),
-        (None, Some(number)) => (true, number),
-        (None, None) => (true, capability),
-    };
-    let digits = number.trim_end_matches(['a', 'f']);
-    if digits.len() < 2 || number.len() > digits.len() + 1 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(Error::new(
-            Status::INVALID_VALUE,
-            format!("{capability:?} is no compute capability; they read like 90, 90a or compute_90"),
-        ));
-    }
-    Ok(Architecture { name: format!("{}{number}", if real { "sm_" } else { "compute_" }), real })
-}
-
-/// Compiles a source with NVRTC and returns the image and the kernel's lowered name. Needs a device only if the source
-/// has no compute capability.
-pub fn compile_image(source: &Source) -> Result<(Image, String)> {
-    let architecture = match source.capability {
-        Some(capability) => parse_capability(capability)?,
-        None => {
-            let runtime = runtime::ready()?;
-            device_architecture(nvrtc::get()?, runtime, runtime.current_device()?)?
-        }
-    };
-    compile_for(source, &architecture)
-}
-
-fn device_architecture(nvrtc: &Nvrtc, runtime: &Runtime, device: &Device) -> Result<Architecture> {
-    let properties = device.properties(&runtime.driver)?;
-    architecture(nvrtc.archs(), properties.major, properties.minor)
-}
-
-fn compile_for(source: &Source, architecture: &Architecture) -> Result<(Image, String)> {
-    let nvrtc = nvrtc::get()?;
-    let selects_architecture = |option: &&String| {
-        ["-arch", "--gpu-architecture"]
-            .iter()
-            .any(|known| option.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
-    };
-    if let Some(option) = source.options.iter().find(selects_architecture) {
-        return Err(Error::new(
-            Status::INVALID_VALUE,
-            format!("{option} is not for the options; the compute capability says what is compiled for"),
-        ));
-    }
-    let mut options = vec![format!("--gpu-architecture={}", architecture.name)];
-    options.extend(source.include_dirs.iter().map(|folder| format!("--include-path={folder}")));
-    // CUDA's headers come after the program's folders, if they are installed.
-    options.extend(nvrtc.headers().map(|folder| format!("--include-path={}", folder.display())));
-    options.extend(source.options.iter().cloned());
-    let request = Request {
-        source: source.text,
-        name: "kernel.cu",
-        options: &options,
-        real: architecture.real,
-        entry: Some(source.name),
-    };
-    let compiled = nvrtc.compile(&request);
-    let compiled = compiled.context(|| format!("compiling {} for {}", source.name, architecture.name))?;
-    Ok((compiled.image, compiled.lowered))
-}
-
 /// Compiles a kernel, loads it on a device and returns its handle. The kernel stays loaded.
 pub fn compile(source: &Source, device: i32) -> Result<u64> {
     let runtime = runtime::ready()?;
@@ -185,18 +103,24 @@ pub fn compile(source: &Source, device: i32) -> Result<u64> {
             ),
         ));
     }
-    let architecture = match source.capability {
-        Some(capability) => parse_capability(capability)?,
-        None => device_architecture(nvrtc::get()?, runtime, device)?,
+    let architecture = source.architecture(runtime, device)?;
+    let compiled = source.compile(&architecture)?;
+    let (module, lowered) = match load_on(runtime, device, &compiled.image) {
+        Ok(module) => (module, compiled.lowered),
+        // The driver rejects an image that an earlier driver accepted.
+        Err(_) if compiled.is_cached => {
+            let compiled = source.compile_again(&architecture)?;
+            (load_on(runtime, device, &compiled.image)?, compiled.lowered)
+        }
+        Err(error) => return Err(error),
     };
-    let (image, lowered) = compile_for(source, &architecture)?;
-    let module = load_on(runtime, device, &image)?;
     let found = find(runtime, device, module, &lowered, source.name, None);
     found.and_then(|kernel| KERNELS.insert(Arc::new(kernel))).inspect_err(|_| {
-        // Report why there is no kernel, not an error of the cleanup.
-        let _ = device.with_context(&runtime.driver, |driver| {
-            driver.with_relaxed_capture(|| driver.module_unload(module))??;
-            Ok(())
+        // Return why there is no kernel, not an error of the cleanup.
+        retry(|| {
+            device.with_context(&runtime.driver, |driver| {
+                Ok(driver.with_relaxed_capture(|| driver.module_unload(module))??)
+            })
         });
     })
 }
@@ -387,16 +311,7 @@ impl Kernel {
     fn launch(&self, shape: &LaunchShape, arguments: &Arguments, operands: &[Operand], handle: usize) -> Result<()> {
         self.check(arguments.sizes())?;
         let runtime = runtime::ready()?;
-        let stream = stream::resolve(runtime, handle)?;
-        if stream.device != self.device {
-            return Err(Error::new(
-                Status::DEVICE_MISMATCH,
-                format!(
-                    "the kernel is on device {}, but the stream on device {}; a NULL stream is the current device's",
-                    self.device, stream.device
-                ),
-            ));
-        }
+        let stream = stream::resolve_same(runtime, handle, self.device)?;
         let mut extents = shape.grid.iter().zip(&shape.cluster);
         if shape.cluster != [0; 3] && !extents.all(|(blocks, cluster)| *cluster > 0 && blocks % cluster == 0) {
             return Err(Error::new(
@@ -422,22 +337,6 @@ impl Kernel {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn capabilities_are_parsed() {
-        for (text, name, real) in [
-            ("90", "sm_90", true),
-            ("90a", "sm_90a", true),
-            ("sm_120f", "sm_120f", true),
-            ("compute_75", "compute_75", false),
-        ] {
-            let found = parse_capability(text).unwrap();
-            assert_eq!((found.name.as_str(), found.real), (name, real));
-        }
-        for text in ["", "9", "a", "90ab", "ninety", "sm_", "compute_x", "9 0"] {
-            assert_eq!(parse_capability(text).unwrap_err().status(), Status::INVALID_VALUE, "{text}");
-        }
-    }
 
     #[test]
     fn arguments_must_match_parameters() {

@@ -11,18 +11,12 @@ use crate::{
     runtime::{Runtime, device::Device},
     status::Status,
 };
-use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 use std::{collections::HashMap, ffi::CString};
 
 /// The kernels of each device, by the digest of compiler and source. The lock is held during compilation, so that no
 /// source is compiled twice.
 static LOADED: Mutex<Option<HashMap<(Digest, u32), Function>>> = Mutex::new(None);
-
-fn disk() -> &'static Cache {
-    static DISK: OnceCell<Cache> = OnceCell::new();
-    DISK.get_or_init(Cache::from_environment)
-}
 
 /// Returns a source's kernel with this name, loaded on a device; compiles and loads it if necessary.
 pub fn get_or_load(runtime: &Runtime, device: &Device, source: &str, name: &str) -> Result<Function> {
@@ -33,9 +27,10 @@ pub fn get_or_load(runtime: &Runtime, device: &Device, source: &str, name: &str)
     if let Some(function) = loaded.get(&(key, device.ordinal)) {
         return Ok(*function);
     }
+    let disk = Cache::get()?;
     let file = file_name(name, compiler.target(), &key);
     // If the driver rejects an intact cached image, it was made for another driver; compile it again.
-    let cached = disk().read(&file, &key).and_then(|bytes| {
+    let cached = disk.read(&file, &key).and_then(|bytes| {
         // SAFETY: the checksum shows that these are the bytes that a compiler once made of this source.
         #[allow(unsafe_code)]
         let image = unsafe { Image::new(bytes) };
@@ -47,7 +42,7 @@ pub fn get_or_load(runtime: &Runtime, device: &Device, source: &str, name: &str)
             let image = compiler.compile(source)?;
             let function = load(runtime, device, &image, name)?;
             // Ignore an error: without a cache file the next process only compiles again.
-            let _ = disk().write(&file, &key, image.bytes());
+            let _ = disk.write(&file, &key, image.bytes());
             function
         }
     };

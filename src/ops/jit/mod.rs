@@ -4,16 +4,19 @@
 //! [`parse`] finds the entry of the user's source, [`promote`] determines the common type of the inputs, [`layout`] the
 //! iteration order of the elements, [`source`] generates the kernel, [`compiler`] compiles it ([`host_compiler`] for
 //! the host device), [`cache`] stores it on disk, [`loaded`] in memory. [`function`] holds the handles of jiterated
-//! functions and calls them. [`kernel`] compiles, loads and launches kernels and modules that the program provides.
+//! functions and calls them. [`kernel`] loads and launches kernels and modules that the program provides; [`nvrtc_source`]
+//! compiles them, and caches them by the text of the [`headers`] that they may read.
 
 pub mod cache;
 pub mod compiler;
 pub mod digest;
 pub mod function;
+pub mod headers;
 pub mod host_compiler;
 pub mod kernel;
 pub mod layout;
 pub mod loaded;
+pub mod nvrtc_source;
 pub mod parse;
 pub mod promote;
 pub mod scalar;

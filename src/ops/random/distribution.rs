@@ -198,8 +198,9 @@ fn round_to(element: ElementType, value: f64) -> f64 {
     }
 }
 
-/// Returns the plan of the uniform distribution over [low, high).
+/// Returns the plan of the uniform distribution over [low, high). The parts of complex numbers have it each.
 pub fn uniform(element: ElementType, low: f64, high: f64) -> Result<FillPlan> {
+    let element = element.real();
     let mut plan = UNIFORM.plan(element, &[])?;
     let limit = max_finite(element);
     for (name, value) in [("low", low), ("high", high)] {
@@ -245,8 +246,12 @@ fn check_not_nan(name: &str, what: &str, value: f64) -> Result<()> {
     if value.is_nan() { Err(invalid(name, format_args!("got NaN as {what}"))) } else { Ok(()) }
 }
 
-/// Returns the plan of the normal distribution.
+/// Returns the plan of the normal distribution. The parts of complex numbers have the mean each, and half of the
+/// variance.
 pub fn normal(element: ElementType, mean: f64, deviation: f64) -> Result<FillPlan> {
+    if element.is_complex() {
+        return normal(element.real(), mean, deviation / std::f64::consts::SQRT_2);
+    }
     let mut plan = NORMAL.plan(element, &[mean, deviation])?;
     check_not_nan(plan.name, "mean", mean)?;
     if mean.to_bits() == 0 && deviation == 1.0 {
@@ -428,6 +433,15 @@ mod tests {
         assert!(dense(0.0, 1.0) && dense(-5.0, 1000.0));
         assert!(!dense(-1.0, 0.0), "-0 and 0");
         assert!(!dense(0.0, 1e38), "a NaN in f16");
+    }
+
+    #[test]
+    fn parts_of_complex_numbers_share_the_variance() {
+        let real = normal(ElementType::F64, 3.0, 2.0 / 2.0_f64.sqrt()).unwrap();
+        assert_eq!(normal(ElementType::Complex128, 3.0, 2.0).unwrap(), real);
+        let single = uniform(ElementType::F32, -1.0, 2.0).unwrap();
+        assert_eq!(uniform(ElementType::Complex64, -1.0, 2.0).unwrap(), single);
+        assert_eq!(log_normal(ElementType::Complex64, 0.0, 1.0).unwrap_err().status(), Status::INVALID_VALUE);
     }
 
     #[test]

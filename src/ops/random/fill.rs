@@ -37,16 +37,7 @@ impl<'a> FillTarget<'a> {
     pub fn of(tensor: &Tensor, generator: u64, stream: usize) -> Result<FillTarget<'a>> {
         let runtime = runtime::ready()?;
         let device = runtime.device(tensor.device as i32)?;
-        let stream = stream::resolve(runtime, stream)?;
-        if stream.device != tensor.device {
-            return Err(Error::new(
-                Status::DEVICE_MISMATCH,
-                format!(
-                    "the tensor is on device {}, but the stream on device {}; a NULL stream is the current device's",
-                    tensor.device, stream.device
-                ),
-            ));
-        }
+        let stream = stream::resolve_same(runtime, stream, tensor.device)?;
         let geometry = Geometry::of(device.properties(&runtime.driver)?);
         let generator = generator::on_device(generator, tensor.device)?;
         Ok(FillTarget { runtime, device, stream, geometry, generator })
@@ -66,22 +57,28 @@ pub fn fill(tensor: &Tensor, plan: &FillPlan, generator: u64, stream: usize) -> 
         return Ok(());
     }
     let filled = || -> Result<()> {
-        let layout = Layout::of(tensor)?;
-        observe::access_tensors(target.runtime, target.stream, &[(tensor, observe::Kind::Write)])?;
-        let mut reservation = target.generator.reserve(stream::capture_id(target.runtime, target.stream)?)?;
-        let bytes = tensor.element.bytes();
-        if layout.is_split(bytes) {
-            // PyTorch advances the offset for the whole tensor before it splits it, and then again for each part.
-            reservation.next(target.geometry.increment(tensor.numel, plan.unroll));
-        }
-        layout.for_each_part(bytes, &mut |part| {
-            let philox = reservation.next(target.geometry.increment(part.numel(), plan.unroll));
-            launch_part(&target, tensor, plan, part, philox)
-        })?;
-        reservation.commit();
-        Ok(())
+        // PyTorch fills the real and the imaginary parts of complex elements.
+        let parts = if tensor.element.is_complex() { &tensor.view_as_real()? } else { tensor };
+        fill_real(&target, parts, plan)
     };
     filled().context(|| format!("{} of {} elements of {}", plan.name, tensor.numel, tensor.element))
+}
+
+fn fill_real(target: &FillTarget, tensor: &Tensor, plan: &FillPlan) -> Result<()> {
+    let layout = Layout::of(tensor)?;
+    observe::access_tensors(target.runtime, target.stream, &[(tensor, observe::Kind::Write)])?;
+    let mut reservation = target.generator.reserve(stream::capture_id(target.runtime, target.stream)?)?;
+    let bytes = tensor.element.bytes();
+    if layout.is_split(bytes) {
+        // PyTorch advances the offset for the whole tensor before it splits it, and then again for each part.
+        reservation.next(target.geometry.increment(tensor.numel, plan.unroll));
+    }
+    layout.for_each_part(bytes, &mut |part| {
+        let philox = reservation.next(target.geometry.increment(part.numel(), plan.unroll));
+        launch_part(target, tensor, plan, part, philox)
+    })?;
+    reservation.commit();
+    Ok(())
 }
 
 fn launch_part(

@@ -145,11 +145,11 @@ impl Cpu {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::temporary::Folder;
     use crate::{status::Status, temporary};
-    use tempfile::TempDir;
 
     /// A simulated machine: a folder with its files.
-    struct Machine(TempDir);
+    struct Machine(Folder);
 
     impl Machine {
         fn new() -> Machine {

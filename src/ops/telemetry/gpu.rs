@@ -7,7 +7,7 @@
 use super::{Reading, not_read};
 use crate::{
     error::{Error, Result},
-    runtime::{Runtime, device::Device, properties::Properties},
+    runtime::{Runtime, device::Device, nvml, properties::Properties},
     status::Status,
 };
 use nvml_wrapper::{
@@ -17,13 +17,9 @@ use nvml_wrapper::{
     error::NvmlError,
     struct_wrappers::device::MemoryInfo,
 };
-use once_cell::sync::{Lazy, OnceCell};
+use once_cell::sync::Lazy;
 use parking_lot::Mutex;
-use std::{collections::HashMap, ffi::OsString};
-
-/// The library's name in the driver's package, and the environment variable that names another.
-const LIBRARY: &str = "libnvidia-ml.so.1";
-const VARIABLE: &str = "PLINTH_NVML_LIBRARY";
+use std::collections::HashMap;
 
 /// NVML's bits for reduced clock rates, and their meanings.
 pub const THROTTLE_REASONS: [(u64, &str); 9] = [
@@ -37,24 +33,6 @@ pub const THROTTLE_REASONS: [(u64, &str); 9] = [
     (0x80, "power brake"),
     (0x100, "display clock"),
 ];
-
-/// Returns NVML, which is loaded once and never unloaded, because the device handles refer to it.
-fn nvml() -> Result<&'static Nvml> {
-    static NVML: OnceCell<Nvml> = OnceCell::new();
-    NVML.get_or_try_init(|| {
-        let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
-        let library = named.unwrap_or_else(|| OsString::from(LIBRARY));
-        Nvml::builder().lib_path(&library).init().map_err(|error| unavailable(&library, &error))
-    })
-}
-
-#[cold]
-fn unavailable(library: &OsString, error: &NvmlError) -> Error {
-    Error::new(
-        Status::NVML_UNAVAILABLE,
-        format!("NVML, which knows what GPUs are doing, cannot be used: {}: {error}", library.to_string_lossy()),
-    )
-}
 
 #[cold]
 fn failed(error: &NvmlError) -> Error {
@@ -99,7 +77,7 @@ fn with_handle<T>(
     body: impl FnOnce(&'static Nvml, &NvmlDevice<'static>) -> std::result::Result<T, NvmlError>,
 ) -> Result<T> {
     static HANDLES: Lazy<Mutex<HashMap<u32, &'static NvmlDevice<'static>>>> = Lazy::new(Mutex::default);
-    let nvml = nvml()?;
+    let nvml = nvml::get()?;
     let known = HANDLES.lock().get(&device.ordinal).copied();
     let handle = match known {
         Some(handle) => handle,

@@ -108,17 +108,19 @@ pub struct Telemetry {
 
 /// Returns all readings that a device reports.
 pub fn read_all(number: i32) -> Result<Telemetry> {
-    read_with(number, |_, read| read())
+    read_with(number, now_us(), |_, read| read())
 }
 
-/// Calls `visit` for each reading with a function that reads it; `visit` decides whether to call the function.
+/// Takes a sample, whose time is `time_us`. Calls `visit` for each reading with a function that reads it; `visit` decides
+/// whether to call the function.
 fn read_with(
     number: i32,
+    time_us: u64,
     mut visit: impl FnMut(Reading, &dyn Fn() -> Result<Option<u64>>) -> Result<Option<u64>>,
 ) -> Result<Telemetry> {
     let runtime = runtime::ready()?;
     let device = runtime.device(number)?;
-    let mut telemetry = Telemetry { time_us: now(), ..Telemetry::default() };
+    let mut telemetry = Telemetry { time_us, ..Telemetry::default() };
     for reading in Reading::ALL {
         telemetry.values[reading as usize] = visit(reading, &|| match read_from(runtime, device, reading) {
             Ok(value) => Ok(Some(value)),
@@ -129,6 +131,6 @@ fn read_with(
     Ok(telemetry)
 }
 
-fn now() -> u64 {
+fn now_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64)
 }

@@ -3,7 +3,7 @@
 //! A sampler must not disturb what it measures. Some NVML readings take milliseconds of CPU time. Each reading is
 //! rate-limited so that all together take less than a thousandth of one CPU; it is absent from the samples in between.
 
-use super::{Reading, Telemetry, read_with};
+use super::{Reading, Telemetry, now_us, read_with};
 use crate::{
     base::handle::{HandleTable, Kind},
     driver::thread_time,
@@ -60,18 +60,25 @@ impl Schedule {
     }
 }
 
-/// The schedules of all readings.
-struct Schedules([Schedule; Reading::ALL.len()]);
+/// What a sampler keeps between two samples: when it began, by both clocks, and the schedules of all readings.
+struct Schedules {
+    begun: Instant,
+    begun_us: u64,
+    readings: [Schedule; Reading::ALL.len()],
+}
 
 impl Schedules {
     fn new() -> Schedules {
-        Schedules([Schedule { due: Instant::now(), last: None }; Reading::ALL.len()])
+        let begun = Instant::now();
+        Schedules { begun, begun_us: now_us(), readings: [Schedule { due: begun, last: None }; Reading::ALL.len()] }
     }
 
-    /// Returns a sample of the readings that are due.
+    /// Returns a sample of the readings that are due. Its time is later than the one before, even if the system's time
+    /// was set in between.
     fn sample(&mut self, number: i32) -> Result<Telemetry> {
-        read_with(number, |reading, read| {
-            let schedule = &mut self.0[reading as usize];
+        let time_us = self.begun_us + self.begun.elapsed().as_micros() as u64;
+        read_with(number, time_us, |reading, read| {
+            let schedule = &mut self.readings[reading as usize];
             let begun = Instant::now();
             if begun < schedule.due {
                 return Ok(None);
@@ -85,12 +92,18 @@ impl Schedules {
     }
 }
 
+/// Returns the first time after `now` that is a multiple of the interval after the last sample's time. A sampler that
+/// was late skips samples, because two at once would be two readings of one moment.
+fn next_sample(last: Instant, interval: Duration, now: Instant) -> Instant {
+    let missed = now.saturating_duration_since(last).as_nanos() / interval.as_nanos();
+    last + interval * u32::try_from(missed + 1).unwrap_or(u32::MAX)
+}
+
 /// Adds a sample to the ring at each interval, until the sampler is destroyed.
 fn sample(shared: &Shared, number: i32, interval: Duration, mut schedules: Schedules, mut next: Instant) {
     loop {
         let mut ring = shared.ring.lock();
-        // Schedule by the clock, not relative to the last sample, so that the rate is the requested one.
-        next = (next + interval).max(Instant::now());
+        next = next_sample(next, interval, Instant::now());
         while !ring.stop && Instant::now() < next {
             shared.ended.wait_until(&mut ring, next);
         }
@@ -125,7 +138,8 @@ pub fn create(number: i32, interval: Duration, capacity: usize) -> Result<u64> {
         return Err(Error::new(Status::INVALID_VALUE, what));
     }
     // Take the first sample here, so that an unsupported device fails in this call.
-    let (begun, mut schedules) = (Instant::now(), Schedules::new());
+    let mut schedules = Schedules::new();
+    let begun = schedules.begun;
     let samples = VecDeque::from([schedules.sample(device)?]);
     let ring = Ring { samples, capacity, lost: 0, stop: false, failure: None };
     let shared = Arc::new(Shared { ring: Mutex::new(ring), ended: Condvar::new() });
@@ -183,6 +197,16 @@ mod tests {
         assert_eq!(schedule.due, begun + Duration::from_micros(10) * REST);
         schedule.record(begun, Duration::from_millis(50));
         assert_eq!(schedule.due, begun + Duration::from_micros(10) * REST);
+    }
+
+    #[test]
+    fn a_late_sampler_skips_samples_and_keeps_its_rate() {
+        let (begun, interval) = (Instant::now(), Duration::from_millis(10));
+        let at = |milliseconds| begun + Duration::from_millis(milliseconds);
+        assert_eq!(next_sample(begun, interval, begun), at(10));
+        assert_eq!(next_sample(at(10), interval, at(13)), at(20));
+        assert_eq!(next_sample(at(10), interval, at(20)), at(30));
+        assert_eq!(next_sample(at(10), interval, at(57)), at(60));
     }
 
     #[test]

@@ -151,11 +151,41 @@ fn the_default_stream_and_blocking_streams_wait_for_each_other() {
 }
 
 #[test]
+fn reports_an_access_past_the_end_of_its_block() {
+    let mut state = State::new();
+    state.alloc(4096, 1024, A, StackId(7));
+    let access = |state: &mut State, start, bytes, refuse| {
+        let operands = [Operand::new(start, bytes, Kind::Write)];
+        state.operation(Executor::Stream(A), Call { name: "fill", stack: StackId(9) }, &operands, refuse)
+    };
+    assert!(access(&mut state, 4096, 1024, false).is_empty());
+    assert!(access(&mut state, 4096 + 1000, 24, false).is_empty());
+    // Memory that is in no block is the program's.
+    assert!(access(&mut state, 1 << 20, 4096, false).is_empty());
+    for refuse in [false, true] {
+        let reports = access(&mut state, 4096 + 512, 2048, refuse);
+        let [report] = &reports[..] else { panic!("{reports:?}") };
+        assert_eq!((report.conflict, report.missing), (Conflict::OutOfBounds, Missing::LargerBlock));
+        assert_eq!((report.address, report.bytes), (4096 + 1024, 1536));
+        assert_eq!(report.allocation.as_ref().unwrap().stack, StackId(7));
+        assert!(
+            report
+                .headline()
+                .ends_with("writes 2.00 KiB from byte 512 of a block of 1.00 KiB at 0x1000: 1.50 KiB lie past its end")
+        );
+        assert_eq!(report.advice(), "pass \"fill\" at most 512 bytes from 0x1200 on, or allocate a larger block");
+    }
+    // A freed block has no bounds any more.
+    state.free(4096, StackId(8), None);
+    assert!(access(&mut state, 4096, 4096, false).iter().all(|report| report.conflict == Conflict::UseAfterFree));
+}
+
+#[test]
 fn reports_use_of_freed_memory() {
     let mut state = State::new();
     alloc(&mut state, A);
     write(&mut state, A, 0);
-    state.free(0, StackId(8));
+    state.free(0, StackId(8), None);
     let reports = read(&mut state, A, 0);
     let [report] = &reports[..] else { panic!("{reports:?}") };
     assert_eq!((report.conflict, report.missing), (Conflict::UseAfterFree, Missing::LaterFree));
@@ -175,7 +205,7 @@ fn reports_reuse_while_another_stream_still_uses_the_block() {
     let mut state = State::new();
     alloc(&mut state, A);
     read(&mut state, B, 0);
-    state.free(0, StackId::NONE);
+    state.free(0, StackId::NONE, None);
     alloc(&mut state, A);
     let reports = write(&mut state, A, 0);
     let [report] = &reports[..] else { panic!("{reports:?}") };
@@ -191,7 +221,7 @@ fn reuse_waits_for_recorded_streams() {
     read(&mut state, B, 0);
     state.record_stream(0, B);
     read(&mut state, C, 0);
-    state.free(0, StackId::NONE);
+    state.free(0, StackId::NONE, None);
     alloc(&mut state, A);
     let reports = write(&mut state, A, 0);
     assert_eq!(reports.len(), 1);
@@ -203,7 +233,7 @@ fn the_new_owner_of_a_block_is_ordered_by_the_blocks_stream() {
     let mut state = State::new();
     alloc(&mut state, A);
     write(&mut state, A, 0);
-    state.free(0, StackId::NONE);
+    state.free(0, StackId::NONE, None);
     alloc(&mut state, A);
     let reports = write(&mut state, B, 0);
     assert_eq!((reports[0].conflict, reports[0].missing), (Conflict::Reuse, Missing::Wait { too_early: false }));
@@ -214,7 +244,7 @@ fn reuse_in_another_stream_waits_for_the_blocks_stream() {
     let mut state = State::new();
     alloc(&mut state, A);
     write(&mut state, A, 0);
-    state.free(0, StackId::NONE);
+    state.free(0, StackId::NONE, None);
     write(&mut state, A, 64);
     alloc(&mut state, C);
     assert!(write(&mut state, C, 0).is_empty());
@@ -307,11 +337,11 @@ fn a_graph_owns_its_memory_and_depends_on_other_memory() {
     alloc(&mut state, A);
     write(&mut state, A, 0);
     write(&mut state, A, 64);
-    state.free(0, StackId::NONE);
+    state.free(0, StackId::NONE, None);
     assert_eq!(write(&mut state, A, 0)[0].conflict, Conflict::UseAfterFree);
     state.capture_end(9, true);
     assert!(state.replay(9, A, false).is_empty());
-    state.free(64, StackId(5));
+    state.free(64, StackId(5), None);
     let reports = state.replay(9, A, false);
     assert_eq!((reports.len(), reports[0].conflict, reports[0].address), (1, Conflict::UseAfterFree, 64));
     // The memory may even have a new owner by now.

@@ -36,7 +36,7 @@ pub struct Nvrtc {
     error_string: Option<ErrorString>,
     version: (c_int, c_int),
     archs: Vec<c_int>,
-    /// The library's folder, if the loader reports it.
+    /// The library's folder, if the loader reports an absolute path.
     folder: Option<PathBuf>,
 }
 
@@ -105,7 +105,8 @@ fn load() -> Result<Nvrtc> {
     Ok(nvrtc)
 }
 
-/// Returns the folder of the library that contains a function.
+/// Returns the folder of the library that contains a function, if its path is absolute: the program may have loaded it by
+/// a relative path, and changed its working directory since.
 fn library_folder(function: *const c_void) -> Option<PathBuf> {
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: the output is a live local, whose fields are set on success. The file name in it belongs to a library
@@ -115,7 +116,8 @@ fn library_folder(function: *const c_void) -> Option<PathBuf> {
             return None;
         }
         let name = CStr::from_ptr(info.assume_init_ref().dli_fname);
-        Path::new(OsStr::from_bytes(name.to_bytes())).parent().map(Path::to_owned)
+        let path = Path::new(OsStr::from_bytes(name.to_bytes()));
+        path.parent().filter(|folder| folder.is_absolute()).map(Path::to_owned)
     }
 }
 

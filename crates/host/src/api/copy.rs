@@ -12,9 +12,9 @@ use crate::{
     memory::check::{Accessor, MemoryKind},
     state::State,
     stream,
-    work::{CopyWork, Fill, Work},
+    work::{CopyWork, Fill, Work, extent_of_rows},
 };
-use std::ffi::c_uint;
+use std::ffi::{c_uint, c_void};
 
 /// The maximum size of a copy from pageable memory that is staged, so that the call returns at once.
 const MAX_STAGED_BYTES: u64 = 64 << 10;
@@ -30,20 +30,45 @@ fn memory_kind(state: &State, address: u64, bytes: u64) -> Result<MemoryKind, Co
     }
 }
 
-/// Creates a copy with the access rights of these devices for the ends that are not the program's own memory.
+/// One end of a copy: its address, and the distance between the beginnings of two rows.
+#[derive(Clone, Copy)]
+pub(super) struct End {
+    pub address: u64,
+    pub pitch: u64,
+}
+
+impl End {
+    /// Creates an end of a copy of one row.
+    pub(super) fn row(address: u64) -> End {
+        End { address, pitch: 0 }
+    }
+}
+
+/// The maximum of the attribute `CU_DEVICE_ATTRIBUTE_MAX_PITCH`.
+const MAX_PITCH: u64 = i32::MAX as u64;
+
+/// Creates a copy of rows with the access rights of these devices for the ends that are not the program's own memory.
 pub(super) fn build_copy(
     state: &State,
-    to: u64,
-    from: u64,
-    bytes: u64,
+    [to, from]: [End; 2],
+    (bytes, rows): (u64, u64),
     (to_device, from_device): (usize, usize),
 ) -> Result<CopyWork, Code> {
-    let (to_kind, from_kind) = (memory_kind(state, to, bytes)?, memory_kind(state, from, bytes)?);
+    let kind = |end: End| {
+        if rows > 1 && (end.pitch < bytes || end.pitch > MAX_PITCH) {
+            return Err(INVALID);
+        }
+        memory_kind(state, end.address, extent_of_rows(bytes, rows, end.pitch).ok_or(INVALID)?)
+    };
+    let (to_kind, from_kind) = (kind(to)?, kind(from)?);
     let accessor = |kind, device| if kind == MemoryKind::Pageable { Accessor::Program } else { Accessor::Copy(device) };
     Ok(CopyWork {
-        to,
-        from,
+        to: to.address,
+        from: from.address,
         bytes,
+        rows,
+        to_pitch: to.pitch,
+        from_pitch: from.pitch,
         to_accessor: accessor(to_kind, to_device),
         from_accessor: accessor(from_kind, from_device),
     })
@@ -60,16 +85,17 @@ pub(super) fn check_fill(state: &State, fill: &Fill, device: usize) -> Result<()
 
 /// A requested copy.
 struct Request {
-    to: CUdeviceptr,
-    from: CUdeviceptr,
+    ends: [End; 2],
     bytes: u64,
+    rows: u64,
     /// The devices whose access rights apply to the ends; `None` for the stream's device.
     devices: Option<(usize, usize)>,
 }
 
 /// Submits a copy to a stream, and waits for it where CUDA does.
 fn copy(state: &'static State, request: Request, handle: CUstream) -> Result<(), Code> {
-    let Request { to, from, bytes, devices } = request;
+    let Request { ends, bytes, rows, devices } = request;
+    let [to, from] = ends.map(|end| end.address);
     let mut engine = state.engine.lock();
     let id = engine.find_stream(handle, context::current(state))?;
     engine.forbid_implicit(id)?;
@@ -77,15 +103,15 @@ fn copy(state: &'static State, request: Request, handle: CUstream) -> Result<(),
         engine.forbid_capturing(id)?;
     }
     let device = engine.stream_device(id)?;
-    if bytes == 0 {
+    if bytes == 0 || rows == 0 {
         return engine.capture_of(id).map(drop);
     }
-    let copy = build_copy(state, to, from, bytes, devices.unwrap_or((device, device)))?;
+    let copy = build_copy(state, ends, (bytes, rows), devices.unwrap_or((device, device)))?;
     let (to_accessor, from_accessor) = (copy.to_accessor, copy.from_accessor);
     let capturing = engine.capture_of(id)?.is_some();
     let pageable = to_accessor == Accessor::Program || from_accessor == Accessor::Program;
-    if !capturing && from_accessor == Accessor::Program && to_accessor != Accessor::Program && bytes <= MAX_STAGED_BYTES
-    {
+    let is_staged = rows == 1 && bytes <= MAX_STAGED_BYTES;
+    if !capturing && is_staged && from_accessor == Accessor::Program && to_accessor != Accessor::Program {
         // SAFETY: the program requested a copy of these bytes of its memory, so they are readable now.
         let staged = unsafe { std::slice::from_raw_parts(from as *const u8, bytes as usize) };
         let work = Work::Staged { to, accessor: to_accessor, bytes: staged.into() };
@@ -108,7 +134,48 @@ pub unsafe extern "C" fn cuMemcpyAsync(
     stream: CUstream,
 ) -> Code {
     enter(Call::cuMemcpyAsync, bytes as u64, |state| {
-        copy(state, Request { to: destination, from: source, bytes: bytes as u64, devices: None }, stream)
+        let ends = [destination, source].map(End::row);
+        copy(state, Request { ends, bytes: bytes as u64, rows: 1, devices: None }, stream)
+    })
+}
+
+/// Returns one end of a copy from CUDA's parameters. The host device has no CUDA arrays.
+pub(super) fn end(
+    kind: c_uint,
+    host: *const c_void,
+    device: CUdeviceptr,
+    offset: u64,
+    pitch: u64,
+) -> Result<End, Code> {
+    let start = match kind {
+        CU_MEMORYTYPE_HOST => host as u64,
+        CU_MEMORYTYPE_DEVICE | CU_MEMORYTYPE_UNIFIED => device,
+        _ => return Err(INVALID),
+    };
+    Ok(End { address: start.checked_add(offset).ok_or(INVALID)?, pitch })
+}
+
+pub unsafe extern "C" fn cuMemcpy2DAsync_v2(parameters: *const Memcpy2d, stream: CUstream) -> Code {
+    // SAFETY: the caller passed parameters, or null.
+    let parameters = unsafe { parameters.as_ref() };
+    let bytes = parameters.map_or(0, |copy| copy.width.saturating_mul(copy.height) as u64);
+    enter(Call::cuMemcpy2DAsync_v2, bytes, |state| {
+        let params = parameters.ok_or(INVALID)?;
+        let offset = |x: usize, y: usize, pitch: usize| {
+            // A row must end before the next one begins.
+            let is_pitch = x.checked_add(params.width).is_some_and(|end| end <= pitch);
+            if !is_pitch || pitch as u64 > MAX_PITCH {
+                return Err(INVALID);
+            }
+            (y as u64).checked_mul(pitch as u64).and_then(|rows| rows.checked_add(x as u64)).ok_or(INVALID)
+        };
+        let from = offset(params.source_x, params.source_y, params.source_pitch)?;
+        let to = offset(params.destination_x, params.destination_y, params.destination_pitch)?;
+        let from = end(params.source_type, params.source_host, params.source_device, from, params.source_pitch as u64)?;
+        let pitch = params.destination_pitch as u64;
+        let to = end(params.destination_type, params.destination_host, params.destination_device, to, pitch)?;
+        let (bytes, rows) = (params.width as u64, params.height as u64);
+        copy(state, Request { ends: [to, from], bytes, rows, devices: None }, stream)
     })
 }
 
@@ -124,7 +191,8 @@ pub unsafe extern "C" fn cuMemcpyPeerAsync(
         let to_device = context::device_of(state, destination_context as Id)?;
         let from_device = context::device_of(state, source_context as Id)?;
         let devices = Some((to_device, from_device));
-        copy(state, Request { to: destination, from: source, bytes: bytes as u64, devices }, stream)
+        let ends = [destination, source].map(End::row);
+        copy(state, Request { ends, bytes: bytes as u64, rows: 1, devices }, stream)
     })
 }
 

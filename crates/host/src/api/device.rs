@@ -1,6 +1,6 @@
 //! The driver and its devices.
 
-use super::{INVALID, Out, enter, put_text};
+use super::{INVALID, Out, enter, put_optional, put_text};
 use crate::{
     cost,
     driver::{
@@ -11,7 +11,7 @@ use crate::{
     model::pci_bus,
     state::{self, State},
 };
-use std::ffi::{c_char, c_int, c_uint};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 
 /// CUDA 13.0.
 const VERSION: c_int = 13_000;
@@ -39,6 +39,34 @@ pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> Code {
         }
         Err(code) => code,
     }
+}
+
+pub unsafe extern "C" fn cuGetProcAddress_v2(
+    name: *const c_char,
+    function: *mut *mut c_void,
+    version: c_int,
+    flags: c_ulonglong,
+    status: *mut c_uint,
+) -> Code {
+    let _charge = cost::charge(Call::cuGetProcAddress_v2, cost::price(Call::cuGetProcAddress_v2, 0));
+    let Ok(out) = Out::new(function) else { return INVALID };
+    // The default, the legacy default stream, and the default stream of each thread.
+    if name.is_null() || flags > 2 {
+        return INVALID;
+    }
+    // SAFETY: the caller passed a string, and the pointer is not null.
+    let name = unsafe { CStr::from_ptr(name) };
+    let call = Call::ALL.iter().find(|call| call.info().base_name().as_bytes() == name.to_bytes());
+    let (found, outcome, code) = match call {
+        None => (std::ptr::null(), CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, codes::CUDA_ERROR_NOT_FOUND),
+        Some(call) if call.info().since > version => {
+            (std::ptr::null(), CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT, codes::CUDA_ERROR_NOT_FOUND)
+        }
+        Some(call) => (crate::table().address(*call), CU_GET_PROC_ADDRESS_SUCCESS, codes::CUDA_SUCCESS),
+    };
+    out.put(found.cast_mut());
+    put_optional(status, outcome);
+    code
 }
 
 pub unsafe extern "C" fn cuGetErrorName(code: Code, name: *mut *const c_char) -> Code {

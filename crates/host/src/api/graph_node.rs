@@ -2,7 +2,7 @@
 
 use super::{
     INVALID, Out,
-    copy::{build_copy, check_fill},
+    copy::{build_copy, check_fill, end},
     enter,
     module::build_launch,
 };
@@ -20,10 +20,7 @@ use crate::{
     state::State,
     work::{Fill, HostCall, Work},
 };
-use std::{
-    ffi::{c_uint, c_void},
-    sync::Arc,
-};
+use std::{ffi::c_uint, sync::Arc};
 
 /// Reads an array of nodes.
 ///
@@ -131,17 +128,6 @@ pub unsafe extern "C" fn cuGraphAddKernelNode_v2(
     })
 }
 
-/// Returns the address of one end of a copy.
-fn end(kind: c_uint, host: *const c_void, device: CUdeviceptr, offset: usize) -> Result<u64, Code> {
-    let start = match kind {
-        CU_MEMORYTYPE_HOST => host as u64,
-        CU_MEMORYTYPE_DEVICE | CU_MEMORYTYPE_UNIFIED => device,
-        // The host device has no CUDA arrays.
-        _ => return Err(INVALID),
-    };
-    start.checked_add(offset as u64).ok_or(INVALID)
-}
-
 pub unsafe extern "C" fn cuGraphAddMemcpyNode(
     node: *mut CUgraphNode,
     graph: CUgraph,
@@ -161,15 +147,18 @@ pub unsafe extern "C" fn cuGraphAddMemcpyNode(
             if params.width == 0 || params.height == 0 || params.depth == 0 {
                 return Err(INVALID);
             }
-            let rows = [params.source_y, params.source_z, params.destination_y, params.destination_z];
-            if params.height != 1 || params.depth != 1 || rows != [0; 4] {
-                // Copies of several rows, which plinth does not use.
+            let layers = [params.source_y, params.source_z, params.destination_y, params.destination_z];
+            if params.depth != 1 || layers != [0; 4] {
+                // Copies of several layers, which plinth does not use.
                 return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
             }
-            let to =
-                end(params.destination_type, params.destination_host, params.destination_device, params.destination_x)?;
-            let from = end(params.source_type, params.source_host, params.source_device, params.source_x)?;
-            let copy = build_copy(state, to, from, params.width as u64, (device, device))?;
+            let offset = params.destination_x as u64;
+            let pitch = params.destination_pitch as u64;
+            let to = end(params.destination_type, params.destination_host, params.destination_device, offset, pitch)?;
+            let (offset, pitch) = (params.source_x as u64, params.source_pitch as u64);
+            let from = end(params.source_type, params.source_host, params.source_device, offset, pitch)?;
+            let size = (params.width as u64, params.height as u64);
+            let copy = build_copy(state, [to, from], size, (device, device))?;
             Ok((Action::Work(Work::Copy(copy)), device))
         })
     })

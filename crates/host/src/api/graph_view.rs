@@ -13,7 +13,7 @@ use crate::{
     kernels::Launch,
     memory::check::MemoryKind,
     state::State,
-    work::Work,
+    work::{Work, extent_of_rows},
 };
 use std::ffi::{CStr, c_char, c_uint, c_void};
 
@@ -155,12 +155,13 @@ pub unsafe extern "C" fn cuGraphMemcpyNodeGetParams(node: CUgraphNode, parameter
         write_parameters(state, node, parameters, |_, action| {
             let Action::Work(Work::Copy(copy)) = action else { return None };
             // An end is given by the pointer of its type; the other pointer is null.
-            let end = |address: u64| match state.memory.read().kind_of(address, copy.bytes) {
+            let extent = |pitch| extent_of_rows(copy.bytes, copy.rows, pitch).unwrap_or(copy.bytes);
+            let end = |address: u64, pitch| match state.memory.read().kind_of(address, extent(pitch)) {
                 MemoryKind::Pageable | MemoryKind::Pinned => (CU_MEMORYTYPE_HOST, address as *mut c_void, 0),
                 MemoryKind::Device(_) | MemoryKind::Unmapped => (CU_MEMORYTYPE_DEVICE, std::ptr::null_mut(), address),
             };
-            let (source_type, source_host, source_device) = end(copy.from);
-            let (destination_type, destination_host, destination_device) = end(copy.to);
+            let (source_type, source_host, source_device) = end(copy.from, copy.from_pitch);
+            let (destination_type, destination_host, destination_device) = end(copy.to, copy.to_pitch);
             Some(MemcpyNodeParams {
                 source_type,
                 source_host,
@@ -169,6 +170,9 @@ pub unsafe extern "C" fn cuGraphMemcpyNodeGetParams(node: CUgraphNode, parameter
                 destination_host,
                 destination_device,
                 width: copy.bytes as usize,
+                height: copy.rows as usize,
+                source_pitch: copy.from_pitch as usize,
+                destination_pitch: copy.to_pitch as usize,
                 ..MemcpyNodeParams::ROW
             })
         })

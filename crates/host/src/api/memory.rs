@@ -67,7 +67,13 @@ pub unsafe extern "C" fn cuMemFree_v2(pointer: CUdeviceptr) -> Code {
             // An error here belongs to the work, and its stream still reports it.
             let _ = stream::synchronize_device(state, waited);
         }
-        state.memory.write().deallocate(pointer).map(drop)
+        let mut memory = state.memory.write();
+        if memory.is_graph_memory(pointer) {
+            memory.begin_graph_free(pointer)?;
+            memory.release_graph_memory(pointer);
+            return Ok(());
+        }
+        memory.deallocate(pointer).map(drop)
     })
 }
 

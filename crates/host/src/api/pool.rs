@@ -8,7 +8,10 @@ use crate::{
         table::{Call, Code},
         types::*,
     },
+    engine::Engine,
+    graph::Action,
     ids::Id,
+    state::State,
     stream::Op,
 };
 use std::ffi::{c_int, c_uint, c_void};
@@ -108,16 +111,42 @@ pub unsafe extern "C" fn cuMemAllocAsync(pointer: *mut CUdeviceptr, bytes: usize
         let mut engine = state.engine.lock();
         let id = engine.find_stream(stream, context::current(state))?;
         engine.forbid_implicit(id)?;
+        let device = engine.stream_device(id)?;
         if engine.capture_of(id)?.is_some() {
-            // The host device has no memory nodes in graphs.
-            return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
+            let address = if bytes == 0 { 0 } else { allocate_in_capture(state, &mut engine, id, device, bytes)? };
+            out.put(address);
+            return Ok(());
         }
         engine.forbid_unsafe(context::thread_number())?;
-        let device = engine.stream_device(id)?;
         // The engine stays locked, so that blocks that the stream freed are still pending in it.
         out.put(state.memory.write().allocate_from_pool(device, bytes as u64, id)?);
         Ok(())
     })
+}
+
+/// Adds an allocation node to the capture of a stream.
+fn allocate_in_capture(
+    state: &State,
+    engine: &mut Engine,
+    stream: Id,
+    device: usize,
+    bytes: usize,
+) -> Result<CUdeviceptr, Code> {
+    let graph_id = engine.captured_graph(stream).ok_or(codes::CUDA_ERROR_ILLEGAL_STATE)?;
+    let before = engine.graph(graph_id)?.ancestors(engine.frontier(stream));
+    let is_before = |node: usize| before.get(node).is_some_and(|is_before| *is_before);
+    let address = state.memory.write().allocate_in_graph(graph_id, device, bytes as u64, is_before)?;
+    engine.add_node(stream, Action::Allocate(address));
+    Ok(address)
+}
+
+/// Adds a node that frees memory of a graph to the capture of a stream.
+fn free_in_capture(state: &State, engine: &mut Engine, stream: Id, address: CUdeviceptr) -> Result<(), Code> {
+    let graph_id = engine.captured_graph(stream).ok_or(codes::CUDA_ERROR_ILLEGAL_STATE)?;
+    let node = engine.graph(graph_id)?.nodes.len();
+    state.memory.write().free_in_graph(graph_id, address, node)?;
+    engine.add_node(stream, Action::Free(address));
+    Ok(())
 }
 
 pub unsafe extern "C" fn cuMemFreeAsync(pointer: CUdeviceptr, stream: CUstream) -> Code {
@@ -126,7 +155,7 @@ pub unsafe extern "C" fn cuMemFreeAsync(pointer: CUdeviceptr, stream: CUstream) 
         let id = engine.find_stream(stream, context::current(state))?;
         engine.forbid_implicit(id)?;
         if engine.capture_of(id)?.is_some() {
-            return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
+            return if pointer == 0 { Ok(()) } else { free_in_capture(state, &mut engine, id, pointer) };
         }
         engine.forbid_unsafe(context::thread_number())?;
         if let Some(stream) = engine.streams.get(&id) {
@@ -135,8 +164,16 @@ pub unsafe extern "C" fn cuMemFreeAsync(pointer: CUdeviceptr, stream: CUstream) 
         if pointer == 0 {
             return Ok(());
         }
-        let (device, ticket) = state.memory.write().free_to_pool(pointer, id)?;
-        engine.submit(id, Op::Free(device, ticket));
+        let mut memory = state.memory.write();
+        let op = if memory.is_graph_memory(pointer) {
+            memory.begin_graph_free(pointer)?;
+            Op::FreeGraphMemory(pointer)
+        } else {
+            let (device, ticket) = memory.free_to_pool(pointer, id)?;
+            Op::Free(device, ticket)
+        };
+        drop(memory);
+        engine.submit(id, op);
         drop(engine);
         finish_launch(state, stream, false)
     })

@@ -82,6 +82,7 @@ pub unsafe extern "C" fn cuStreamDestroy_v2(stream: CUstream) -> Code {
             return Err(codes::CUDA_ERROR_INVALID_HANDLE);
         }
         engine.destroy_stream(id);
+        engine.destroyed_streams.insert(id);
         Ok(())
     })
 }

@@ -5,6 +5,7 @@ use crate::{
     driver::{
         codes,
         collective::{MOST_DIMENSIONS, Operation, Table},
+        element::{self, CopyDimension},
         half::{Bf16, F16},
         table::Code,
     },
@@ -68,42 +69,31 @@ fn extent(dimensions: &[u64], which: usize) -> Option<(i64, i64)> {
     Some(ends)
 }
 
-/// Copies units with arbitrary strides.
+/// Copies units with arbitrary strides, and converts them.
 pub fn strided(launch: &Launch) {
-    let run = for_each_chunk(launch, |table, length, from, to, dimensions| {
-        let width = u64::from(table.width);
-        let units = dimensions.chunks_exact(3).try_fold(1_u64, |product, dimension| product.checked_mul(dimension[0]));
-        if !matches!(width, 1 | 2 | 4 | 8 | 16)
-            || units != Some(length)
-            || u32::try_from(length).is_err()
-            || table.rank as usize > MOST_DIMENSIONS
-        {
+    let run = for_each_chunk(launch, |table, length, from, to, words| {
+        let [source, destination] = table.unit().shapes().ok_or(INVALID)?;
+        let dimensions: Vec<CopyDimension> =
+            words.chunks_exact(3).map(|words| (words[0], words[1] as i64, words[2] as i64)).collect();
+        let units = dimensions.iter().try_fold(1_u64, |product, dimension| product.checked_mul(dimension.0));
+        if units != Some(length) || u32::try_from(length).is_err() || table.rank as usize > MOST_DIMENSIONS {
             return Err(INVALID);
         }
         if length == 0 {
             return Ok(());
         }
-        for (address, which, write) in [(from[0], 1, false), (to[0], 2, true)] {
-            let (low, high) = extent(dimensions, which).ok_or(INVALID)?;
-            let aligned = dimensions.chunks_exact(3).all(|dimension| dimension[which].is_multiple_of(width));
-            if !address.is_multiple_of(width) || !aligned {
+        for (address, which, (width, alignment), write) in [(from[0], 1, source, false), (to[0], 2, destination, true)]
+        {
+            let (low, high) = extent(words, which).ok_or(INVALID)?;
+            let aligned = words.chunks_exact(3).all(|dimension| dimension[which].is_multiple_of(alignment));
+            if !address.is_multiple_of(alignment) || !aligned {
                 return Err(codes::CUDA_ERROR_MISALIGNED_ADDRESS);
             }
             let start = address.checked_add_signed(low).ok_or(codes::CUDA_ERROR_ILLEGAL_ADDRESS)?;
             launch.memory(start, high.abs_diff(low) + width, write)?;
         }
-        for index in 0..length {
-            let (mut rest, mut source, mut destination) = (index, from[0], to[0]);
-            for dimension in dimensions.chunks_exact(3) {
-                let position = (rest % dimension[0]) as i64;
-                rest /= dimension[0];
-                source = source.wrapping_add_signed(position * dimension[1] as i64);
-                destination = destination.wrapping_add_signed(position * dimension[2] as i64);
-            }
-            // SAFETY: all addresses from the minimum to the maximum were checked to be accessible, and the unit may be
-            // copied onto itself.
-            unsafe { (source as *const u8).copy_to(destination as *mut u8, width as usize) };
-        }
+        // SAFETY: all addresses from the minimum to the maximum were checked to be accessible.
+        unsafe { element::copy_on_cpu(table.unit(), &dimensions, from[0], to[0]) };
         Ok(())
     });
     run.unwrap_or_else(|error| launch.fail(error));

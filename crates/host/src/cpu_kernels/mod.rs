@@ -155,6 +155,7 @@ cpu_kernels! {
     "plinth_permutation_sort" PERMUTATION: permutation::run,
     "plinth_comm_copy" TABLE: collective::copy,
     "plinth_comm_strided" TABLE: collective::strided,
+    "plinth_comm_convert" TABLE: collective::strided,
     "plinth_comm_reduce_f16" TABLE: collective::reduce::<F16>,
     "plinth_comm_reduce_bf16" TABLE: collective::reduce::<Bf16>,
     "plinth_comm_reduce_f32" TABLE: collective::reduce::<f32>,

@@ -47,6 +47,8 @@ fn type_name(action: &Action) -> &'static str {
         Action::Record(_) => "EVENT_RECORD",
         Action::Wait(_) => "EVENT_WAIT",
         Action::Empty => "EMPTY",
+        Action::Allocate(_) => "MEM_ALLOC",
+        Action::Free(_) => "MEM_FREE",
         Action::Child(_) => "CHILD_GRAPH",
         Action::Conditional(_) => "CONDITIONAL",
     }
@@ -57,7 +59,12 @@ fn dimensions(size: [u32; 3]) -> String {
 }
 
 fn copy_lines(copy: &CopyWork) -> Vec<Line> {
-    vec![("dst", hex(copy.to)), ("src", hex(copy.from)), ("bytes", copy.bytes.to_string())]
+    let mut lines = vec![("dst", hex(copy.to)), ("src", hex(copy.from)), ("bytes", copy.bytes.to_string())];
+    if copy.rows > 1 {
+        let pitches = [("dstPitch", copy.to_pitch), ("srcPitch", copy.from_pitch), ("height", copy.rows)];
+        lines.extend(pitches.map(|(name, value)| (name, value.to_string())));
+    }
+    lines
 }
 
 fn fill_lines(fill: &Fill) -> Vec<Line> {
@@ -115,7 +122,11 @@ fn lines(node: &Node, detail: Detail) -> Vec<Line> {
         Action::Conditional(conditional) => {
             add(CU_GRAPH_DEBUG_DOT_FLAGS_CONDITIONAL_NODE_PARAMS, conditional_lines(conditional))
         }
-        Action::Work(Work::Staged { .. }) | Action::Empty | Action::Child(_) => {}
+        Action::Work(Work::Staged { .. })
+        | Action::Empty
+        | Action::Allocate(_)
+        | Action::Free(_)
+        | Action::Child(_) => {}
     }
     lines
 }

@@ -7,12 +7,15 @@
 use super::{
     Action, Node,
     plan::{Layout, PlanIndex, Program, Shape, Step},
+    release_memory,
 };
 use crate::{
     driver::{codes, table::Code, types::*},
     engine::Engine,
     ids::{self, Id, IdMap},
+    memory::graph::ExecMemory,
     signal::Signal,
+    state,
     stream::{Kind, Op},
 };
 use std::{ffi::c_ulonglong, sync::Arc};
@@ -25,6 +28,8 @@ pub struct Exec {
     pub flags: c_ulonglong,
     /// The user objects that it retains.
     pub objects: Vec<(Id, u32)>,
+    /// The memory that a launch allocates and frees.
+    pub memory: ExecMemory,
     /// The signal at the end of the last launch.
     pub last: Option<Arc<Signal>>,
 }
@@ -33,6 +38,7 @@ pub struct Exec {
 pub struct Retired {
     streams: Vec<Id>,
     objects: Vec<(Id, u32)>,
+    memory: Vec<u64>,
 }
 
 impl Engine {
@@ -50,19 +56,28 @@ impl Engine {
             let is_body = self.graph(parent)?.nodes.iter().any(is_body);
             return Err(if is_body { codes::CUDA_ERROR_NOT_SUPPORTED } else { codes::CUDA_ERROR_INVALID_VALUE });
         }
-        let Layout { program, shape, plan_indices } = self.lay_out(id)?;
+        let memory = self.memory_of_nodes(id)?;
+        if !memory.is_empty() {
+            state::get()?.memory.write().add_exec(&memory)?;
+        }
+        let laid_out = self.lay_out(id).inspect_err(|_| discard(&memory));
+        let Layout { program, shape, plan_indices } = laid_out?;
         let objects = self.all_objects(id);
         self.retain_graph_objects(&objects);
         let exec = ids::next();
         let program = Arc::new(program);
-        self.execs.insert(exec, Exec { program, shape, plan_indices, flags, objects, last: None });
+        self.execs.insert(exec, Exec { program, shape, plan_indices, flags, objects, memory, last: None });
         Ok(exec)
     }
 
     /// Destroys an executable graph. Its resources are released after its last launch.
     pub fn destroy_exec(&mut self, id: Id) -> Result<(), Code> {
         let exec = self.execs.remove(&id).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
-        let retired = Retired { streams: exec.program.streams(), objects: exec.objects };
+        if !exec.memory.is_empty() {
+            state::get()?.memory.write().remove_exec(&exec.memory);
+        }
+        let (streams, memory) = (exec.program.streams(), exec.memory.allocated);
+        let retired = Retired { streams, objects: exec.objects, memory };
         self.retire_after(exec.last, retired);
         Ok(())
     }
@@ -81,6 +96,23 @@ impl Engine {
             self.destroy_stream(stream);
         }
         self.release_graph_objects(&retired.objects);
+        release_memory(&retired.memory);
+    }
+
+    /// Returns the memory that the nodes of a graph allocate and free, each address once.
+    fn memory_of_nodes(&self, id: Id) -> Result<ExecMemory, Code> {
+        let mut memory = ExecMemory::default();
+        for node in &self.graph(id)?.nodes {
+            let (list, address) = match node.action {
+                Action::Allocate(address) => (&mut memory.allocated, address),
+                Action::Free(address) => (&mut memory.freed, address),
+                _ => continue,
+            };
+            if !list.contains(&address) {
+                list.push(address);
+            }
+        }
+        Ok(memory)
     }
 
     /// Launches an executable graph in a stream that is not in a capture.
@@ -95,6 +127,12 @@ impl Engine {
         if let Some(stream) = self.streams.get(&stream) {
             stream.check()?;
         }
+        let exec = self.exec(id)?;
+        let mut freed = Vec::new();
+        if !exec.memory.is_empty() {
+            let auto_free = exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH != 0;
+            freed = state::get()?.memory.write().launch_graph_memory(&exec.memory, auto_free)?;
+        }
         self.order_with_legacy(stream);
         self.count_submission(stream);
         if let Some(last) = last.filter(|last| !last.is_complete()) {
@@ -104,6 +142,7 @@ impl Engine {
             self.push(stream, Op::ResetConditions(program.clone()));
         }
         self.push_plan(&program, 0, stream)?;
+        freed.into_iter().for_each(|address| self.push(stream, Op::FreeGraphMemory(address)));
         let end = self.push_signal(stream);
         self.exec_mut(id)?.last = Some(end);
         Ok(())
@@ -185,9 +224,19 @@ impl Engine {
     }
 }
 
+/// Undoes the registration of an executable graph that could not be made.
+fn discard(memory: &ExecMemory) {
+    if let Ok(state) = state::get()
+        && !memory.is_empty()
+    {
+        state.memory.write().remove_exec(memory);
+        release_memory(&memory.allocated);
+    }
+}
+
 impl Retired {
     /// Retires only user objects; the streams remain in use.
     pub fn objects(objects: Vec<(Id, u32)>) -> Retired {
-        Retired { streams: Vec::new(), objects }
+        Retired { streams: Vec::new(), objects, memory: Vec::new() }
     }
 }

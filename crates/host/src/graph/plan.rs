@@ -218,6 +218,8 @@ pub fn plain_step(action: &Action) -> Step {
         Action::Host(call) => Step::Host(*call),
         Action::Record(event) => Step::Record(*event),
         Action::Wait(event) => Step::Wait(*event),
+        // A launch allocates and frees.
+        Action::Allocate(_) | Action::Free(_) => Step::Empty,
         Action::Empty | Action::Child(_) | Action::Conditional(_) => Step::Empty,
     }
 }
@@ -228,7 +230,7 @@ fn check_body(node: &Node, within: Option<usize>) -> Result<(), Code> {
     let fits = match &node.action {
         Action::Work(_) | Action::Conditional(_) => node.device == device,
         Action::Empty | Action::Child(_) => true,
-        Action::Host(_) | Action::Record(_) | Action::Wait(_) => false,
+        Action::Host(_) | Action::Record(_) | Action::Wait(_) | Action::Allocate(_) | Action::Free(_) => false,
     };
     if fits { Ok(()) } else { Err(codes::CUDA_ERROR_INVALID_VALUE) }
 }

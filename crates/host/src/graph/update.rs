@@ -2,7 +2,7 @@
 //!
 //! An update pairs the nodes of a new graph with those of the graph that the executable graph was made from: first the
 //! leaves, in their order, then the nodes that those depend on, in the order of the edges, and so on. Either all nodes
-//! are updated or none.
+//! are updated or none. Nodes that allocate or free memory cannot be updated.
 
 use super::{
     Action, Graph,
@@ -92,12 +92,16 @@ fn device_of(address: u64) -> Option<usize> {
     }
 }
 
-/// Returns whether a copy may be replaced by another: both ends must be in memory of the same kind and device.
+/// Returns whether a copy may be replaced by another: both ends must be in memory of the same kind and device, and a
+/// copy of several rows must keep its shape.
 fn copy_fits(old: &CopyWork, new: &CopyWork) -> bool {
     let alike = |old: (u64, Accessor), new: (u64, Accessor)| {
         (old.1 == Accessor::Program) == (new.1 == Accessor::Program) && device_of(old.0) == device_of(new.0)
     };
-    alike((old.to, old.to_accessor), (new.to, new.to_accessor))
+    let shape = |copy: &CopyWork| (copy.bytes, copy.rows, copy.to_pitch, copy.from_pitch);
+    let is_same_shape = shape(old) == shape(new) || (old.rows == 1 && new.rows == 1);
+    is_same_shape
+        && alike((old.to, old.to_accessor), (new.to, new.to_accessor))
         && alike((old.from, old.from_accessor), (new.from, new.from_accessor))
 }
 
@@ -115,6 +119,9 @@ impl Engine {
         let pairs = pair_nodes(old, new)?;
         for (node, partner) in new.nodes.iter().zip(pairs) {
             let old_node = &old.nodes[partner];
+            if matches!(node.action, Action::Allocate(_) | Action::Free(_)) {
+                return Err(Mismatch::new(CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, node.id));
+            }
             let different = Mismatch::new(CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, node.id);
             let planned = old_node.index.and_then(|index| program.node(index));
             let mut step = plain_step(&node.action);

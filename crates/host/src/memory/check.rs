@@ -104,6 +104,7 @@ impl Memory {
             MemoryKind::Pinned => true,
             MemoryKind::Pageable => accessor == Accessor::Program,
             MemoryKind::Unmapped => false,
+            MemoryKind::Device(_) if self.is_unlaunched(address) => false,
             MemoryKind::Device(_) => self.is_covered(address, bytes, |mapping| match accessor {
                 Accessor::Device(device) => self.can_access(mapping, device, write),
                 Accessor::Copy(device) => {

@@ -72,7 +72,7 @@ fn checksum(numbers: &[u64]) -> u64 {
 /// Returns this process's ID and start time.
 pub fn this_process() -> Result<(i32, u64), Code> {
     let process = std::process::id() as i32;
-    let start = sys::start_time(process).ok_or(codes::CUDA_ERROR_OPERATING_SYSTEM)?;
+    let start = sys::start_time(process).map_err(os_error)?.ok_or(codes::CUDA_ERROR_OPERATING_SYSTEM)?;
     Ok((process, start))
 }
 
@@ -127,6 +127,14 @@ impl Memory {
         bytes: u64,
         shareable: bool,
     ) -> Result<Id, Code> {
+        let end = offset.checked_add(bytes).ok_or(INVALID)?;
+        if bytes == 0
+            || !offset.is_multiple_of(GRANULE)
+            || !bytes.is_multiple_of(GRANULE)
+            || !sys::has_fixed_bytes(&file, end)
+        {
+            return Err(INVALID);
+        }
         file_description::lock_shared(&file, offset, bytes).map_err(os_error)?;
         let id = ids::next();
         let file = Arc::new(file);
@@ -174,7 +182,8 @@ impl Memory {
         }
         let device = physical_ordinals.iter().position(|known| *known as u64 == ordinal);
         let device = device.ok_or(codes::CUDA_ERROR_INVALID_DEVICE)?;
-        if sys::start_time(process) != Some(start) {
+        let lies_within = within.checked_add(size).is_some_and(|end| end <= bytes);
+        if !lies_within || sys::start_time(process).map_err(os_error)? != Some(start) {
             return Err(INVALID);
         }
         let file = file_description::reopen(Some(process), fd).map_err(|_| INVALID)?;

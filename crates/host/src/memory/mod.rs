@@ -3,15 +3,19 @@
 //! Addresses are reserved without access; physical memory is ranges of one sparse memory file per device; mapping
 //! connects the two. So a forbidden access faults, untouched memory costs nothing, one allocation can be mapped at two
 //! addresses, and another process can receive it. [`virtual`](self::virt) is that layer, [`whole`] the older interface
-//! of whole allocations on top of it, [`pool`] stream-ordered allocation, [`pinned`] host memory that devices may use,
-//! [`check`] the classification of addresses and the access checks, and [`ipc`] the sharing.
+//! of whole allocations on top of it, [`pool`] stream-ordered allocation, [`mod@graph`] allocation by
+//! graphs, [`pinned`] host memory that devices may use,
+//! [`check`] the classification of addresses and the access checks, and [`ipc`] the sharing. [`share`] lets processes share
+//! the amounts of memory.
 
 pub mod check;
+pub mod graph;
 pub mod ipc;
 pub mod physical;
 pub mod pinned;
 pub mod pointer;
 pub mod pool;
+pub mod share;
 pub mod sys;
 pub mod virt;
 pub mod whole;
@@ -22,6 +26,7 @@ use super::{
 };
 use crate::driver::{codes, table::Code};
 use physical::{DeviceMemory, Physical};
+use share::SharedAmounts;
 use std::{collections::BTreeMap, io};
 
 /// All state of the memory, under one lock. Copies and fills lock it for reading while they check and access one chunk.
@@ -34,6 +39,8 @@ pub struct Memory {
     pub physical: IdMap<Physical>,
     pub chunks: BTreeMap<u64, whole::Chunk>,
     pub allocations: BTreeMap<u64, whole::Allocation>,
+    /// The memory that graphs allocate, by address. Each is also an allocation.
+    pub graph_memory: BTreeMap<u64, graph::GraphMemory>,
     pub opened: BTreeMap<u64, ipc::OpenedAllocation>,
     pub pinned: BTreeMap<u64, pinned::Pinned>,
     /// The default pool of each device.
@@ -73,14 +80,19 @@ pub enum AccessRights {
 }
 
 impl Memory {
-    pub fn new(config: &Config) -> Memory {
+    pub fn new(config: &Config, shared: Option<&'static SharedAmounts>) -> Memory {
         Memory {
-            devices: config.visible.iter().map(|_| DeviceMemory::new(config.memory)).collect(),
+            devices: config
+                .visible
+                .iter()
+                .map(|&physical| DeviceMemory::new(config.memory, shared.map(|shared| (shared, physical))))
+                .collect(),
             reservations: BTreeMap::new(),
             mappings: BTreeMap::new(),
             physical: IdMap::default(),
             chunks: BTreeMap::new(),
             allocations: BTreeMap::new(),
+            graph_memory: BTreeMap::new(),
             opened: BTreeMap::new(),
             pinned: BTreeMap::new(),
             pools: config.visible.iter().map(|_| pool::Pool::default()).collect(),

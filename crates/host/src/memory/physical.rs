@@ -1,10 +1,11 @@
-//! Physical memory: ranges of a sparse memory file for each device, counted against the device's limit.
+//! Physical memory: ranges of a sparse memory file for each device, counted against the device's limit, together with
+//! that of other processes if they [share](super::share) the amount.
 //!
 //! File offsets only grow, so an offset always refers to the same memory, and other processes may refer to it. If
 //! another process still holds a range when its last local user releases it, its release is pending, and it still
 //! counts against the limit, as on a GPU.
 
-use super::{Memory, os_error, sys};
+use super::{Memory, os_error, share::SharedAmounts, sys};
 use crate::{
     config::GRANULE,
     driver::{codes, file_description, table::Code},
@@ -16,6 +17,8 @@ use std::{os::fd::OwnedFd, sync::Arc};
 pub struct DeviceMemory {
     pub total: u64,
     pub used: u64,
+    /// The amounts that it shares with other processes, and its number there.
+    shared: Option<(&'static SharedAmounts, usize)>,
     file: Option<Arc<OwnedFd>>,
     /// The start of the next range in the file.
     next: u64,
@@ -58,8 +61,37 @@ pub struct Physical {
 pub const FILE_NAME: &str = "plinth-host-memory";
 
 impl DeviceMemory {
-    pub fn new(total: u64) -> DeviceMemory {
-        DeviceMemory { total, used: 0, file: None, next: 0, pending_release: Vec::new() }
+    pub fn new(total: u64, shared: Option<(&'static SharedAmounts, usize)>) -> DeviceMemory {
+        DeviceMemory { total, used: 0, shared, file: None, next: 0, pending_release: Vec::new() }
+    }
+
+    /// Counts `bytes` as used, if that many are free. Returns whether it did.
+    fn take(&mut self, bytes: u64) -> Result<bool, Code> {
+        let taken = match self.shared {
+            None => bytes <= self.total - self.used,
+            Some((shared, device)) => shared.take(device, self.used, bytes, self.total).map_err(os_error)?,
+        };
+        if taken {
+            self.used += bytes;
+        }
+        Ok(taken)
+    }
+
+    fn give(&mut self, bytes: u64) {
+        if let Some((shared, device)) = self.shared {
+            shared.give(device, self.used, bytes);
+        }
+        self.used -= bytes;
+    }
+
+    /// Returns the free bytes.
+    fn free(&self) -> Result<u64, Code> {
+        let others = match self.shared {
+            None => 0,
+            Some((shared, device)) => shared.held_by_others(device).map_err(os_error)?,
+        };
+        // Processes may be configured with different amounts.
+        Ok((self.total - self.used).saturating_sub(others))
     }
 
     fn file(&mut self) -> Result<Arc<OwnedFd>, Code> {
@@ -74,15 +106,16 @@ impl DeviceMemory {
     /// Releases the ranges that other processes no longer hold.
     pub fn reclaim(&mut self) {
         let Some(file) = &self.file else { return };
-        let used = &mut self.used;
+        let mut released = 0;
         self.pending_release.retain(|range| {
             let locked = file_description::is_locked(file, range.offset, range.bytes);
             if !locked {
                 range.punch(file);
-                *used -= range.bytes;
+                released += range.bytes;
             }
             locked
         });
+        self.give(released);
     }
 
     fn release_range(&mut self, range: Range, exported: bool) {
@@ -91,7 +124,7 @@ impl DeviceMemory {
             self.pending_release.push(range);
         } else {
             range.punch(file);
-            self.used -= range.bytes;
+            self.give(range.bytes);
         }
     }
 }
@@ -100,17 +133,16 @@ impl Memory {
     /// Allocates `bytes` (a multiple of the granule) of a device's memory.
     pub fn create(&mut self, device: usize, bytes: u64, shareable: bool) -> Result<Id, Code> {
         let owner = self.devices.get_mut(device).ok_or(codes::CUDA_ERROR_INVALID_DEVICE)?;
-        if bytes > owner.total - owner.used {
+        let file = owner.file()?;
+        if !owner.take(bytes)? {
             owner.reclaim();
-            if bytes > owner.total - owner.used {
+            if !owner.take(bytes)? {
                 return Err(codes::CUDA_ERROR_OUT_OF_MEMORY);
             }
         }
-        let file = owner.file()?;
         let offset = owner.next + if shareable { GRANULE } else { 0 };
-        sys::grow(&file, offset + bytes).map_err(os_error)?;
+        sys::grow(&file, offset + bytes).map_err(os_error).inspect_err(|_| owner.give(bytes))?;
         owner.next = offset + bytes;
-        owner.used += bytes;
         let id = ids::next();
         let physical = Physical {
             device,
@@ -167,6 +199,6 @@ impl Memory {
     pub fn info(&mut self, device: usize) -> Result<(u64, u64), Code> {
         let owner = self.devices.get_mut(device).ok_or(codes::CUDA_ERROR_INVALID_DEVICE)?;
         owner.reclaim();
-        Ok((owner.total - owner.used, owner.total))
+        Ok((owner.free()?, owner.total))
     }
 }

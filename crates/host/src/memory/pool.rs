@@ -92,6 +92,11 @@ impl Pool {
         Some(self.mark_used(address, bytes))
     }
 
+    /// Returns the other devices that may use the pool's memory, one bit each.
+    pub fn readers(&self) -> u64 {
+        self.readers
+    }
+
     /// Returns whether the program has a block.
     pub fn has(&self, address: u64) -> bool {
         self.live.contains_key(&address)

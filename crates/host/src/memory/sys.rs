@@ -1,7 +1,8 @@
 //! The system calls under the host device's memory.
 
 use rustix::{
-    fs::{self, FallocateFlags, MemfdFlags, SeekFrom},
+    fs::{self, FallocateFlags, MemfdFlags, SealFlags, SeekFrom},
+    io::retry_on_intr,
     mm::{self, MapFlags, MprotectFlags, MsyncFlags, ProtFlags},
 };
 use std::{
@@ -81,19 +82,35 @@ pub fn protect(address: u64, bytes: u64, protection: ProtFlags) -> io::Result<()
     Ok(unsafe { mm::mprotect(address as *mut _, bytes as usize, protection) }?)
 }
 
-/// Creates a file in memory, closed on exec.
+/// Creates a file in memory, closed on exec. No process can make it shorter: accessing a mapping beyond the end of its
+/// file kills a process.
 pub fn memory_file(name: &CStr) -> io::Result<OwnedFd> {
-    Ok(fs::memfd_create(name, MemfdFlags::CLOEXEC)?)
+    let file = retry_on_intr(|| fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING))?;
+    fs::fcntl_add_seals(&file, SealFlags::SHRINK)?;
+    Ok(file)
+}
+
+/// Makes a file `bytes` long forever.
+pub fn fix_size(file: &OwnedFd, bytes: u64) -> io::Result<()> {
+    grow(file, bytes)?;
+    Ok(fs::fcntl_add_seals(file, SealFlags::GROW | SealFlags::SEAL)?)
+}
+
+/// Returns whether a file of another process is at least `bytes` long, and no process can make it shorter.
+pub fn has_fixed_bytes(file: &OwnedFd, bytes: u64) -> bool {
+    fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
+        && fs::fstat(file).is_ok_and(|stat| stat.st_size as u64 >= bytes)
 }
 
 /// Makes a file at least `bytes` long.
 pub fn grow(file: &OwnedFd, bytes: u64) -> io::Result<()> {
-    Ok(fs::ftruncate(file, bytes)?)
+    Ok(retry_on_intr(|| fs::ftruncate(file, bytes))?)
 }
 
 /// Releases the pages of part of a file to the system. Failure only means that they stay in use.
 pub fn punch(file: &OwnedFd, offset: u64, bytes: u64) {
-    let _ = fs::fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, bytes);
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let _ = retry_on_intr(|| fs::fallocate(file, flags, offset, bytes));
 }
 
 /// Returns whether a descriptor refers to a memory file with this name.
@@ -126,9 +143,22 @@ pub fn is_mapped(address: u64, bytes: u64) -> bool {
     unsafe { mm::msync(start as *mut _, (end - start) as usize, MsyncFlags::ASYNC).is_ok() }
 }
 
-/// Returns when a process was started, in clock ticks since boot. With its ID, this identifies it permanently.
-pub fn start_time(process: i32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+/// Returns when a process was started, in clock ticks since boot; `None` if there is no such process, or if it has ended.
+/// With its ID, this identifies a process permanently. It is an error if the system cannot tell, for example because
+/// this process has no file descriptor left.
+pub fn start_time(process: i32) -> io::Result<Option<u64>> {
+    let text = match std::fs::read_to_string(format!("/proc/{process}/stat")) {
+        Ok(text) => text,
+        Err(error) => match error.raw_os_error() {
+            // The process may also end after the file was opened.
+            Some(libc::ENOENT | libc::ESRCH) => return Ok(None),
+            _ => return Err(error),
+        },
+    };
+    Ok(parse_start_time(&text))
+}
+
+fn parse_start_time(text: &str) -> Option<u64> {
     // The second field is the program's name in parentheses, and may itself hold spaces and parentheses.
     let after_name = text.rsplit_once(')')?.1;
     let mut fields = after_name.split_ascii_whitespace();

@@ -117,7 +117,7 @@ impl Memory {
     }
 
     /// Allocates memory at new addresses, which the devices of `also` may use, too.
-    fn map_whole(&mut self, device: usize, bytes: u64, also: u64) -> Result<u64, Code> {
+    pub(super) fn map_whole(&mut self, device: usize, bytes: u64, also: u64) -> Result<u64, Code> {
         let id = self.create(device, bytes, false)?;
         let address = self.reserve(bytes, GRANULE, 0, false).inspect_err(|_| drop_handle(self, id))?;
         let placed = self.map_at(address, id, AccessRights::Whole { also });

@@ -2,9 +2,19 @@
 
 use super::*;
 use crate::driver::codes::*;
+use rustix::{
+    fs::{MemfdFlags, SealFlags, SeekFrom},
+    io::{Errno, FdFlags},
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+};
 use std::{
     ffi::c_char,
+    fs::File,
     io::{BufRead, BufReader, Write},
+    os::{
+        fd::{AsRawFd, BorrowedFd},
+        unix::fs::FileExt,
+    },
 };
 
 fn text(bytes: &[c_char; 64]) -> String {
@@ -107,6 +117,64 @@ fn wrong_descriptors_are_refused() {
     unsafe { libc::close(fd) };
 }
 
+/// Returns a file in memory with the name of the device's memory files and a copy of the header of an exported one.
+fn forged(fd: i32, bytes: u64, seals: SealFlags) -> File {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = File::from(rustix::fs::memfd_create("plinth-host-memory", flags).expect("a file"));
+    let (mut header, position) = ([0; 40], rustix::fs::tell(borrow(fd)).expect("a position"));
+    let source = File::from(borrow(fd).try_clone_to_owned().expect("a descriptor"));
+    source.read_exact_at(&mut header, position).expect("a header");
+    file.set_len(bytes).expect("memory");
+    file.write_all_at(&header, position).expect("room for the header");
+    rustix::fs::fcntl_add_seals(&file, seals).expect("seals");
+    rustix::fs::seek(&file, SeekFrom::Start(position)).expect("a position");
+    file
+}
+
+fn borrow(fd: i32) -> BorrowedFd<'static> {
+    // SAFETY: the tests keep their descriptor open as long as they use it.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
+
+/// A process that accesses a mapping beyond the end of its file is killed.
+#[test]
+fn another_process_cannot_shorten_shared_memory() {
+    const NAME: &str = "ipc::another_process_cannot_shorten_shared_memory";
+    let t = setup(0);
+    if role().as_deref() == Some("attacker") {
+        let fd = std::env::var("FD").ok().and_then(|fd| fd.parse().ok()).expect("a descriptor");
+        let path = format!("/proc/self/fd/{fd}");
+        let again = File::options().read(true).write(true).open(path).expect("another description");
+        assert_eq!(rustix::fs::ftruncate(borrow(fd), 0), Err(Errno::PERM));
+        assert_eq!(rustix::fs::ftruncate(&again, 0), Err(Errno::PERM));
+        return;
+    }
+    in_child(NAME, &[], || {
+        let (pointer, handle) = (reserve(&t, GRANULE), create(&t, 0, GRANULE, 1));
+        ok!(t.cuMemMap(pointer, GRANULE, 0, handle, 0));
+        ok!(t.cuMemSetAccess(pointer, GRANULE, &access(0, 3), 1));
+        let mut fd = -1;
+        ok!(t.cuMemExportToShareableHandle(std::ptr::from_mut(&mut fd).cast(), handle, 1, 0));
+        rustix::io::fcntl_setfd(borrow(fd), FdFlags::empty()).expect("it is open");
+        let attacker = child(NAME, "attacker", &[("FD", fd.to_string())]);
+        assert!(attacker.wait_with_output().expect("it ends").status.success());
+        assert_eq!(read(&t, pointer + GRANULE as u64 - 4, 4), [0; 4]);
+        // A file that another process can shorten, or that is too short, is not mapped.
+        let import = |file: &File| {
+            let mut imported = 0;
+            let code = code!(t.cuMemImportFromShareableHandle(&mut imported, file.as_raw_fd() as *mut c_void, 1));
+            (code, imported)
+        };
+        let end = rustix::fs::tell(borrow(fd)).expect("a position") + 2 * GRANULE as u64;
+        for (bytes, seals) in [(end, SealFlags::empty()), (end, SealFlags::GROW), (end - 1, SealFlags::SHRINK)] {
+            assert_eq!(import(&forged(fd, bytes, seals)).0, CUDA_ERROR_INVALID_VALUE);
+        }
+        let (code, imported) = import(&forged(fd, end, SealFlags::SHRINK));
+        assert_eq!(code, CUDA_SUCCESS);
+        ok!(t.cuMemRelease(imported));
+    });
+}
+
 #[test]
 fn whole_allocations_are_shared_by_handle() {
     const NAME: &str = "ipc::whole_allocations_are_shared_by_handle";
@@ -129,6 +197,16 @@ fn whole_allocations_are_shared_by_handle() {
         wrong.reserved[20] ^= 1;
         let code = code!(t.cuIpcOpenMemHandle_v2(&mut pointer, wrong, 1));
         assert_eq!(code, CUDA_ERROR_INVALID_VALUE);
+        // A handle with a valid checksum whose allocation does not lie within its memory, or beyond the file.
+        for (word, added) in [(6, 1 << 40), (5, 1 << 60), (4, 1 << 40), (3, 1 << 40), (4, 1)] {
+            let bytes = handle.reserved.map(|byte| byte as u8);
+            let mut numbers: [u64; 7] = std::array::from_fn(|at| u64::from_le_bytes(bytes.as_chunks().0[at]));
+            numbers[word] += added;
+            let forged = crate::memory::ipc::seal::<64>(&numbers);
+            let forged = CUipcMemHandle { reserved: forged.map(|byte| byte as c_char) };
+            let code = code!(t.cuIpcOpenMemHandle_v2(&mut pointer, forged, 1));
+            assert_eq!(code, CUDA_ERROR_INVALID_VALUE, "word {word}");
+        }
         return;
     }
     share_with_importer(&t, NAME);
@@ -197,6 +275,9 @@ fn events_are_shared_by_handle() {
         assert_eq!(code!(t.cuEventQuery(event)), CUDA_ERROR_NOT_READY);
         ok!(t.cuStreamWaitEvent(stream, event, 0));
         assert_eq!(code!(t.cuStreamQuery(stream)), CUDA_ERROR_NOT_READY);
+        // Without a free descriptor, nothing can tell whether the recorder lives, and the stream goes on waiting.
+        let none = Rlimit { current: Some(0), ..getrlimit(Resource::Nofile) };
+        setrlimit(Resource::Nofile, none).expect("fewer descriptors");
         let mut out = std::io::stdout();
         out.write_all(b"ready\n").and_then(|()| out.flush()).expect("the parent reads");
         ok!(t.cuStreamSynchronize(stream));
@@ -221,6 +302,8 @@ fn events_are_shared_by_handle() {
         ok!(t.cuEventRecord(event, stream));
         let mut waiter = child(NAME, "waiter", &[("HANDLE", text(&handle.reserved))]);
         wait_until_ready(&mut waiter);
+        // The waiter checks several times whether this process lives.
+        std::thread::sleep(Duration::from_millis(300));
         gate.open();
         assert!(waiter.wait().expect("the child exits").success());
         // A recorder that has ended never reaches its point.

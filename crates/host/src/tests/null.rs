@@ -18,6 +18,7 @@ fn nulls_and_zeros_never_crash() {
         call!(cuDriverGetVersion(null_mut()));
         call!(cuGetErrorName(0, null_mut()));
         call!(cuGetErrorString(0, null_mut()));
+        call!(cuGetProcAddress_v2(null(), null_mut(), 0, 0, null_mut()));
         call!(cuDeviceGetCount(null_mut()));
         call!(cuDeviceGet(null_mut(), 0));
         call!(cuDeviceGetName(null_mut(), 0, 0));
@@ -71,6 +72,7 @@ fn nulls_and_zeros_never_crash() {
         call!(cuIpcOpenEventHandle(null_mut(), CUipcEventHandle { reserved: [0; 64] }));
         call!(cuMemcpyAsync(0, 0, 0, null_mut()));
         call!(cuMemcpyPeerAsync(0, null_mut(), 0, null_mut(), 0, null_mut()));
+        call!(cuMemcpy2DAsync_v2(null(), null_mut()));
         call!(cuMemsetD8Async(0, 0, 0, null_mut()));
         call!(cuMemsetD16Async(0, 0, 0, null_mut()));
         call!(cuMemsetD32Async(0, 0, 0, null_mut()));

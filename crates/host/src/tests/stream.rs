@@ -17,9 +17,8 @@ fn streams_keep_their_order() {
 #[test]
 fn wrong_handles_are_errors() {
     let t = setup(0);
-    let (stream, event) = (new_stream(&t, 0), new_event(&t, 0));
-    ok!(t.cuStreamDestroy_v2(stream));
-    let wrong = [stream, event as CUstream, 3 as CUstream, 0xdead_beef_usize as CUstream, usize::MAX as CUstream];
+    let event = new_event(&t, 0);
+    let wrong = [event as CUstream, 3 as CUstream, 0xdead_beef_usize as CUstream, usize::MAX as CUstream];
     for handle in wrong {
         assert_eq!(code!(t.cuStreamQuery(handle)), CUDA_ERROR_INVALID_HANDLE);
         assert_eq!(code!(t.cuStreamSynchronize(handle)), CUDA_ERROR_INVALID_HANDLE);
@@ -60,9 +59,21 @@ fn destroyed_streams_finish_their_work() {
     let gate = Gate::close(&t, stream);
     log.note(&t, stream, 1);
     ok!(t.cuStreamDestroy_v2(stream));
-    assert_eq!(code!(t.cuStreamQuery(stream)), CUDA_ERROR_INVALID_HANDLE);
     gate.open();
     wait_until("the work of a destroyed stream", || log.entries() == [1]);
+}
+
+#[test]
+fn a_call_with_a_destroyed_stream_fails_all_streams() {
+    in_child("stream::a_call_with_a_destroyed_stream_fails_all_streams", &[], || {
+        let t = setup(0);
+        let (stream, other) = (new_stream(&t, CU_STREAM_NON_BLOCKING), new_stream(&t, CU_STREAM_NON_BLOCKING));
+        ok!(t.cuStreamDestroy_v2(stream));
+        ok!(t.cuStreamQuery(other));
+        assert_eq!(code!(t.cuStreamQuery(stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
+        assert_eq!(code!(t.cuStreamQuery(other)), CUDA_ERROR_ILLEGAL_ADDRESS);
+        assert_eq!(code!(t.cuCtxSynchronize()), CUDA_ERROR_ILLEGAL_ADDRESS);
+    });
 }
 
 #[test]
@@ -117,6 +128,33 @@ fn each_thread_has_a_default_stream() {
     assert_eq!(code!(t.cuStreamQuery(own)), CUDA_ERROR_NOT_READY);
     gate.open();
     ok!(t.cuStreamSynchronize(own));
+}
+
+/// Uses the thread's default stream when it is dropped.
+struct UseAtEnd(std::cell::Cell<u64>);
+
+impl Drop for UseAtEnd {
+    fn drop(&mut self) {
+        let (t, mut id) = (setup(0), 0);
+        ok!(t.cuStreamGetId(CU_STREAM_PER_THREAD as CUstream, &mut id));
+        assert_eq!(id, self.0.get());
+    }
+}
+
+#[test]
+fn a_threads_default_stream_outlives_its_variables() {
+    thread_local! {
+        static BEFORE: UseAtEnd = const { UseAtEnd(std::cell::Cell::new(0)) };
+        static AFTER: UseAtEnd = const { UseAtEnd(std::cell::Cell::new(0)) };
+    }
+    let thread = std::thread::spawn(|| {
+        let (t, mut id) = (setup(0), 0);
+        BEFORE.with(|before| before.0.set(0));
+        ok!(t.cuStreamGetId(CU_STREAM_PER_THREAD as CUstream, &mut id));
+        BEFORE.with(|before| before.0.set(id));
+        AFTER.with(|after| after.0.set(id));
+    });
+    thread.join().expect("the stream exists");
 }
 
 #[test]

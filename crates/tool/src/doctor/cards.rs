@@ -77,7 +77,7 @@ fn check_card(name: &str, card: &Card<'_>) -> Vec<Finding> {
             Severity::Warning,
             "card",
             format!("{name} has memory pages with errors, which are retired at its next reset"),
-            "Reset it when no process uses it; if errors recur, have the GPU replaced",
+            "Reset the GPU when no process uses it; if errors recur, have it replaced",
         ));
     }
     let hot = ThrottleReasons::SW_THERMAL_SLOWDOWN
@@ -88,7 +88,7 @@ fn check_card(name: &str, card: &Card<'_>) -> Vec<Finding> {
             Severity::Warning,
             "card",
             format!("{name} is throttled by heat or by lack of power"),
-            "Check its cooling and power supply; plinth top shows the reason",
+            "Check the GPU's cooling and power supply; plinth top shows the reason",
         ));
     }
     if findings.is_empty() {

@@ -59,8 +59,8 @@ fn gpu_advice(container: &str) -> &'static str {
             "Request GPUs in the container's resource limits (nvidia.com/gpu: 1), on nodes with NVIDIA's device \
                          plugin"
         }
-        "Podman" => "Start it with --device nvidia.com/gpu=all, with NVIDIA's container toolkit on the host",
-        _ => "Start it with --gpus all, with NVIDIA's container toolkit on the host",
+        "Podman" => "Start the container with --device nvidia.com/gpu=all, with NVIDIA's container toolkit on the host",
+        _ => "Start the container with --gpus all, with NVIDIA's container toolkit on the host",
     }
 }
 
@@ -111,20 +111,19 @@ fn not_started(code: Code, message: &str, machine: &Machine) -> Finding {
             "Remove the toolkit's stubs folder from LD_LIBRARY_PATH",
         ),
         codes::CUDA_ERROR_NO_DEVICE => no_device(machine),
-        codes::CUDA_ERROR_SYSTEM_NOT_READY => problem(
-            says,
-            "GPUs with NVSwitch need NVIDIA's fabric manager: start nvidia-fabricmanager of the driver's release",
-        ),
+        codes::CUDA_ERROR_SYSTEM_NOT_READY => {
+            problem(says, "Start nvidia-fabricmanager of the driver's release: GPUs with NVSwitch need it")
+        }
         codes::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => {
-            problem(says, "The kernel module and libcuda have different releases: reboot, or reload the module")
+            problem(says, "Reboot, or reload the kernel module: it and libcuda have different releases")
         }
         codes::CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE => problem(
             says,
-            "The forward compatibility package (cuda-compat) works only on data centre GPUs: remove it from \
-                         LD_LIBRARY_PATH",
+            "Remove the forward compatibility package (cuda-compat) from LD_LIBRARY_PATH: it works only on data \
+                         centre GPUs",
         ),
         codes::CUDA_ERROR_DEVICE_UNAVAILABLE => {
-            problem(says, "Another process uses the GPU exclusively: end it, or run nvidia-smi -c 0")
+            problem(says, "End the process that uses the GPU exclusively, or run nvidia-smi -c 0")
         }
         codes::CUDA_ERROR_OPERATING_SYSTEM | codes::CUDA_ERROR_UNKNOWN => problem(
             says,
@@ -140,7 +139,7 @@ fn no_device(machine: &Machine) -> Finding {
     match (hidden, machine.container(), machine.cards()) {
         (Some(list), ..) => problem(
             format!("The driver works, but CUDA_VISIBLE_DEVICES={list:?} excludes all its devices"),
-            "Unset the variable, or list existing devices, by numbers from 0 or by UUIDs; the list ends at its first \
+            "Unset CUDA_VISIBLE_DEVICES, or list existing devices, by numbers from 0 or by UUIDs; the list ends at its first \
                          invalid name",
         ),
         (None, Some(container), _) => problem(
@@ -230,7 +229,7 @@ mod tests {
     fn a_driver_that_does_not_start_is_explained_by_its_code() {
         let files = Files::new("codes");
         let bare = Machine::at(&files.0, &[]);
-        says(&not_started(codes::CUDA_ERROR_SYSTEM_NOT_READY, "m", &bare), &["fabric manager"]);
+        says(&not_started(codes::CUDA_ERROR_SYSTEM_NOT_READY, "m", &bare), &["nvidia-fabricmanager"]);
         says(&not_started(codes::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "m", &bare), &["different releases"]);
         says(&not_started(codes::CUDA_ERROR_UNKNOWN, "m", &bare), &["nvidia-uvm"]);
         says(&not_started(12345, "a message", &bare), &["a message", "nvidia-smi"]);

@@ -11,25 +11,23 @@ use std::path::PathBuf;
 const NVLS_CONTROL: (i32, i32) = (2, 32);
 
 /// Returns the findings.
-pub fn check(driver: Option<&Driver>) -> Vec<Finding> {
+pub fn check(driver: &Driver) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if let Some(driver) = driver {
-        let folders = libraries::folders();
-        if let Ok(version) = driver.version() {
-            for name in ["libcudart", "libnvrtc"] {
-                findings.extend(toolkit(name, version, libraries::newest(name, &folders)));
-            }
+    let folders = libraries::folders();
+    if let Ok(version) = driver.version() {
+        for name in ["libcudart", "libnvrtc"] {
+            findings.extend(toolkit(name, version, libraries::newest(name, &folders)));
         }
-        findings.push(match libraries::nvml() {
-            Ok(nvml) => Finding::fine("NVML", format!("NVML {}", nvml.sys_nvml_version().unwrap_or_default())),
-            Err(reason) => Finding::new(
-                Severity::Warning,
-                "NVML",
-                format!("NVML cannot be used, so telemetry of GPUs is unavailable: {reason}"),
-                "Install it with the driver; in a container include utility in NVIDIA_DRIVER_CAPABILITIES",
-            ),
-        });
     }
+    findings.push(match libraries::nvml() {
+        Ok(nvml) => Finding::fine("NVML", format!("NVML {}", nvml.sys_nvml_version().unwrap_or_default())),
+        Err(reason) => Finding::new(
+            Severity::Warning,
+            "NVML",
+            format!("NVML cannot be used, so telemetry of GPUs is unavailable: {reason}"),
+            "Install NVML with the driver; in a container include utility in NVIDIA_DRIVER_CAPABILITIES",
+        ),
+    });
     findings.push(nccl());
     findings
 }
@@ -76,8 +74,8 @@ fn nccl() -> Finding {
                 "NCCL cannot be used, so collectives on one machine run without it: {}",
                 libraries::why_not("NCCL", &error)
             ),
-            "Install it for several machines and large messages (Python: nvidia-nccl-cu13; Debian: libnccl2), or set \
-                         PLINTH_NCCL_LIBRARY to its file",
+            "Install NCCL for several machines and large messages (Python: nvidia-nccl-cu13; Debian: libnccl2), or set \
+                         PLINTH_NCCL_LIBRARY to the file",
         ),
         Ok(nccl) => {
             let version = nccl.version();
@@ -87,7 +85,7 @@ fn nccl() -> Finding {
                     Severity::Note,
                     "NCCL",
                     format!("NCCL {version} may use NVLink multicast, which plinth can disable only from 2.32 on"),
-                    "Set NCCL_NVLS_ENABLE=0 if it must not be used",
+                    "Set NCCL_NVLS_ENABLE=0 if NVLink multicast must not be used",
                 )
             } else {
                 Finding::fine("NCCL", format!("NCCL {version}"))

@@ -11,10 +11,10 @@ const FILES: u64 = 4096;
 /// Threads count as processes.
 const PROCESSES: u64 = 1024;
 
-/// Returns the findings.
-pub fn check(machine: &Machine) -> Vec<Finding> {
+/// Returns the findings; with `gpus` also those that matter only to programs on GPUs.
+pub fn check(machine: &Machine, gpus: bool) -> Vec<Finding> {
     let mut findings = vec![shared_memory(free_at(machine, "/dev/shm"))];
-    findings.extend(limits(&machine.read("/proc/self/limits").unwrap_or_default()));
+    findings.extend(limits(&machine.read("/proc/self/limits").unwrap_or_default(), gpus));
     findings.extend(overcommit(machine));
     findings
 }
@@ -32,7 +32,7 @@ fn shared_memory(free: Option<u64>) -> Finding {
             Severity::Warning,
             about,
             "There is no /dev/shm, in which NCCL and data loaders with several processes share memory",
-            "Mount a tmpfs there",
+            "Mount a tmpfs at /dev/shm",
         ),
         Some(free) if free < SHARED => Finding::new(
             Severity::Warning,
@@ -42,7 +42,7 @@ fn shared_memory(free: Option<u64>) -> Finding {
                 bytes(free)
             ),
             "Docker: --shm-size=8g or --ipc=host; Kubernetes: an emptyDir of medium Memory at /dev/shm; otherwise \
-                         remove unused files there",
+                         remove unused files in /dev/shm",
         ),
         Some(free) => Finding::fine(about, format!("{} are free in /dev/shm", bytes(free))),
     }
@@ -54,15 +54,15 @@ fn soft(text: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-fn limits(text: &str) -> Vec<Finding> {
+fn limits(text: &str, gpus: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut low =
         |about, says: String, advice: &str| findings.push(Finding::new(Severity::Warning, about, says, advice));
-    if let Some(limit) = soft(text, "Max locked memory").filter(|limit| *limit < LOCKED) {
+    if let Some(limit) = soft(text, "Max locked memory").filter(|limit| gpus && *limit < LOCKED) {
         low(
             "memlock",
             format!("A process may lock {}: NCCL over InfiniBand or RoCE needs more", bytes(limit)),
-            "ulimit -l unlimited, or /etc/security/limits.conf; Docker: --ulimit memlock=-1. It does not matter \
+            "Raise the limit of locked memory: ulimit -l unlimited, or /etc/security/limits.conf; Docker: --ulimit memlock=-1. It does not matter \
                          without such a network",
         );
     }
@@ -70,14 +70,14 @@ fn limits(text: &str) -> Vec<Finding> {
         low(
             "nofile",
             format!("A process may open {limit} files; memory shared with many processes needs one file per segment"),
-            "ulimit -n 65536; Docker: --ulimit nofile=65536",
+            "Raise the limit of open files: ulimit -n 65536; Docker: --ulimit nofile=65536",
         );
     }
     if let Some(limit) = soft(text, "Max processes").filter(|limit| *limit < PROCESSES) {
         low(
             "nproc",
             format!("This user may have {limit} processes and threads; beyond that fork and the driver's threads fail"),
-            "ulimit -u 65536; Docker: --pids-limit -1",
+            "Raise the limit of processes: ulimit -u 65536; Docker: --pids-limit -1",
         );
     }
     if let Some(limit) = soft(text, "Max address space") {
@@ -88,11 +88,11 @@ fn limits(text: &str) -> Vec<Finding> {
                 "The address space is limited to {}; CUDA reserves more than the memory of the machine and all GPUs",
                 bytes(limit)
             ),
-            "ulimit -v unlimited",
+            "Remove the limit of the address space: ulimit -v unlimited",
         ));
     }
     if findings.is_empty() {
-        findings.push(Finding::fine("limits", "Locked memory, open files, processes and address space suffice"));
+        findings.push(Finding::fine("limits", "The limits of memory, open files, processes and address space suffice"));
     }
     findings
 }
@@ -105,7 +105,7 @@ fn overcommit(machine: &Machine) -> Option<Finding> {
             "overcommit",
             "Linux does not overcommit memory (vm.overcommit_memory=2): fork fails in a process that uses much \
                          memory, and CUDA may fail too",
-            "sysctl vm.overcommit_memory=0",
+            "Let Linux overcommit memory: sysctl vm.overcommit_memory=0",
         )
     })
 }
@@ -126,14 +126,15 @@ Max address space         unlimited            unlimited            bytes
     fn limits_are_parsed_in_the_format_of_linux() {
         assert_eq!(soft(ENOUGH, "Max open files"), Some(1 << 20));
         assert_eq!(soft(ENOUGH, "Max locked memory"), None);
-        let fine = limits(ENOUGH);
+        let fine = limits(ENOUGH, true);
         assert_eq!((fine.len(), fine[0].severity), (1, Severity::Fine));
         let low = ENOUGH.replace("1048576 ", "1024 ").replace("unlimited", "8388608").replace("65536", "512");
-        let found = limits(&low);
+        let found = limits(&low, true);
         let about: Vec<_> = found.iter().map(|finding| finding.about).collect();
         assert_eq!(about, ["memlock", "nofile", "nproc", "addresses"]);
         assert!(found[0].says.contains("8.00 MiB"), "{}", found[0].says);
         assert_eq!(found[3].severity, Severity::Problem);
+        assert_eq!(limits(&low, false).len(), 3);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! `plinth doctor`: diagnosis of this machine's CUDA installation, with advice.
 //!
 //! Each module checks one area: the [`driver`], the [`cards`] (GPUs), other [`libraries`], the system's [`limits`],
-//! the [`variables`], and last a [`trial`]. They query the system through a [`Machine`], so that tests can simulate
+//! the [`variables`], the [`host`] device, and last a [`trial`]. They query the system through a [`Machine`], so that tests can simulate
 //! faulty machines.
 
 mod cards;
 mod driver;
+mod host;
 mod libraries;
 mod limits;
 mod machine;
@@ -31,7 +32,7 @@ pub struct Options {
 }
 
 /// The severity of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// No problem.
     Fine,
@@ -107,23 +108,31 @@ pub fn run(options: &Options, requested: Option<Kind>, output: &Output) -> Resul
     if let Some(driver) = &driver {
         findings.extend(cards::check(driver));
     }
-    findings.extend(libraries::check(driver.as_ref()));
-    findings.extend(limits::check(&machine));
+    if let Some(driver) = &driver {
+        findings.extend(libraries::check(driver));
+    } else if kind != Kind::Cuda {
+        findings.extend(host::check());
+    }
+    findings.extend(limits::check(&machine, driver.is_some()));
     let has_problem = findings.iter().any(|finding| finding.severity == Severity::Problem);
     // A trial would fail because of the problems that were already found.
     if !options.no_trial && !has_problem {
         findings.extend(trial::check());
     }
     let has_problem = findings.iter().any(|finding| finding.severity == Severity::Problem);
+    let is_without_gpu = kind == Kind::Cuda && driver.is_none();
+    let works_on_host = is_without_gpu && !options.no_trial && host::works_instead();
+    // What there is to do comes first.
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     if output.json {
-        output.value(&as_json(&findings, has_problem))?;
+        output.value(&as_json(&findings, has_problem, works_on_host))?;
     } else {
-        output.text(&as_text(&findings))?;
+        output.text(&as_text(&findings, works_on_host))?;
     }
     if has_problem { Err(Failure::ProblemFound) } else { Ok(()) }
 }
 
-fn as_json(findings: &[Finding], has_problem: bool) -> Value {
+fn as_json(findings: &[Finding], has_problem: bool, works_on_host: bool) -> Value {
     let each = |finding: &Finding| {
         json!({
             "weight": finding.severity.name(),
@@ -132,17 +141,27 @@ fn as_json(findings: &[Finding], has_problem: bool) -> Value {
             "advice": finding.advice,
         })
     };
-    json!({ "works": !has_problem, "findings": findings.iter().map(each).collect::<Vec<Value>>() })
+    json!({ "works": !has_problem, "works_on_host_device": works_on_host, "findings": findings.iter().map(each).collect::<Vec<Value>>() })
 }
 
-fn as_text(findings: &[Finding]) -> String {
+/// Ends a sentence that may already have its last character.
+fn sentence(text: &str) -> String {
+    let end = if text.ends_with(['.', '?']) { "" } else { "." };
+    format!("{}{end}", paragraph(text, 21))
+}
+
+fn as_text(findings: &[Finding], works_on_host: bool) -> String {
     let mut text = String::new();
     for finding in findings {
         let label = finding.severity.style().apply_to(format!("{:<8}", finding.severity.name()));
-        text += &format!("{label} {:<11} {}.\n", finding.about, paragraph(&finding.says, 21));
-        if let Some(advice) = &finding.advice {
-            text += &format!("{:<20} {}.\n", "", paragraph(advice, 21));
-        }
+        let says = sentence(&finding.says);
+        text += &match &finding.advice {
+            Some(advice) => {
+                let advice = Style::new().bold().apply_to(sentence(advice));
+                format!("{label} {:<11} {advice}\n{:<20} {says}\n", finding.about, "")
+            }
+            None => format!("{label} {:<11} {says}\n", finding.about),
+        };
     }
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let (problems, warnings) = (count(Severity::Problem), count(Severity::Warning));
@@ -153,6 +172,9 @@ fn as_text(findings: &[Finding]) -> String {
         (0, _) => heading(&format!("plinth works, with {}.", counted(warnings, "warning"))),
         _ => heading(&format!("plinth does not work: {}.", counted(problems, "problem"))),
     };
+    if works_on_host {
+        text += &heading("It works without a GPU: set PLINTH_DEVICE=host to use the host device, on the CPU.");
+    }
     text
 }
 
@@ -166,9 +188,12 @@ mod tests {
             Finding::fine("driver", "it is there"),
             Finding::new(Severity::Warning, "memlock", "it is little", "Raise it"),
         ];
-        let text = as_text(&findings);
-        assert!(text.contains("it is little.\n") && text.contains(" Raise it.\n"), "{text}");
-        assert!(text.contains("with 1 warning."), "{text}");
-        assert_eq!(as_json(&findings, false)["findings"][1]["weight"], "warning");
+        let text = as_text(&findings, false);
+        // The advice comes first.
+        assert!(text.contains("warning  memlock     Raise it.\n                     it is little.\n"), "{text}");
+        assert!(text.contains("with 1 warning.") && !text.contains("PLINTH_DEVICE=host"), "{text}");
+        assert!(as_text(&findings, true).contains("set PLINTH_DEVICE=host"));
+        assert_eq!(as_json(&findings, false, false)["findings"][1]["weight"], "warning");
+        assert_eq!(sentence("Did you mean it?") + &sentence("Yes"), "Did you mean it?Yes.");
     }
 }

@@ -18,7 +18,7 @@ pub fn check() -> Vec<Finding> {
     {
         refused(format!("PLINTH_DEVICE is {value:?}; it can be cuda, host or auto"));
     }
-    if let Err(reason) = Config::read(|name| std::env::var(name).ok()) {
+    if let Err(reason) = Config::from_environment() {
         refused(reason);
     }
     if let Err(error) = config::get() {
@@ -41,7 +41,7 @@ fn unknown<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Finding> {
     let each = unknown.map(|name| {
         let advice = match settings::most_similar(name) {
             Some(known) => format!("Did you mean {known}?"),
-            None => "Correct its name, or unset it".to_owned(),
+            None => "Correct the variable's name, or unset it".to_owned(),
         };
         Finding::new(Severity::Warning, ABOUT, format!("{name} is not a variable of plinth and has no effect"), advice)
     });

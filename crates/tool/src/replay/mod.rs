@@ -8,7 +8,7 @@ mod trace;
 
 use super::{
     failure::{Failure, Result},
-    output::{Columns, Output, bytes, heading},
+    output::{Columns, Output, bytes, heading, paragraph},
 };
 use clap::Args;
 use plinth::internal::{memory, runtime, stream};
@@ -23,7 +23,7 @@ use trace::{Event, Operation, Trace};
 /// The options of `plinth replay`.
 #[derive(Args)]
 pub struct Options {
-    /// A trace that plinth_trace_start wrote
+    /// A trace that plinth_trace_start wrote, also compressed by xz
     trace: PathBuf,
     /// The number of the device
     #[arg(long, default_value_t = 0, value_name = "NUMBER")]
@@ -209,7 +209,7 @@ fn replay(options: &Options, trace: &Trace, output: &Output) -> Result<Report> {
 
 /// Runs the subcommand.
 pub fn run(options: &Options, output: &Output) -> Result<()> {
-    let trace = trace::read(&options.trace)?;
+    let trace = trace::read(&options.trace, output)?;
     let report = replay(options, &trace, output)?;
     if output.json {
         output.value(&as_json(&trace, &report))?;
@@ -300,7 +300,9 @@ fn as_text(trace: &Trace, report: &Report) -> String {
     if let Some(out) = &report.out_of_memory {
         text += &format!("\n{}", heading("Out of memory"));
         let (request, live) = (bytes(out.request), bytes(out.live));
-        text += &format!("Event {} requests {request} while {live} are live: {}.\n", out.event, out.reason);
+        let reason = out.reason.trim_end_matches('.');
+        let sentence = format!("Event {} requests {request} while {live} are live: {reason}.", out.event);
+        text += &format!("{}\n", paragraph(&sentence, 0));
     }
     text
 }

@@ -2,19 +2,29 @@
 //!
 //! The format is described in the library's `memory::trace`, which writes it.
 
-use super::super::failure::{Failure, Result};
+use super::super::{
+    failure::{Failure, Result},
+    output::Output,
+};
+use lzma_rust2::XzReader;
 use std::{
     collections::{HashMap, hash_map::Entry},
-    fs,
+    fs::File,
+    io::{self, BufRead, BufReader, Read},
     path::Path,
 };
 
 /// Bytes of an event in the file.
 const EVENT: usize = 16;
 
+/// Bytes of a file that are read at a time.
+const BUFFER: usize = 1 << 16;
+
+/// Magic bytes of files that xz compressed.
+const XZ: &[u8] = b"\xfd7zXZ";
+
 /// Magic bytes of files that are not traces, with an explanation.
-const OTHER_FORMATS: [(&[u8], &str); 5] = [
-    (b"\xfd7zXZ", "is compressed by xz; decompress it first: xz -dk"),
+const OTHER_FORMATS: [(&[u8], &str); 4] = [
     (b"\x1f\x8b", "is compressed by gzip; decompress it first: gunzip -k"),
     (b"\x28\xb5\x2f\xfd", "is compressed by zstd; decompress it first: unzstd"),
     (b"PK\x03\x04", "is a zip archive, not a trace"),
@@ -120,12 +130,24 @@ impl Reader {
     }
 }
 
-/// Reads a trace, and reports the first invalid event.
-pub fn read(path: &Path) -> Result<Trace> {
-    let bytes = fs::read(path).map_err(|error| Failure::file(path, error))?;
-    if let Some((_, advice)) = OTHER_FORMATS.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+/// Reads a trace, compressed by xz or not, and reports the first invalid event.
+pub fn read(path: &Path, output: &Output) -> Result<Trace> {
+    let failed = |error: io::Error| Failure::file(path, error);
+    let file = File::open(path).map_err(failed)?;
+    let bar = output.progress("reading", file.metadata().map_err(failed)?.len());
+    let mut reader = BufReader::with_capacity(BUFFER, bar.wrap_read(file));
+    let start = reader.fill_buf().map_err(failed)?;
+    if let Some((_, advice)) = OTHER_FORMATS.iter().find(|(magic, _)| start.starts_with(magic)) {
         return Err(Failure::Invalid(format!("{} {advice}", path.display())));
     }
+    let mut bytes = Vec::new();
+    if start.starts_with(XZ) {
+        let decompressed = XzReader::new(reader, true).read_to_end(&mut bytes);
+        decompressed.map_err(|error| Failure::file(path, format!("decompressing it failed: {error}")))?;
+    } else {
+        reader.read_to_end(&mut bytes).map_err(failed)?;
+    }
+    bar.finish_and_clear();
     parse(&bytes).map_err(|reason| Failure::file(path, reason))
 }
 

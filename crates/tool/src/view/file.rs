@@ -75,6 +75,7 @@ struct BlockRecord {
     requested_size: u64,
     state: StateName,
     frames: u32,
+    name: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -105,6 +106,8 @@ struct EntryRecord {
     pool_id: (u64, u64),
     #[serde(default)]
     thread: u64,
+    #[serde(default)]
+    name: String,
 }
 
 #[derive(Deserialize)]
@@ -121,6 +124,14 @@ struct PlinthRecord {
     time_us: u64,
     #[serde(default)]
     devices: Vec<FiguresRecord>,
+    #[serde(default)]
+    stream_names: Vec<StreamNameRecord>,
+}
+
+#[derive(Deserialize)]
+struct StreamNameRecord {
+    stream: u64,
+    name: String,
 }
 
 #[derive(Deserialize)]
@@ -161,7 +172,7 @@ fn segment(record: &SegmentRecord) -> Segment {
         device: record.device,
         address: record.address,
         stream: record.stream,
-        pool: PoolId { owner, index },
+        pool: PoolId::new(owner, index),
         zone: match record.segment_type {
             ZoneName::Small => Zone::Small,
             ZoneName::Large => Zone::Large,
@@ -172,7 +183,7 @@ fn segment(record: &SegmentRecord) -> Segment {
     }
 }
 
-/// Interned tags, since many entries have the same tag.
+/// Interned tags and names, since many entries have the same.
 #[derive(Default)]
 struct Tags(HashMap<String, Arc<str>>);
 
@@ -193,11 +204,12 @@ fn entry(record: EntryRecord, tags: &mut Tags) -> Entry {
         address: record.addr,
         size: record.size,
         stream: record.stream,
-        pool: PoolId { owner, index },
+        pool: PoolId::new(owner, index),
         time_us: record.time_us,
         stack: StackId(record.frames),
         metadata: tags.get(record.user_metadata),
         thread: record.thread,
+        name: tags.get(record.name),
     }
 }
 
@@ -214,6 +226,8 @@ fn restore(contents: SnapshotFile) -> Snapshot {
         .collect();
     let numbers = (1..frames.len() as u32).map(StackId);
     let stacks = Stacks::new(numbers, |stack| frames.get(stack.0 as usize).cloned().unwrap_or_default());
+    let blocks = contents.segments.iter().flat_map(|segment| &segment.blocks);
+    let block_names = blocks.filter_map(|block| Some((block.address, Arc::from(block.name.as_deref()?)))).collect();
     let mut tags = Tags::default();
     let trace = |entries: Vec<EntryRecord>, tags: &mut Tags| entries.into_iter().map(|one| entry(one, tags)).collect();
     let mut traces: Vec<Vec<Entry>> =
@@ -241,6 +255,8 @@ fn restore(contents: SnapshotFile) -> Snapshot {
             .map(|one| DeviceTotals { total: one.total_memory, limit: one.limit, reserved: one.reserved })
             .collect(),
         time_us: contents.plinth.time_us,
+        stream_names: contents.plinth.stream_names.into_iter().map(|one| (one.stream, one.name.into())).collect(),
+        block_names,
     }
 }
 

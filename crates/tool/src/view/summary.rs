@@ -171,7 +171,7 @@ mod tests {
 
     fn entry(action: Action, size: u64, time_us: u64) -> Entry {
         let (stack, pool) = (StackId(1), PoolId::DEFAULT);
-        Entry { action, address: 7, size, stream: 0, pool, time_us, stack, metadata: None, thread: 1 }
+        Entry { action, address: 7, size, stream: 0, pool, time_us, stack, metadata: None, thread: 1, name: None }
     }
 
     fn snapshot() -> Snapshot {

@@ -1,8 +1,8 @@
-// Shared by all views: number formatting, colours, elements, the tooltip, and the state of the page.
+// Shared by all views: the state of the page, elements, texts of numbers, stacks and names, and canvases.
 
 const page = {
-  tables: null, devices: [], model: null,
-  moment: 0, search: '', view: '', selected: null,
+  tables: null, devices: [], model: null, search: null,
+  moment: 0, view: '', selected: null,
   listeners: [],
   // Notifies every view of a change: 'device', 'moment', 'search', 'selected' or 'view'.
   changed(what) {
@@ -22,7 +22,7 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
-// ---- number formatting
+// ---- numbers
 
 function bytesText(bytes) {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
@@ -34,7 +34,9 @@ function bytesText(bytes) {
   return unit === 0 ? `${bytes} B` : `${value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0)} ${units[unit]}`;
 }
 
-const countText = count => count.toLocaleString('en');
+const countFormat = new Intl.NumberFormat('en');
+const countText = count => countFormat.format(count);
+const exactText = bytes => `${bytesText(bytes)} (${countText(bytes)})`;
 const addressText = address => '0x' + address.toString(16);
 const percentText = (part, whole) => (whole > 0 ? (100 * part / whole).toFixed(1) + ' %' : '');
 
@@ -50,8 +52,11 @@ function durationText(us) {
   return `${(us / 1e6).toFixed(us < 1e7 ? 2 : 1)} s`;
 }
 
+// ---- names
+
 function streamText(stream) {
-  const handle = page.tables.streams[stream];
+  const handle = page.tables.streams[stream], name = page.tables.stream_names[stream];
+  if (name) return `${name} (${addressText(handle)})`;
   return handle === 0 ? 'default' : handle < 3 ? `special ${handle}` : addressText(handle);
 }
 
@@ -61,7 +66,9 @@ function poolText(pool) {
 }
 
 const tagText = tag => page.tables.texts[tag];
-const threadText = thread => String(page.tables.threads[thread] ?? '');
+const threadText = thread => (thread > 0 ? String(page.tables.threads[thread]) : '');
+const blockName = ({blocks}, id) => page.tables.texts[blocks.name[id]];
+const quoted = name => (name ? `"${name}" ` : '');
 
 function momentText(model, moment) {
   const {n, device, ooms} = model;
@@ -75,78 +82,96 @@ function momentText(model, moment) {
 
 const placeText = (file, line) => (line > 0 ? `${file}:${line}` : file);
 const shortPlace = ({file, line}) => placeText(file.split('/').pop(), line);
-const tipFrames = (stack, most) => framesOf(stack).slice(0, most).map(frame => `  ${frame.name || '?'}  ${shortPlace(frame)}`);
+
+// Returns the name of a C++ function without its return type and arguments: they hide the name in a line of a table.
+function shortName(name) {
+  let depth = 0, start = 0;
+  for (let i = 0; i < name.length; i++) {
+    const isPart = depth > 0 || name.endsWith('operator', i);
+    if (name[i] === '(' && !isPart && i > start) return name.slice(start, i);
+    if (name[i] === ' ' && !isPart) start = i + 1;
+    else if ('<({'.includes(name[i])) depth++;
+    else if ('>)}'.includes(name[i])) depth = Math.max(0, depth - 1);
+  }
+  return name.slice(start) || '?';
+}
 
 function framesOf(stack) {
   return page.tables.stacks[stack].map(number => {
-    const [name, file, line] = page.tables.frames[number];
-    return {name: page.tables.texts[name], file: page.tables.texts[file], line};
+    const [name, file, line, library] = page.tables.frames[number];
+    return {name: page.tables.texts[name], file: page.tables.texts[file], line, library: library === 1};
   });
+}
+
+// Returns the frames of the program: those of plinth's C++ headers and of the C++ library are left out, unless there
+// are no others.
+function programFrames(stack) {
+  const frames = framesOf(stack), own = frames.filter(({library}) => !library);
+  return own.length > 0 ? own : frames;
 }
 
 const labels = new Map();
 function stackLabel(stack) {
   if (!labels.has(stack)) {
-    // The innermost function is often a common wrapper, so show two more.
-    const frames = framesOf(stack), [first] = frames, place = first?.file ? ` (${shortPlace(first)})` : '';
-    const names = frames.slice(0, 3).map(({name}) => name || '?').join(' ← ');
-    labels.set(stack, first ? names + place : 'no stack recorded');
+    // The innermost function is often a common wrapper, so show two more, but not the callers of main.
+    const frames = programFrames(stack), main = frames.findIndex(({name}) => name === 'main');
+    const shown = frames.slice(0, Math.min(3, main < 0 ? 3 : main + 1));
+    const texts = shown.map((frame, index) => shortName(frame.name) + (index === 0 && frame.file ? ` (${shortPlace(frame)})` : ''));
+    labels.set(stack, texts.join(' ← ') || 'no stack recorded');
   }
   return labels.get(stack);
 }
 
-const searched = new Map();
-// Returns whether a stack matches the search: every word occurs in a name or a file.
-function stackMatches(stack, words) {
-  if (!searched.has(stack)) searched.set(stack, framesOf(stack).map(({name, file, line}) => `${name} ${file}:${line}`).join('\n').toLowerCase());
-  const text = searched.get(stack);
-  return words.every(word => text.includes(word));
+// ---- search
+
+// A search: every word must occur in one of the texts of an event or a block. Results are cached by the numbers of
+// stacks, texts and streams, because a history of millions of events repeats them.
+class Search {
+  constructor(text) {
+    const {stacks, texts, streams} = page.tables;
+    this.words = text.toLowerCase().split(/\s+/).filter(word => word !== '').map(word => ({
+      word, stacks: new Uint8Array(stacks.length), texts: new Uint8Array(texts.length), streams: new Uint8Array(streams.length),
+      actions: ACTIONS.map(name => name.includes(word)), isAddress: /^(0x)?[0-9a-f]*\d[0-9a-f]*$/.test(word),
+    }));
+  }
+
+  get isEmpty() {
+    return this.words.length === 0;
+  }
+
+  // Returns whether every word occurs in a text of the stack.
+  stack(stack) {
+    return this.words.every(one => this.find(one, 'stacks', stack));
+  }
+
+  matches(stack, tag, name, stream, address, action) {
+    for (const one of this.words) {
+      const found = this.find(one, 'stacks', stack) || this.find(one, 'texts', tag) || this.find(one, 'texts', name) || this.find(one, 'streams', stream) ||
+        one.actions[action] || (one.isAddress && addressText(address).includes(one.word));
+      if (!found) return false;
+    }
+    return true;
+  }
+
+  find(one, kind, number) {
+    const NO = 1, YES = 2, results = one[kind];
+    if (results[number] === 0) results[number] = this.text(kind, number).toLowerCase().includes(one.word) ? YES : NO;
+    return results[number] === YES;
+  }
+
+  text(kind, number) {
+    if (kind === 'stacks') return framesOf(number).map(({name, file, line}) => `${name} ${file}:${line}`).join('\n');
+    return kind === 'texts' ? page.tables.texts[number] : streamText(number);
+  }
 }
 
-function searchWords() {
-  return page.search.toLowerCase().split(/\s+/).filter(word => word !== '');
+function blockMatches({blocks}, id) {
+  return page.search.matches(blocks.stack[id], blocks.tag[id], blocks.name[id], blocks.stream[id], blocks.address[id]);
 }
 
-function blockMatches(blocks, id, words) {
-  if (words.length === 0 || stackMatches(blocks.stack[id], words)) return true;
-  const text = `${tagText(blocks.tag[id])} ${addressText(blocks.address[id])}`.toLowerCase();
-  return words.every(word => text.includes(word));
-}
-
-// ---- colours
+// ---- canvases
 
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
-// Hues differ by the golden angle, so consecutive keys have very different colours.
-function colourOf(key) {
-  const hue = (key * 137.508 + 210) % 360, light = parseFloat(css('--light')) + ((key * 7) % 3 - 1) * 6;
-  return `hsl(${hue.toFixed(1)} ${key === 0 ? 8 : 58}% ${light}%)`;
-}
-
-const parsed = new Map();
-// Returns a colour as a number in the byte order of a canvas.
-function pixelOf(colour) {
-  if (!parsed.has(colour)) {
-    const canvas = element('canvas', {width: 1, height: 1}), context = canvas.getContext('2d', {willReadFrequently: true});
-    context.fillStyle = colour;
-    context.fillRect(0, 0, 1, 1);
-    const [r, g, b] = context.getImageData(0, 0, 1, 1).data;
-    parsed.set(colour, ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0);
-  }
-  return parsed.get(colour);
-}
-
-// ---- tooltip and canvases
-
-function showTip(event, text) {
-  const tip = byId('tip');
-  tip.hidden = !text;
-  if (!text) return;
-  tip.textContent = text;
-  const {width, height} = tip.getBoundingClientRect();
-  tip.style.left = `${Math.max(4, Math.min(event.clientX + 14, innerWidth - width - 8))}px`;
-  tip.style.top = `${event.clientY + 18 + height > innerHeight ? event.clientY - height - 10 : event.clientY + 18}px`;
-}
 
 // Matches a canvas to the screen's pixels; returns the ratio and the size in device pixels.
 function fit(canvas, width, height) {
@@ -169,39 +194,12 @@ function onceAFrame(draw) {
   };
 }
 
-// ---- details panel
-
-function showDetails(title, facts, stack) {
-  const list = element('dl');
-  for (const [name, value] of facts) if (value !== '' && value !== undefined) list.append(element('dt', {}, name), element('dd', {}, String(value)));
-  const frames = element('ol', {className: 'stack'});
-  for (const {name, file, line} of framesOf(stack ?? 0)) {
-    frames.append(element('li', {}, name || '?', element('span', {}, placeText(file, line))));
-  }
-  byId('details').replaceChildren(element('h2', {}, title), list, ...(frames.children.length ? [element('h2', {}, 'Stack, innermost first'), frames] : []));
-}
-
-function blockFacts(model, id) {
-  const {blocks, n, device} = model;
-  const at = i => (i < 0 ? 'before the history' : i >= n ? 'not yet' : `event ${countText(i)}, ${timeText(device.time[i])}`);
-  const end = blocks.gone[id] < n ? device.time[blocks.gone[id]] : n > 0 ? device.time[n - 1] : 0;
-  return [
-    ['size', `${bytesText(blocks.size[id])} (${countText(blocks.size[id])})`], ['requested', countText(blocks.requested[id])],
-    ['address', addressText(blocks.address[id])], ['stream', streamText(blocks.stream[id])], ['pool', poolText(blocks.pool[id])],
-    ['thread', blocks.born[id] < 0 ? '' : threadText(blocks.thread[id])], ['tag', tagText(blocks.tag[id])],
-    ['allocated', at(blocks.born[id])], ['freed', at(blocks.freeRequested[id])],
-    ['free', blocks.gone[id] === blocks.freeRequested[id] ? '' : at(blocks.gone[id])],
-    ['lived', blocks.born[id] < 0 ? '' : durationText(end - device.time[blocks.born[id]])],
-  ];
-}
-
-function selectBlock(id) {
-  page.selected = id;
-  if (id !== null) showDetails('Block', blockFacts(page.model, id), page.model.blocks.stack[id]);
-  page.changed('selected');
-}
-
+// The moment of the page, and the lines below a chart that say what is under the pointer. They never cover the chart.
 function setMoment(moment) {
   page.moment = Math.max(0, Math.min(page.model.n, Math.round(moment)));
   page.changed('moment');
+}
+
+function showReadout(first, second) {
+  byId('readout').replaceChildren(element('div', {title: first}, first || '\u00a0'), element('div', {title: second}, second || '\u00a0'));
 }

@@ -1,97 +1,69 @@
-// The events, one per line. Only the visible lines are elements of the page.
-
-const LINE = 20;
-// Browsers limit scrolled content to about 16 million pixels: longer lists scroll in larger steps.
-const MAX_HEIGHT = 10e6;
+// The events, one per line.
 
 function startEvents() {
-  const scroll = byId('events-scroll'), rows = byId('events-rows');
-  let shown = new Uint32Array(0);
-
-  const height = () => Math.min(MAX_HEIGHT, shown.length * LINE);
-  const firstLine = () => {
-    const room = height() - scroll.clientHeight, lines = Math.max(0, shown.length - Math.floor(scroll.clientHeight / LINE));
-    return room <= 0 ? 0 : Math.round(scroll.scrollTop / room * lines);
-  };
+  // The numbers of the events that are shown; null if all are.
+  let shown = null;
+  const eventOf = row => (shown ? shown[row] : row), count = () => (shown ? shown.length : page.model.n);
 
   function text(i) {
-    const {device} = page.model, action = device.action[i];
-    const place = action === OOM ? `${bytesText(device.address[i])} free`.padEnd(18) : addressText(device.address[i]).padEnd(18);
-    const tag = tagText(device.tag[i]);
-    const pool = device.pool[i] === 0 ? '' : ` pool ${poolText(device.pool[i])}`;
-    return `${String(i).padStart(8)}  ${timeText(device.time[i])}  ${ACTIONS[action].padEnd(14)}  ${bytesText(device.size[i]).padStart(10)}  ` +
-      `${place}  stream ${streamText(device.stream[i])}${pool}  ${device.stack[i] ? stackLabel(device.stack[i]) : ''}${tag ? `  [${tag}]` : ''}`;
+    const {device} = page.model, action = device.action[i], address = device.addressOf(i);
+    const place = action === OOM ? `${bytesText(address)} free` : addressText(address), stream = device.stream[i];
+    const tag = tagText(device.tag[i]), pool = device.pool[i] === 0 ? '' : `  pool ${poolText(device.pool[i])}`;
+    const where = matchMedia('(max-width: 60rem)').matches && action !== OOM ? '' : `${place.padEnd(16)}  `;
+    return `${String(i).padStart(8)}  ${timeText(device.time[i])}  ${ACTIONS[action].padEnd(14)}  ${bytesText(device.sizeOf(i)).padStart(10)}  ` +
+      `${where}${(page.tables.stream_names[stream] || streamText(stream)).padEnd(10)}  ${quoted(tagText(device.name[i]))}` +
+      `${device.stack[i] ? stackLabel(device.stack[i]) : ''}${tag ? `  [${tag}]` : ''}${pool}`;
   }
 
-  const draw = onceAFrame(() => {
-    if (page.view !== 'events') return;
-    const first = firstLine(), count = Math.ceil(scroll.clientHeight / LINE) + 1;
-    rows.style.transform = `translateY(${scroll.scrollTop}px)`;
-    rows.replaceChildren(...Array.from(shown.subarray(first, first + count), i => {
-      const line = element('div', {textContent: text(i)});
+  const list = new Rows(byId('events-scroll'), {
+    fill(line, row) {
+      const i = eventOf(row);
+      line.textContent = line.title = text(i);
       if (page.model.device.action[i] === OOM) line.classList.add('oom');
-      if (i === page.moment) line.classList.add('now');
       line.dataset.event = String(i);
-      return line;
-    }));
+    },
+    choose(row) {
+      const i = eventOf(row), {model} = page, {device} = model;
+      if (device.action[i] === OOM) return goToOom(i);
+      setMoment(i);
+      const block = [model.bornAt[i], model.goneAt[i]].find(id => id >= 0) ?? null;
+      if (block !== null) return selectBlock(block);
+      page.selected = null;
+      showDetails(ACTIONS[device.action[i]], eventFacts(device, i), device.stack[i]);
+    },
   });
 
   function filter() {
-    const {device, n, ooms} = page.model, filterName = byId('events-actions').value, words = searchWords();
-    const keep = i => {
-      const name = ACTIONS[device.action[i]];
-      if (filterName === 'alloc' ? device.action[i] > FREE_COMPLETED : !name.startsWith(filterName)) return false;
-      if (words.length === 0 || stackMatches(device.stack[i], words)) return true;
-      const text = `${tagText(device.tag[i])} ${addressText(device.address[i])} ${name}`.toLowerCase();
-      return words.every(word => text.includes(word));
-    };
-    shown = filterName === 'oom' ? Uint32Array.from(ooms.filter(keep)) : Uint32Array.from({length: n}, (_, i) => i).filter(keep);
-    byId('events-height').style.height = `${height()}px`;
-    byId('events-count').textContent = `${countText(shown.length)} of ${countText(n)} events`;
-    draw();
+    const {device, n, ooms} = page.model, kind = byId('events-actions').value, {action} = device;
+    const isKept = ACTIONS.map(name => (kind === 'alloc' ? ['alloc', 'free_requested', 'free_completed'].includes(name) : name.startsWith(kind)));
+    const matches = i => page.search.matches(device.stack[i], device.tag[i], device.name[i], device.stream[i], device.addressOf(i), action[i]);
+    if (kind === '' && page.search.isEmpty) shown = null;
+    else if (kind === 'oom') shown = Uint32Array.from(page.search.isEmpty ? ooms : ooms.filter(matches));
+    else {
+      const kept = new Uint32Array(n);
+      let length = 0;
+      for (let i = 0; i < n; i++) if (isKept[action[i]] && (page.search.isEmpty || matches(i))) kept[length++] = i;
+      shown = kept.slice(0, length);
+    }
+    list.setCount(count());
+    byId('events-count').textContent = `${countText(count())} of ${countText(n)} events`;
   }
 
-  // Scrolls to the selected moment.
+  // Shows the selected moment.
   function follow() {
-    let low = 0, high = shown.length;
+    let low = 0, high = count();
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (shown[middle] < page.moment) low = middle + 1;
+      if (eventOf(middle) < page.moment) low = middle + 1;
       else high = middle;
     }
-    const first = firstLine(), seen = Math.floor(scroll.clientHeight / LINE) - 1;
-    if (low < first || low > first + seen) {
-      const lines = Math.max(1, shown.length - seen - 1);
-      scroll.scrollTop = Math.max(0, low - seen / 2) / lines * Math.max(0, height() - scroll.clientHeight);
-    }
-    draw();
+    list.show(Math.min(low, count() - 1));
   }
 
-  scroll.onscroll = draw;
-  rows.onclick = event => {
-    const line = event.target.closest('[data-event]');
-    if (!line) return;
-    const i = Number(line.dataset.event), {model} = page, {device} = model;
-    if (device.action[i] === OOM) return goToOom(i);
-    setMoment(i);
-    const block = [model.bornAt[i], model.goneAt[i]].find(id => id >= 0) ?? null;
-    if (block !== null) return selectBlock(block);
-    showDetails(ACTIONS[device.action[i]], [
-      ['size', `${bytesText(device.size[i])} (${countText(device.size[i])})`], ['address', addressText(device.address[i])],
-      ['stream', streamText(device.stream[i])], ['pool', poolText(device.pool[i])], ['thread', threadText(device.thread[i])],
-      ['tag', tagText(device.tag[i])], ['time', timeText(device.time[i])],
-    ], device.stack[i]);
+  byId('events-actions').onchange = () => {
+    filter();
+    follow();
   };
-  scroll.onkeydown = event => {
-    const step = {ArrowUp: -1, ArrowDown: 1}[event.key];
-    if (!step) return;
-    event.preventDefault();
-    const at = shown.findIndex(i => i >= page.moment);
-    const next = shown[Math.max(0, Math.min(shown.length - 1, (at < 0 ? shown.length : at) + step))];
-    if (next !== undefined) setMoment(next);
-  };
-  byId('events-actions').onchange = filter;
-  new ResizeObserver(draw).observe(scroll);
   page.listeners.push(what => {
     if (page.view !== 'events') return;
     if (what === 'device' || what === 'search' || what === 'view') filter();

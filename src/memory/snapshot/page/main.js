@@ -10,33 +10,49 @@ function showView(view) {
     tab.tabIndex = chosen ? 0 : -1;
     byId(name).hidden = !chosen;
   }
-  showTip({}, null);
+  byId('readout').hidden = view !== 'timeline' && view !== 'map';
+  showReadout('', '');
   page.changed('view');
 }
 
 function showDevice(number) {
-  page.model = buildModel(page.devices[number]);
+  page.model = null; // so that its memory can be reused
+  page.model = buildModel(page.devices[number], page.tables);
+  page.model.stackStyles = stylesOfStacks(page.model);
   page.selected = null;
   page.moment = page.model.n;
   const {model} = page, {device} = model, n = model.n;
   const figures = [
-    ['in use', bytesText(model.active[n])], ['reserved', bytesText(device.held)], ['free in the cache', bytesText(Math.max(0, model.held[n] - model.active[n]))],
-    ['peak in use', bytesText(model.active[model.peak])], ['device', device.total ? bytesText(device.total) : ''],
-    ['limit', device.limit ? bytesText(device.limit) : ''], ['events', countText(n)], ['out of memory', model.ooms.length ? countText(model.ooms.length) : ''],
+    ['in use', bytesText(model.active[n])], ['reserved', bytesText(device.held)],
+    ['free in the cache', bytesText(Math.max(0, model.held[n] - model.active[n])), 'minor'], ['peak in use', bytesText(model.active[model.peak])],
+    ['device', device.total ? bytesText(device.total) : '', 'minor'], ['limit', device.limit ? bytesText(device.limit) : '', 'minor'],
+    ['events', countText(n)], ['out of memory', model.ooms.length ? countText(model.ooms.length) : ''],
   ];
-  byId('figures').replaceChildren(...figures.filter(([, value]) => value !== '').map(([name, value]) =>
-    element('div', {}, element('dt', {}, name), element('dd', {}, value))));
+  byId('figures').replaceChildren(...figures.filter(([, value]) => value !== '').map(([name, value, className]) =>
+    element('div', {className: className ?? ''}, element('dt', {}, name), element('dd', {}, value))));
   byId('to-oom').disabled = model.ooms.length === 0;
   byId('to-peak').disabled = n === 0;
-  showDetails('Nothing selected', [
-    ['', 'Click a block, a stack or an event to see its call stack. Click the timeline to select a moment: map, stacks and blocks show the memory at that moment.'],
-  ], 0);
+  clearDetails();
   Object.assign(document.body.dataset, {
     events: n, blocks: model.live[n], inUse: model.active[n], held: model.held[n], peak: model.active[model.peak],
     segments: device.segments.length, ooms: model.ooms.length,
   });
   page.changed('device');
   page.changed('moment');
+}
+
+// The chart or list of a view.
+const focusOf = view => byId({timeline: 'timeline-canvas'}[view] ?? `${view}-scroll`);
+
+// Escape ends the search, then the selection, and returns to the view.
+function leave(from) {
+  const search = byId('search');
+  if (from === search && search.value !== '') {
+    search.value = '';
+    page.search = new Search('');
+    page.changed('search');
+  } else if (from !== search) selectBlock(null);
+  focusOf(page.view).focus();
 }
 
 function showProblem(text) {
@@ -49,6 +65,9 @@ function showProblem(text) {
 function start() {
   const {tables, devices} = readSnapshot();
   Object.assign(page, {tables, devices});
+  page.search = new Search('');
+  byId('reading').remove();
+  document.querySelector('main').hidden = false;
   byId('taken').textContent = `plinth ${tables.version}, ${new Date(tables.time / 1000).toLocaleString()}`;
   byId('device').replaceChildren(...devices.map(({number, count, segments}) =>
     element('option', {value: String(number), textContent: `${number}${count === 0 && segments.length === 0 ? ' (empty)' : ''}`})));
@@ -70,7 +89,7 @@ function start() {
   byId('search').oninput = event => {
     clearTimeout(waiting);
     waiting = setTimeout(() => {
-      page.search = event.target.value;
+      page.search = new Search(event.target.value);
       page.changed('search');
     }, 150);
   };
@@ -81,18 +100,26 @@ function start() {
   byId('to-peak').onclick = () => go(page.model.peak);
   byId('to-end').onclick = () => go(page.model.n);
   byId('to-oom').onclick = () => nextOom(1);
+  byId('to-keys').onclick = () => byId('keys').showModal();
+  byId('to-details').onclick = () => openDetails(byId('details').hidden);
+  byId('close-details').onclick = () => {
+    openDetails(false);
+    focusOf(page.view).focus();
+  };
   addEventListener('keydown', event => {
-    if (/^(INPUT|SELECT)$/.test(event.target.tagName) || event.ctrlKey || event.metaKey || event.altKey) return;
-    const keys = {p: () => go(page.model.peak), o: () => nextOom(1), O: () => nextOom(-1), End: () => go(page.model.n), '/': () => byId('search').focus()};
+    if (event.ctrlKey || event.metaKey || event.altKey || byId('keys').open) return;
+    if (event.key === 'Escape') return leave(event.target);
+    if (/^(INPUT|SELECT)$/.test(event.target.tagName)) return;
+    const keys = {
+      p: () => go(page.model.peak), o: () => nextOom(1), O: () => nextOom(-1), '/': () => byId('search').focus(), '?': () => byId('keys').showModal(),
+      d: () => openDetails(byId('details').hidden), End: event.target.closest('.scroll, aside') ? undefined : () => go(page.model.n),
+    };
     if (keys[event.key]) {
       keys[event.key]();
       event.preventDefault();
     }
   });
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
-    prepareTimeline();
-    page.changed('view');
-  });
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => page.changed('view'));
   const first = devices.findIndex(({count, segments}) => count > 0 || segments.length > 0);
   if (devices.length === 0) throw new Error('the snapshot has no devices');
   byId('device').value = String(Math.max(0, first));

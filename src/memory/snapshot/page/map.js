@@ -1,16 +1,18 @@
-// The memory map at the selected moment: every segment in rows of equal size, blocks coloured by state.
+// The memory map at the selected moment: every segment in rows of equal size, blocks coloured by state or by stack.
 
-const map = {rows: [], bytes: 0, segments: [], height: 0};
+const map = {rows: [], bytes: 0, segments: [], height: 0, cursor: null};
 const ROW = 14, GAP = 3, TITLE = 20;
 
 function layOutMap() {
   const {model} = page;
   map.segments = segmentsAt(model, page.moment);
+  map.cursor = cursorOf(page.selected);
   const largest = map.segments.reduce((most, segment) => Math.max(most, segment.size), 0);
   if (map.bytes === 0) for (map.bytes = 2 << 20; map.bytes * 16 < largest;) map.bytes *= 2;
   map.rows = [];
   let y = 4;
   map.segments.forEach((segment, index) => {
+    segment.used ??= segment.blocks.reduce((sum, block) => sum + (block.state === INACTIVE ? 0 : block.size), 0);
     map.rows.push({y, segment, title: true, index});
     y += TITLE;
     for (let from = 0; from < segment.size; from += map.bytes) {
@@ -23,10 +25,17 @@ function layOutMap() {
   const scroll = byId('map-scroll');
   byId('map-height').style.height = `${Math.max(0, y - scroll.clientHeight)}px`;
   const sum = map.segments.reduce((all, segment) => all + segment.size, 0);
-  byId('map-scale').textContent = `${countText(map.segments.length)} segments, ${bytesText(sum)}; ${bytesText(map.bytes)} per row. ` +
-    'green: in use; orange: freed, but a stream may still use it; grey: free';
+  byId('map-scale').textContent = `${countText(map.segments.length)} segments, ${bytesText(sum)}; ${bytesText(map.bytes)} per row`;
   byId('map-canvas').setAttribute('aria-label', `${countText(map.segments.length)} segments with ${bytesText(sum)}, at ${momentText(model, page.moment)}`);
   drawMap();
+}
+
+// Returns the place of a block on the map, if it is there.
+function cursorOf(id) {
+  if (id === null) return null;
+  const address = page.model.blocks.address[id], segment = map.segments.find(one => address >= one.address && address < one.address + one.size);
+  const block = segment?.blocks[firstBlock(segment, address)];
+  return block?.address === address && block.state !== INACTIVE ? {segment, block} : null;
 }
 
 // The first row that ends below a position.
@@ -65,8 +74,12 @@ const drawMap = onceAFrame(() => {
   context.clearRect(0, 0, w, h);
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.font = '12px system-ui, sans-serif';
-  const colours = [css('--free'), css('--pending'), css('--active')], byStack = byId('map-colours').value === 'stack';
-  const words = searchWords(), back = css('--back'), dim = css('--dim'), text = css('--text');
+  const fills = new Map(), byStack = byId('map-colours').value === 'stack';
+  const fill = style => {
+    if (!fills.has(style)) fills.set(style, fillOf(context, style));
+    return fills.get(style);
+  };
+  const back = css('--back'), dim = css('--dim'), text = css('--text'), free = css('--free');
   if (map.rows.length === 0) {
     context.fillStyle = dim;
     context.fillText('No memory is reserved at this moment.', 20, 30);
@@ -75,13 +88,12 @@ const drawMap = onceAFrame(() => {
   for (let index = firstRow(top); index < map.rows.length && map.rows[index].y < top + height; index++) {
     const row = map.rows[index], y = row.y - top, {segment} = row;
     if (row.title) {
-      const used = segment.blocks.reduce((sum, block) => sum + (block.state === INACTIVE ? 0 : block.size), 0);
       context.fillStyle = text;
-      context.fillText(`${segmentName(segment)}: ${percentText(used, segment.size)} in use${segment.asleep ? ', asleep' : ''}`, 12, y + 15);
+      context.fillText(`${segmentName(segment)}: ${percentText(segment.used, segment.size)} in use${segment.asleep ? ', asleep' : ''}`, 12, y + 15);
       continue;
     }
     const start = segment.address + row.from, end = start + row.bytes, scale = full / map.bytes;
-    context.fillStyle = colours[INACTIVE];
+    context.fillStyle = free;
     context.fillRect(12, y, row.bytes * scale, ROW);
     let drawnTo = -1;
     for (let i = firstBlock(segment, start); i < segment.blocks.length && segment.blocks[i].address < end; i++) {
@@ -91,8 +103,8 @@ const drawMap = onceAFrame(() => {
       // Blocks in the same pixel are drawn once.
       if (to - from < 1 && Math.floor(to * ratio) === drawnTo) continue;
       drawnTo = Math.floor(to * ratio);
-      context.globalAlpha = words.length > 0 && !stackMatches(block.stack, words) ? 0.25 : 1;
-      context.fillStyle = byStack && block.state === ACTIVE ? colourOf(block.stack) : colours[block.state];
+      context.globalAlpha = page.search.isEmpty || page.search.stack(block.stack) ? 1 : 0.25;
+      context.fillStyle = fill(byStack && block.state === ACTIVE ? stackStyle(block.stack) : STATE_STYLES[block.state]);
       context.fillRect(from, y, Math.max(to - from, 1 / ratio), ROW);
       if (to - from > 3) {
         context.fillStyle = back;
@@ -100,8 +112,19 @@ const drawMap = onceAFrame(() => {
       }
     }
     context.globalAlpha = 1;
+    paintCursor(context, row, y, scale);
   }
 });
+
+// Outlines the part of the current block that is in a row.
+function paintCursor(context, {segment, from, bytes}, y, scale) {
+  if (map.cursor === null) return;
+  const {segment: of, block} = map.cursor, start = Math.max(segment.address + from, block.address), end = Math.min(segment.address + from + bytes, block.address + block.size);
+  if (of !== segment || start >= end) return;
+  context.strokeStyle = css('--text');
+  context.lineWidth = 2;
+  context.strokeRect(12 + (start - segment.address - from) * scale, y - 1, Math.max(2, (end - start) * scale), ROW + 2);
+}
 
 function blockUnder(event) {
   const scroll = byId('map-scroll'), y = event.offsetY + scroll.scrollTop;
@@ -115,6 +138,52 @@ function blockUnder(event) {
 
 const STATES = ['free', 'freed, but a stream may still use it', 'in use'];
 
+// Shows what is under the pointer, or what is selected.
+function describeMap(found = map.cursor) {
+  if (!found?.block) {
+    const {model, moment} = page;
+    return showReadout(`in use ${bytesText(model.active[moment])} of ${bytesText(model.held[moment])}, ${countText(model.live[moment])} blocks`, momentText(model, moment));
+  }
+  const {segment, block} = found, id = block.state === INACTIVE ? undefined : blockAt(block.address);
+  const line = id === undefined ? bytesText(block.size) : blockLine(page.model, id);
+  showReadout(`${STATES[block.state]}: ${line}`, `${addressText(block.address)} in ${segmentName(segment)}`);
+}
+
+// Returns the block that is live at an address, at the selected moment.
+const blockAt = address => liveAt(page.model, page.moment).find(id => page.model.blocks.address[id] === address);
+
+function chooseInMap(found) {
+  if (!found?.block) return;
+  const {segment, block} = found, id = blockAt(block.address);
+  if (block.state !== INACTIVE && id !== undefined) selectBlock(id);
+  else {
+    page.selected = null;
+    showDetails('Free memory', [['size', exactText(block.size)], ['address', addressText(block.address)], ['segment', segmentName(segment)]]);
+  }
+  map.cursor = found;
+  describeMap(found);
+  drawMap();
+}
+
+// Moves to another block: to the next or previous one, or to the one a row below or above.
+function stepInMap(blocks, rows) {
+  const {segments, cursor} = map, first = segments[0];
+  if (!first) return;
+  if (cursor === null) return chooseInMap({segment: first, block: first.blocks[0]});
+  const at = segments.indexOf(cursor.segment), index = cursor.segment.blocks.indexOf(cursor.block), address = cursor.block.address + rows * map.bytes;
+  let segment = cursor.segment, next = segment.blocks[blocks !== 0 ? index + blocks : firstBlock(segment, address)];
+  if (!next || address < segment.address) {
+    const forward = blocks + rows > 0;
+    segment = segments[at + (forward ? 1 : -1)];
+    next = forward ? segment?.blocks[0] : segment?.blocks.at(-1);
+  }
+  if (!next) return;
+  chooseInMap({segment, block: next});
+  const scroll = byId('map-scroll'), row = map.rows.find(row => row.segment === segment && !row.title && segment.address + row.from + row.bytes > next.address);
+  if (row.y - TITLE < scroll.scrollTop) scroll.scrollTop = row.y - TITLE;
+  else if (row.y + ROW > scroll.scrollTop + scroll.clientHeight) scroll.scrollTop = row.y + ROW + GAP - scroll.clientHeight;
+}
+
 function startMap() {
   const canvas = byId('map-canvas'), scroll = byId('map-scroll');
   const rescale = factor => {
@@ -124,32 +193,28 @@ function startMap() {
   byId('map-closer').onclick = () => rescale(0.5);
   byId('map-further').onclick = () => rescale(2);
   byId('map-colours').onchange = drawMap;
+  byId('map-legend').replaceChildren(...[ACTIVE, PENDING, INACTIVE].map(state => state === INACTIVE ?
+    element('span', {}, element('span', {className: 'swatch', style: 'background:var(--free)'}), STATES[state]) : swatch(STATE_STYLES[state], STATES[state])));
   scroll.onscroll = drawMap;
   scroll.onkeydown = event => {
-    if (event.key === '+' || event.key === '=') rescale(0.5);
-    else if (event.key === '-') rescale(2);
+    const keys = {
+      ArrowLeft: () => stepInMap(-1, 0), ArrowRight: () => stepInMap(1, 0), ArrowUp: () => stepInMap(0, -1), ArrowDown: () => stepInMap(0, 1),
+      '+': () => rescale(0.5), '=': () => rescale(0.5), '-': () => rescale(2),
+    };
+    if (!keys[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    keys[event.key]();
   };
-  canvas.onpointermove = event => {
-    const found = blockUnder(event);
-    if (!found?.block) return showTip(event, null);
-    const {segment, block} = found, lines = [`${bytesText(block.size)} ${STATES[block.state]} at ${addressText(block.address)}`];
-    if (block.state !== INACTIVE) lines.push(...tipFrames(block.stack, 6));
-    showTip(event, [...lines, `in ${segmentName(segment)}`].join('\n'));
-  };
-  canvas.onpointerleave = event => showTip(event, null);
-  canvas.onclick = event => {
-    const found = blockUnder(event);
-    if (!found?.block) return;
-    const {segment, block} = found, {blocks} = page.model;
-    const id = liveAt(page.model, page.moment).find(id => blocks.address[id] === block.address);
-    if (block.state !== INACTIVE && id !== undefined) return selectBlock(id);
-    showDetails('Free memory', [
-      ['size', `${bytesText(block.size)} (${countText(block.size)})`], ['address', addressText(block.address)], ['segment', segmentName(segment)],
-    ], 0);
-  };
+  canvas.onpointermove = event => describeMap(blockUnder(event) ?? undefined);
+  canvas.onpointerleave = () => describeMap();
+  canvas.onclick = event => chooseInMap(blockUnder(event));
   new ResizeObserver(() => page.view === 'map' && layOutMap()).observe(scroll);
   page.listeners.push(what => {
     if (what === 'device') map.bytes = 0;
-    if (page.view === 'map') (what === 'search' || what === 'selected' ? drawMap : layOutMap)();
+    if (page.view !== 'map') return;
+    if (what !== 'search' && what !== 'selected') layOutMap();
+    else drawMap();
+    if (what === 'selected' && page.selected === null) map.cursor = null;
+    if (what === 'view' || what === 'moment') describeMap();
   });
 }

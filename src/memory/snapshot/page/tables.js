@@ -1,19 +1,21 @@
 // The live memory at the selected moment: by stack, and by block.
 
-const MAX_ROWS = 500;
-
-// A table that is sorted by clicking a column's name. `columns` are [name, value of a row, text of a row, is a
-// number].
+// A table that is sorted by clicking a column's name. `columns` have a name, the value of a row, the text or element
+// of a row, and the CSS class of its cells.
 class Table {
-  constructor(section, columns, sortedBy, choose) {
-    Object.assign(this, {columns, sortedBy, choose, descending: true, rows: []});
-    this.body = section.querySelector('tbody');
+  constructor(section, columns, choose) {
+    Object.assign(this, {columns, sortedBy: 0, descending: true, rows: []});
+    section.table = this;
     this.title = section.querySelector('h2');
-    this.heads = columns.map(([name, , , number], index) => element('th', {className: number ? 'number' : '', scope: 'col'},
+    const scroll = section.querySelector('.scroll');
+    this.heads = columns.map(({name, kind}, index) => element('div', {className: kind, role: 'columnheader'},
       element('button', {textContent: name, onclick: () => this.sort(index)})));
-    section.querySelector('thead').replaceChildren(element('tr', {}, ...this.heads));
-    this.body.onclick = event => this.select(event.target.closest('tr'));
-    this.body.onkeydown = event => this.key(event);
+    scroll.querySelector('.head').replaceChildren(...this.heads);
+    this.list = new Rows(scroll, {
+      role: 'row',
+      fill: (line, index) => line.append(...columns.map(({text, kind}) => element('div', {className: kind, role: 'gridcell'}, text(this.rows[index])))),
+      choose: index => choose(this.rows[index]),
+    });
   }
 
   sort(index) {
@@ -23,86 +25,60 @@ class Table {
   }
 
   show(rows) {
-    this.rows = rows;
-    const value = this.columns[this.sortedBy][1], sign = this.descending ? -1 : 1;
-    const compare = (a, b) => (a < b ? -sign : a > b ? sign : 0);
-    rows.sort((a, b) => compare(value(a), value(b)));
+    const {value} = this.columns[this.sortedBy], sign = this.descending ? -1 : 1;
+    const values = rows.map(value), order = rows.map((_, index) => index);
+    order.sort((a, b) => (values[a] < values[b] ? -sign : values[a] > values[b] ? sign : a - b));
+    this.rows = order.map(index => rows[index]);
     this.heads.forEach((head, index) => {
       if (index === this.sortedBy) head.setAttribute('aria-sort', this.descending ? 'descending' : 'ascending');
       else head.removeAttribute('aria-sort');
     });
-    this.body.replaceChildren(...rows.slice(0, MAX_ROWS).map((row, index) => {
-      const line = element('tr', {tabIndex: index === 0 ? 0 : -1}, ...this.columns.map(([, , text, number]) =>
-        element('td', {className: number ? 'number' : ''}, text(row))));
-      line.row = row;
-      return line;
-    }));
-  }
-
-  select(line) {
-    if (!line) return;
-    for (const other of this.body.querySelectorAll('[aria-selected]')) other.removeAttribute('aria-selected');
-    line.setAttribute('aria-selected', 'true');
-    this.choose(line.row);
-  }
-
-  key(event) {
-    const line = event.target.closest('tr'), other = {ArrowDown: line.nextElementSibling, ArrowUp: line.previousElementSibling}[event.key];
-    if (other) {
-      line.tabIndex = -1;
-      other.tabIndex = 0;
-      other.focus();
-      event.preventDefault();
-    } else if (event.key === 'Enter' || event.key === ' ') {
-      this.select(line);
-      event.preventDefault();
-    }
+    this.list.current = -1;
+    this.list.setCount(rows.length);
   }
 }
 
-function swatch(stack, ...content) {
-  return element('span', {}, element('span', {className: 'swatch', style: `background:${colourOf(stack)}`}), ...content);
-}
+const stackCell = stack => swatch(stackStyle(stack), element('span', {title: stackLabel(stack)}, stackLabel(stack)));
 
 function startTables() {
   let whole = 0;
+  const bar = share => element('span', {className: 'bar', style: `width:${(100 * share).toFixed(1)}%`});
   const stacks = new Table(byId('stacks'), [
-    ['Bytes', row => row.bytes, row => bytesText(row.bytes), true],
-    ['Share', row => row.bytes, row => element('span', {}, percentText(row.bytes, whole) + ' ',
-      element('span', {className: 'bar', style: `width:${(whole > 0 ? 6 * row.bytes / whole : 0).toFixed(2)}rem`})), false],
-    ['Blocks', row => row.count, row => countText(row.count), true],
-    ['Largest', row => row.largest, row => bytesText(row.largest), true],
-    ['Rounding', row => row.bytes - row.requested, row => bytesText(row.bytes - row.requested), true],
-    ['Stack', row => stackLabel(row.stack), row => swatch(row.stack, stackLabel(row.stack)), false],
-  ], 0, row => showDetails('Stack', [
-    ['in use', `${bytesText(row.bytes)} (${countText(row.bytes)})`], ['blocks', countText(row.count)], ['largest', bytesText(row.largest)],
-    ['requested', bytesText(row.requested)], ['at', momentText(page.model, page.moment)],
+    {name: 'Bytes', value: row => row.bytes, text: row => bytesText(row.bytes), kind: 'number'},
+    {name: 'Share', value: row => row.bytes, text: row => element('span', {className: 'share'}, element('span', {}, percentText(row.bytes, whole)),
+      element('span', {className: 'track'}, bar(whole > 0 ? row.bytes / whole : 0))), kind: 'minor'},
+    {name: 'Blocks', value: row => row.count, text: row => countText(row.count), kind: 'number'},
+    {name: 'Largest', value: row => row.largest, text: row => bytesText(row.largest), kind: 'number minor'},
+    {name: 'Rounding', value: row => row.bytes - row.requested, text: row => bytesText(row.bytes - row.requested), kind: 'number minor'},
+    {name: 'Stack', value: row => stackLabel(row.stack), text: row => stackCell(row.stack), kind: ''},
+  ], row => showDetails('Stack', [
+    ['in use', exactText(row.bytes)], ['blocks', countText(row.count)], ['largest', bytesText(row.largest)],
+    ['requested', exactText(row.requested)], ['at', momentText(page.model, page.moment)],
   ], row.stack));
 
   const of = name => id => page.model.blocks[name][id];
-  const age = id => page.model.n - of('born')(id);
+  const isOlder = id => of('born')(id) < 0, name = id => blockName(page.model, id);
   const blocks = new Table(byId('blocks'), [
-    ['Bytes', of('size'), id => bytesText(of('size')(id)), true],
-    ['Requested', of('requested'), id => countText(of('requested')(id)), true],
-    ['Address', of('address'), id => addressText(of('address')(id)), false],
-    ['Stack', id => stackLabel(of('stack')(id)), id => swatch(of('stack')(id), stackLabel(of('stack')(id))), false],
-    ['Stream', of('stream'), id => streamText(of('stream')(id)), false],
-    ['Pool', of('pool'), id => poolText(of('pool')(id)), false],
-    ['Thread', of('thread'), id => (of('born')(id) < 0 ? '' : threadText(of('thread')(id))), false],
-    ['Tag', id => tagText(of('tag')(id)), id => tagText(of('tag')(id)), false],
-    ['Since event', age, id => (of('born')(id) < 0 ? 'before' : countText(of('born')(id))), true],
-  ], 0, selectBlock);
+    {name: 'Bytes', value: of('size'), text: id => bytesText(of('size')(id)), kind: 'number'},
+    {name: 'Requested', value: of('requested'), text: id => countText(of('requested')(id)), kind: 'number minor'},
+    {name: 'Name', value: name, text: name, kind: ''},
+    {name: 'Stack', value: id => stackLabel(of('stack')(id)), text: id => stackCell(of('stack')(id)), kind: ''},
+    {name: 'Stream', value: id => streamText(of('stream')(id)), text: id => streamText(of('stream')(id)), kind: ''},
+    {name: 'Pool', value: of('pool'), text: id => poolText(of('pool')(id)), kind: 'minor'},
+    {name: 'Thread', value: of('thread'), text: id => threadText(of('thread')(id)), kind: 'minor'},
+    {name: 'Tag', value: id => tagText(of('tag')(id)), text: id => tagText(of('tag')(id)), kind: 'minor'},
+    {name: 'Since event', value: id => -of('born')(id), text: id => (isOlder(id) ? 'before' : countText(of('born')(id))), kind: 'number'},
+    {name: 'Address', value: of('address'), text: id => addressText(of('address')(id)), kind: 'minor'},
+  ], selectBlock);
 
   function update() {
     if (page.view !== 'stacks' && page.view !== 'blocks') return;
-    const {model, moment} = page, words = searchWords(), all = liveAt(model, moment);
-    const ids = all.filter(id => blockMatches(model.blocks, id, words));
+    const {model, moment} = page, all = liveAt(model, moment), ids = page.search.isEmpty ? all : all.filter(id => blockMatches(model, id));
     whole = model.active[moment];
     const found = ids.reduce((sum, id) => sum + model.blocks.size[id], 0);
-    const part = words.length > 0 ? `, ${bytesText(found)} of it found` : '';
+    const part = page.search.isEmpty ? '' : `, ${bytesText(found)} of it found`;
     if (page.view === 'blocks') {
-      const shown = ids.length > MAX_ROWS ? `, the first ${MAX_ROWS} of them` : '';
-      blocks.title.textContent = `${bytesText(whole)} in ${countText(all.length)} blocks at ${momentText(model, moment)}${part}${shown}`;
+      blocks.title.textContent = `${bytesText(whole)} in ${countText(all.length)} blocks at ${momentText(model, moment)}${part}`;
       blocks.show(ids);
       return;
     }

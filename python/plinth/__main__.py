@@ -1,0 +1,5 @@
+"""`python -m plinth` is the `plinth` command."""
+
+from ._tool import main
+
+main()

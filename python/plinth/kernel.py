@@ -1,0 +1,121 @@
+"""Kernels from CUDA C++ source: torch.cuda._compile_kernel. Needs NVRTC and a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from ctypes import byref, c_char_p, c_uint32
+from typing import Any, List, Optional, Sequence, Tuple
+
+from . import _native, tensor
+from ._arguments import DeviceLike, StreamLike, device_index, stream_handle
+from ._native import c_void_p, check, lib
+
+_SCALARS = {
+    ctypes.c_bool: _native.PLINTH_ARGUMENT_BOOL,
+    ctypes.c_int32: _native.PLINTH_ARGUMENT_INT32,
+    ctypes.c_uint32: _native.PLINTH_ARGUMENT_INT32,
+    ctypes.c_int64: _native.PLINTH_ARGUMENT_INT64,
+    ctypes.c_uint64: _native.PLINTH_ARGUMENT_INT64,
+    ctypes.c_float: _native.PLINTH_ARGUMENT_FLOAT32,
+    ctypes.c_double: _native.PLINTH_ARGUMENT_FLOAT64,
+    ctypes.c_void_p: _native.PLINTH_ARGUMENT_POINTER,
+}
+
+
+class Kernel:
+    """A kernel of a device. Make it with compile_kernel. It is unloaded when the object is collected."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        weakref.finalize(self, _destroy, handle).atexit = False
+
+    def __call__(
+        self,
+        grid: Tuple[int, int, int] = (1, 1, 1),
+        block: Tuple[int, int, int] = (1, 1, 1),
+        args: Optional[Sequence[Any]] = None,
+        shared_mem: int = 0,
+        stream: StreamLike = None,
+    ) -> None:
+        """Launches the kernel in a stream, by default the current one, asynchronously.
+
+        An argument is a tensor (its address is passed), a ctypes value, an int (a C int), a float (a C float) or a
+        bool. `shared_mem` is in bytes. Tensors must live until the work is done. Raises ValueError
+        (InvalidArgumentError) for arguments that do not match the kernel's parameters, and TypeError for other objects.
+        """
+        args = () if args is None else args
+        raw = (_native.plinth_kernel_argument_t * max(len(args), 1))()
+        keep = [_argument(raw[i], item, stream) for i, item in enumerate(args)]
+        launch = _native.plinth_kernel_launch_t.init()
+        launch.grid[:] = grid
+        launch.block[:] = block
+        launch.shared_bytes = shared_mem
+        check(lib.plinth_kernel_launch(self._handle, byref(launch), raw, len(args), stream_handle(stream)))
+        del keep
+
+    def set_shared_memory_config(self, shared_mem_bytes: int) -> None:
+        """Sets the limit of dynamic shared memory in bytes."""
+        check(lib.plinth_kernel_set_shared_memory_config(self._handle, c_uint32(shared_mem_bytes)))
+
+
+def _argument(raw: Any, item: Any, stream: StreamLike) -> Any:
+    """Describes an argument, and returns what must live during the launch."""
+    raw.struct_size = ctypes.sizeof(raw)
+    if isinstance(item, bool):
+        item = ctypes.c_bool(item)
+    elif isinstance(item, int):
+        if not -(2**31) <= item < 2**31:
+            raise OverflowError(f"{item} does not fit in a C int; pass ctypes.c_int64({item})")
+        item = ctypes.c_int32(item)
+    elif isinstance(item, float):
+        item = ctypes.c_float(item)
+    if isinstance(item, (ctypes._SimpleCData, ctypes.Structure)):
+        raw.kind = _SCALARS.get(type(item), _native.PLINTH_ARGUMENT_BYTES)
+        raw.bytes = ctypes.sizeof(item) if raw.kind == _native.PLINTH_ARGUMENT_BYTES else 0
+        raw.value = ctypes.addressof(item)
+        return item
+    view = tensor.view(item, stream=stream)
+    raw.kind = _native.PLINTH_ARGUMENT_TENSOR
+    raw.value = ctypes.addressof(view.dl)
+    return view
+
+
+def _destroy(handle: int) -> None:
+    check(lib.plinth_kernel_destroy(handle))
+
+
+def _texts(items: Optional[Sequence[str]]) -> Any:
+    """Converts texts to a list that ends with NULL."""
+    return None if items is None else (c_char_p * (len(items) + 1))(*(item.encode() for item in items), None)
+
+
+def compile_kernel(
+    kernel_source: str,
+    kernel_name: str,
+    compute_capability: Optional[str] = None,
+    cuda_include_dirs: Optional[List[str]] = None,
+    nvcc_options: Optional[List[str]] = None,
+    device: DeviceLike = None,
+) -> Kernel:
+    """Compiles a kernel of CUDA C++ source with NVRTC, and loads it on a device.
+
+    The parameters are those of torch.cuda._compile_kernel. Raises CompilationError with the compiler's log,
+    UnavailableError without NVRTC, and NotSupportedError on the host device.
+    """
+    kernel = c_void_p()
+    check(
+        lib.plinth_compile_kernel(
+            kernel_source.encode(),
+            kernel_name.encode(),
+            None if compute_capability is None else compute_capability.encode(),
+            _texts(cuda_include_dirs),
+            _texts(nvcc_options),
+            device_index(device),
+            byref(kernel),
+        )
+    )
+    return Kernel(kernel.value or 0)
+
+
+_compile_kernel = compile_kernel

@@ -1,0 +1,6 @@
+#include "page.h"
+
+int main(void) {
+  page_begin();
+#include "allocator.3.inc"
+}

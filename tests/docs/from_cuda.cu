@@ -1,0 +1,3 @@
+#include "page.h"
+
+#include "from_cuda.1.inc"

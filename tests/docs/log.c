@@ -1,0 +1,7 @@
+#include "page.h"
+
+#include "log.1.inc"
+
+int main(void) {
+#include "log.2.inc"
+}

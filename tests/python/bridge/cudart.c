@@ -1,0 +1,126 @@
+/* The part of libcudart.so.13 that libc10_cuda.so uses, on plinth's host device: for the test of the bridge on a machine
+ * without a GPU. A function that the test does not need ends the process with its name.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0 */
+
+#include <cuda_runtime_api.h>
+#include <plinth.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static cudaError_t result(plinth_status_t status) {
+  if (status == PLINTH_OK) return cudaSuccess;
+  return status == PLINTH_ERROR_OUT_OF_MEMORY ? cudaErrorMemoryAllocation : cudaErrorUnknown;
+}
+
+/* CUDA's NULL is the default stream of the current device. */
+static plinth_stream_t of(cudaStream_t stream) { return stream == NULL ? PLINTH_STREAM_DEFAULT_OF(-1) : stream; }
+
+cudaError_t cudaGetDevice(int *device) { return result(plinth_current_device(device)); }
+cudaError_t cudaSetDevice(int device) { return result(plinth_set_device(device)); }
+cudaError_t cudaGetDeviceCount(int *count) { return result(plinth_device_count(count)); }
+cudaError_t cudaDeviceSynchronize(void) { return result(plinth_synchronize(-1)); }
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total) { return result(plinth_mem_get_info(-1, free_bytes, total)); }
+cudaError_t cudaGetLastError(void) { return cudaSuccess; }
+const char *cudaGetErrorString(cudaError_t error) { (void)error; return plinth_last_error(); }
+const char *cudaGetErrorName(cudaError_t error) { return error == cudaSuccess ? "cudaSuccess" : "cudaError"; }
+
+cudaError_t cudaDriverGetVersion(int *version) {
+  *version = 13000;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
+  bool answer = false;
+  plinth_status_t status = plinth_can_device_access_peer(device, peer, &answer);
+  *can = answer;
+  return result(status);
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+  return result(plinth_stream_priority_range(-1, least, greatest));
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flags, int priority) {
+  (void)flags;
+  return result(plinth_stream_create_dedicated(-1, priority, stream));
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  bool done = false;
+  plinth_status_t status = plinth_stream_query(of(stream), &done);
+  return status != PLINTH_OK ? result(status) : done ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return result(plinth_stream_synchronize(of(stream))); }
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status) {
+  bool capturing = false;
+  plinth_status_t error = stream == NULL ? PLINTH_OK : plinth_stream_is_capturing(stream, &capturing);
+  *status = capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  return result(error);
+}
+
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id,
+                                     cudaGraph_t *graph, const cudaGraphNode_t **dependencies,
+                                     const cudaGraphEdgeData **edges, size_t *count) {
+  (void)graph, (void)dependencies, (void)edges, (void)count;
+  if (id != NULL) *id = 1;
+  return cudaStreamIsCapturing(stream, status);
+}
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {
+  (void)mode;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
+  (void)kind;
+  return result(plinth_memcpy(to, from, bytes, of(stream)));
+}
+
+cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes,
+                                cudaStream_t stream) {
+  (void)to_device, (void)from_device;
+  return result(plinth_memcpy(to, from, bytes, of(stream)));
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
+  cudaError_t error = cudaMemcpyAsync(to, from, bytes, kind, NULL);
+  return error == cudaSuccess ? cudaStreamSynchronize(NULL) : error;
+}
+
+cudaError_t cudaMalloc(void **pointer, size_t bytes) { return result(plinth_device_malloc(bytes, -1, pointer)); }
+cudaError_t cudaFree(void *pointer) { return result(plinth_device_free(pointer)); }
+
+static void unexpected(const char *name) {
+  fprintf(stderr, "the test's libcudart has no %s\n", name);
+  abort();
+}
+
+#define UNUSED(name, ...) \
+  cudaError_t name(__VA_ARGS__) { unexpected(#name); return cudaErrorNotSupported; }
+
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+UNUSED(cudaDeviceEnablePeerAccess, int device, unsigned int flags)
+UNUSED(cudaDeviceGetDefaultMemPool, cudaMemPool_t *pool, int device)
+UNUSED(cudaEventCreateWithFlags, cudaEvent_t *event, unsigned int flags)
+UNUSED(cudaEventDestroy, cudaEvent_t event)
+UNUSED(cudaEventElapsedTime, float *time, cudaEvent_t start, cudaEvent_t end)
+UNUSED(cudaEventQuery, cudaEvent_t event)
+UNUSED(cudaEventRecord, cudaEvent_t event, cudaStream_t stream)
+UNUSED(cudaEventSynchronize, cudaEvent_t event)
+UNUSED(cudaFreeAsync, void *pointer, cudaStream_t stream)
+UNUSED(cudaGetDeviceProperties, struct cudaDeviceProp *properties, int device)
+UNUSED(cudaGetDriverEntryPointByVersion, const char *symbol, void **function, unsigned int version,
+       unsigned long long flags, enum cudaDriverEntryPointQueryResult *status)
+UNUSED(cudaGraphNodeGetDependencies, cudaGraphNode_t node, cudaGraphNode_t *nodes, cudaGraphEdgeData *edges, size_t *count)
+UNUSED(cudaIpcCloseMemHandle, void *pointer)
+UNUSED(cudaIpcGetMemHandle, cudaIpcMemHandle_t *handle, void *pointer)
+UNUSED(cudaIpcOpenMemHandle, void **pointer, cudaIpcMemHandle_t handle, unsigned int flags)
+UNUSED(cudaMallocAsync, void **pointer, size_t bytes, cudaStream_t stream)
+UNUSED(cudaMemPoolGetAttribute, cudaMemPool_t pool, enum cudaMemPoolAttr attribute, void *value)
+UNUSED(cudaMemPoolSetAccess, cudaMemPool_t pool, const struct cudaMemAccessDesc *access, size_t count)
+UNUSED(cudaMemPoolSetAttribute, cudaMemPool_t pool, enum cudaMemPoolAttr attribute, void *value)
+UNUSED(cudaMemPoolTrimTo, cudaMemPool_t pool, size_t bytes)
+UNUSED(cudaStreamWaitEvent, cudaStream_t stream, cudaEvent_t event, unsigned int flags)

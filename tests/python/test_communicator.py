@@ -1,0 +1,202 @@
+"""Tests communicators and stores: between devices, threads and processes; timeouts, aborts and Ctrl-C."""
+
+import array
+import multiprocessing
+import tempfile
+import threading
+import unittest
+
+import support
+import plinth
+from plinth import communicator
+
+
+def floats(*numbers, device=0):
+    return plinth.to_device(array.array("f", numbers), device)
+
+
+@support.two_devices
+class InOneProcess(unittest.TestCase):
+    def setUp(self):
+        self.ranks = plinth.Communicator.init_all([0, 1], timeout=10)
+
+    def each(self, call):
+        """Makes a call for each rank in a group, and returns the results."""
+        with communicator.group():
+            return [call(rank) for rank in self.ranks]
+
+    def test_properties(self):
+        self.assertEqual([(rank.rank, rank.size, rank.device) for rank in self.ranks], [(0, 2, 0), (1, 2, 1)])
+        self.assertIn(self.ranks[0].engine, ("local", "nccl"))
+        self.assertTrue(self.ranks[0].query())
+        with self.assertRaises(TypeError):
+            plinth.Communicator()
+
+    def test_collectives(self):
+        inputs = [floats(1, 2, 3, 4), floats(10, 20, 30, 40, device=1)]
+        outputs = [plinth.zeros(4, "float32", device) for device in (0, 1)]
+        self.each(lambda c: c.all_reduce(inputs[c.rank], outputs[c.rank]))
+        self.assertEqual([tensor.tolist() for tensor in outputs], [[11, 22, 33, 44]] * 2)
+        self.each(lambda c: c.all_reduce(inputs[c.rank], outputs[c.rank], "min"))
+        self.assertEqual(outputs[1].tolist(), [1, 2, 3, 4])
+        self.each(lambda c: c.reduce(inputs[c.rank], outputs[c.rank], 1, "average"))
+        self.assertEqual(outputs[1].tolist(), [5.5, 11, 16.5, 22])
+        parts = [plinth.zeros(2, "float32", device) for device in (0, 1)]
+        self.each(lambda c: c.reduce_scatter(inputs[c.rank], parts[c.rank]))
+        self.assertEqual([tensor.tolist() for tensor in parts], [[11, 22], [33, 44]])
+        self.each(lambda c: c.all_gather(parts[c.rank], outputs[c.rank]))
+        self.assertEqual(outputs[0].tolist(), [11, 22, 33, 44])
+        self.each(lambda c: c.all_to_all(inputs[c.rank], outputs[c.rank]))
+        self.assertEqual([tensor.tolist() for tensor in outputs], [[1, 2, 10, 20], [3, 4, 30, 40]])
+        self.each(lambda c: c.broadcast(inputs[c.rank], 1))
+        self.assertEqual(inputs[0].tolist(), [10, 20, 30, 40])
+        with communicator.group():
+            self.ranks[0].send(parts[0], 1)
+            self.ranks[1].recv(parts[1], 0)
+        self.ranks[1].wait()
+        self.assertEqual(parts[1].tolist(), [11, 22])
+
+    def test_bad_tensors(self):
+        rank, x = self.ranks[0], floats(1, 2, 3, 4)
+        for call in (lambda: rank.all_reduce(x, plinth.zeros(3, "float32")),
+                     lambda: rank.all_reduce(x, plinth.zeros(4, "float64")),
+                     lambda: rank.all_gather(x, x), lambda: rank.reduce_scatter(x, x),
+                     lambda: rank.all_reduce(x, op="xor"),
+                     lambda: rank.send(support.ArrayInterface(x, shape=(2,), strides=(8,)), 1),
+                     lambda: rank.all_reduce(array.array("f", [1]))):
+            with self.assertRaises(ValueError):
+                call()
+
+    def test_abort_and_destroy(self):
+        for rank in self.ranks:
+            rank.abort()
+        with self.assertRaises(plinth.errors.CommunicatorError):
+            self.ranks[0].all_reduce(floats(1))
+        self.ranks[0].destroy()
+        self.ranks[0].destroy()
+        with self.assertRaises(plinth.errors.InvalidArgumentError):
+            self.ranks[0].rank
+
+    def test_split(self):
+        results = [None, None]
+
+        def split(i):
+            results[i] = self.ranks[i].split(0 if i == 0 else -1)
+
+        threads = [threading.Thread(target=split, args=(i,)) for i in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual((results[0].size, results[1]), (1, None))
+
+
+@support.two_devices
+class InThreads(unittest.TestCase):
+    def test_ranks_in_threads(self):
+        uid, results, failures = communicator.unique_id(), {}, []
+
+        def work(rank):
+            try:
+                with plinth.Communicator.init_rank(2, uid, rank, rank, timeout=30) as ranks:
+                    results[rank] = ranks.all_reduce(floats(rank + 1, device=rank)).tolist()
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(rank,)) for rank in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual((failures, results), ([], {0: [3], 1: [3]}))
+
+    def test_missing_rank(self):
+        with self.assertRaises(TimeoutError):
+            plinth.Communicator.init_rank(2, communicator.unique_id(), 0, 0, timeout=0.2)
+        with self.assertRaises(ValueError):
+            plinth.Communicator.init_rank(2, b"short", 0)
+        with self.assertRaises(ValueError):
+            plinth.Communicator.init_rank(2, communicator.unique_id(), 0, engine="mpi")
+
+
+def process(address, rank, results):
+    store = plinth.Store(address, timeout=30)
+    uid = store.unique_id("group", rank, 3, timeout=30)
+    plinth.set_device(rank % 2)
+    with plinth.Communicator.init_rank(3, uid, rank, timeout=30) as ranks:
+        x = ranks.all_reduce(floats(rank, 1, device=rank % 2))
+        gathered = ranks.all_gather(floats(rank, device=rank % 2), plinth.zeros(3, "float32", rank % 2))
+        results.put((rank, ranks.engine, x.tolist(), gathered.tolist()))
+        store.barrier("end", 3, timeout=30)
+
+
+@support.two_devices
+class InProcesses(unittest.TestCase):
+    def test_processes(self):
+        context = multiprocessing.get_context("spawn")
+        results = context.Queue()
+        with tempfile.TemporaryDirectory() as folder:
+            address = f"file://{folder}/run"
+            children = [context.Process(target=process, args=(address, rank, results)) for rank in range(3)]
+            for child in children:
+                child.start()
+            found = sorted(results.get(timeout=60) for _ in children)
+            for child in children:
+                child.join(60)
+        self.assertEqual(found, [(rank, "shared", [3, 3], [0, 1, 2]) for rank in range(3)])
+        self.assertEqual([child.exitcode for child in children], [0, 0, 0])
+
+
+class Stores(unittest.TestCase):
+    def test_folder(self):
+        with tempfile.TemporaryDirectory() as folder, plinth.Store(f"file://{folder}/store") as store:
+            store.set("key", b"a\0b")
+            self.assertEqual(store.get("key"), b"a\0b")
+            self.assertEqual((store.add("count", 2), store.add("count", -5)), (2, -3))
+            store.barrier("one", 1)
+            with self.assertRaises(TimeoutError):
+                store.get("missing", timeout=0.05)
+            with self.assertRaisesRegex(TimeoutError, "1"):
+                store.barrier("two", 2, timeout=0.05)
+            self.assertEqual(len(store.unique_id("id", 0, 1)), 128)
+            with self.assertRaises(ValueError):
+                store.port
+
+    def test_tcp(self):
+        with plinth.Store("tcp://127.0.0.1:0", serves=True) as server:
+            seen = []
+
+            def client():
+                with plinth.Store(f"tcp://127.0.0.1:{server.port}", timeout=30) as store:
+                    store.set("from", b"client", timeout=30)
+                    seen.append(store.get("to", timeout=30))
+
+            thread = threading.Thread(target=client)
+            thread.start()
+            server.set("to", b"server")
+            self.assertEqual(server.get("from", timeout=30), b"client")
+            while thread.is_alive():
+                server.add("poll", 1)
+                thread.join(0.01)
+            self.assertEqual(seen, [b"server"])
+        with self.assertRaises(ValueError):
+            plinth.Store("http://somewhere")
+
+    def test_waits_end_on_ctrl_c(self):
+        with tempfile.TemporaryDirectory() as folder:
+            code = f"""
+                import os, signal, threading, time, plinth
+                store = plinth.Store("file://{folder}/store")
+                threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+                begin = time.monotonic()
+                try:
+                    store.get("missing", timeout=3)
+                except KeyboardInterrupt:
+                    print("interrupted", time.monotonic() - begin < 2.5)
+            """
+            status, output = support.run_python(code)
+        self.assertEqual(output, "interrupted True\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
