@@ -23,9 +23,9 @@ FOLDER = os.path.dirname(os.path.dirname(plinth.__file__))
 
 
 def run_python(code, timeout=60, **environment):
-    """Runs code in a process of its own, and returns its exit status and its output and errors."""
+    """Runs code in a process of its own, and returns its exit status and its output and errors, in the order written."""
     environment = {**os.environ, "PYTHONPATH": FOLDER, "PYTHONWARNINGS": "ignore", **environment}
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], env=environment, timeout=timeout,
+    done = subprocess.run([sys.executable, "-u", "-c", textwrap.dedent(code)], env=environment, timeout=timeout,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return done.returncode, done.stdout
 
