@@ -189,6 +189,19 @@ fn top_obeys_keys_and_changes_of_the_size() {
 }
 
 #[test]
+fn keys_are_obeyed_while_the_size_changes() {
+    let mut top = top();
+    for round in 0..40 {
+        let (text, columns) = if round % 2 == 0 { ("show or hide this list", 132) } else { ("busy▼", 120) };
+        top.resize(columns, 43);
+        top.press("?");
+        top.wait_for_text(text);
+    }
+    top.press("q");
+    assert_eq!(top.end().code(), Some(0));
+}
+
+#[test]
 fn signals_restore_the_terminal() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let mut top = top();
