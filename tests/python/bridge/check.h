@@ -70,7 +70,10 @@ inline std::function<bool(cudaStream_t)> every_stream() {
 void test_pools();
 void test_checkpoints();
 void test_external_pool();
+void test_uncached();
+void test_always_uncached();
 void test_history();
+void test_history_stacks();
 void test_trackers();
 void test_gpu_trace();
 void test_sharing(const char* program);

@@ -3,38 +3,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 #include "check.h"
+#include "stacks.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <thread>
 
 namespace {
 
 using caching::TraceEntry;
-
-// What torch's recorder gathers are Python and C++ frames; here it is a number.
-struct Stack final : c10::GatheredContext {
-  explicit Stack(int number) : number(number) {}
-  int number;
-};
-
-std::atomic<int> next_stack{0};
-thread_local int stacks_here = 0;
-thread_local int last_here = 0;
-
-std::shared_ptr<c10::GatheredContext> gather() {
-  ++stacks_here;
-  last_here = ++next_stack;
-  return std::make_shared<Stack>(last_here);
-}
-
-int number_of(const std::shared_ptr<c10::GatheredContext>& context) {
-  const auto stack = std::dynamic_pointer_cast<Stack>(context);
-  return stack ? stack->number : 0;
-}
-
-std::vector<TraceEntry> trace() { return caching::snapshot().device_traces.at(0); }
 
 std::vector<TraceEntry> of_block(const void* pointer) {
   std::vector<TraceEntry> result;
@@ -45,28 +22,6 @@ std::vector<TraceEntry> of_block(const void* pointer) {
   }
   return result;
 }
-
-const caching::BlockInfo* find(const caching::SnapshotInfo& snapshot, const void* pointer) {
-  for (const auto& segment : snapshot.segments) {
-    size_t address = segment.address;
-    for (const auto& block : segment.blocks) {
-      if (address == reinterpret_cast<size_t>(pointer)) return &block;
-      address += block.size;
-    }
-  }
-  return nullptr;
-}
-
-void record(const char* level, size_t maximum, const std::vector<std::string>& skip = {}) {
-  const std::string name = level;
-  const auto when = name == "all"     ? caching::RecordContext::ALL
-                    : name == "alloc" ? caching::RecordContext::ALLOC
-                    : name == "state" ? caching::RecordContext::STATE
-                                      : caching::RecordContext::NEVER;
-  caching::recordHistory(true, gather, maximum, when, true, skip);
-}
-
-void stop() { caching::recordHistory(false, nullptr, 1, caching::RecordContext::NEVER, true, {}); }
 
 }  // namespace
 
@@ -186,7 +141,6 @@ void test_history() {
   // Without clear, earlier entries stay.
   caching::recordHistory(true, gather, 1000, caching::RecordContext::ALL, false, {});
   EXPECT(trace().size() >= 3);
-  EXPECT(caching::snapshot({0, 0}, false).device_traces.at(0).empty());
 
   // An allocation that fails is an event with the free memory.
   message_of<c10::OutOfMemoryError>([&] { allocator->allocate(3000 * kMiB); });

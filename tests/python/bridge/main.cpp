@@ -101,13 +101,6 @@ void test_allocation() {
   std::vector<char> copied(4096);
   EXPECT(cudaMemcpy(copied.data(), clone.get(), copied.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
   EXPECT(copied == bytes);
-
-  caching::enable(false);
-  EXPECT(!caching::isEnabled());
-  auto uncached = allocator->allocate(3 * kMiB);
-  EXPECT(uncached.get() != nullptr);
-  uncached.clear();
-  caching::enable(true);
 }
 
 void test_errors() {
@@ -309,11 +302,16 @@ int main(int count, char** arguments) {
   caching::allocator.store(bridge_under_test());
   c10::cuda::_internal::setHasPrimaryContext([](c10::DeviceIndex) { return true; });
   if (count == 3 && std::strcmp(arguments[1], "receive") == 0) return receive_memory(std::atoi(arguments[2]));
+  if (count == 2 && std::strcmp(arguments[1], "uncached") == 0) {
+    test_always_uncached();
+    return 0;
+  }
   const std::pair<const char*, std::function<void()>> tests[] = {
       {"allocation", test_allocation},       {"statistics", test_statistics}, {"errors", test_errors},
       {"record_stream", test_record_stream}, {"devices", test_devices},       {"profiler", test_profiler},
       {"pools", test_pools},                 {"external pool", test_external_pool},
-      {"checkpoints", test_checkpoints},     {"history", test_history},       {"trackers", test_trackers},
+      {"checkpoints", test_checkpoints},     {"uncached", test_uncached},     {"history", test_history},
+      {"history stacks", test_history_stacks},                                {"trackers", test_trackers},
       {"threads", test_threads},             {"sharing", [&] { test_sharing(arguments[0]); }},
       {"gpu_trace", test_gpu_trace},
   };

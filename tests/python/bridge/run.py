@@ -18,7 +18,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-TESTS = ("main", "pools", "history", "sharing", "gpu_trace")
+TESTS = ("main", "pools", "uncached", "history", "history_stacks", "sharing", "gpu_trace")
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 
 
@@ -73,6 +73,9 @@ def main():
         for settings in ({}, {"PLINTH_ALLOC_CONF": "expandable_segments:False"}):
             print(*settings.values() or ["default settings"])
             subprocess.run([str(program)], env={**environment, **settings}, check=True, timeout=300)
+        print("PYTORCH_NO_CUDA_MEMORY_CACHING=1")
+        always = {**environment, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+        subprocess.run([str(program), "uncached"], env=always, check=True, timeout=300)
     print(f"ok: {time.monotonic() - begin:.0f} s")
 
 

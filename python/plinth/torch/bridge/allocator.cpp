@@ -8,13 +8,13 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <c10/util/env.h>
 #include <cuda_runtime_api.h>
 
 #include <unistd.h>
 
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 
 namespace plinth_torch {
 namespace {
@@ -94,6 +94,54 @@ std::pair<size_t, c10::DeviceIndex> block_of(void* pointer) {
   return {attributes.size, static_cast<c10::DeviceIndex>(attributes.device)};
 }
 
+void trace_allocation(const void* pointer) {
+  const c10::impl::PyInterpreter* interpreter = c10::impl::GPUTrace::get_trace();
+  if (C10_UNLIKELY(interpreter != nullptr)) {
+    (*interpreter)->trace_gpu_memory_allocation(c10::DeviceType::CUDA, reinterpret_cast<uintptr_t>(pointer));
+  }
+}
+
+void trace_deallocation(const void* pointer) {
+  const c10::impl::PyInterpreter* interpreter = c10::impl::GPUTrace::get_trace();
+  if (C10_UNLIKELY(interpreter != nullptr)) {
+    (*interpreter)->trace_gpu_memory_deallocation(c10::DeviceType::CUDA, reinterpret_cast<uintptr_t>(pointer));
+  }
+}
+
+// What was allocated while the caching allocator was off. It is memory of the driver, which neither statistics nor the
+// history know.
+struct Uncached {
+  std::mutex mutex;
+  std::unordered_set<void*> pointers;
+};
+
+Uncached& uncached() {
+  static auto* const created = new Uncached;
+  return *created;
+}
+
+// Frees memory of the driver, which waits for the device. Returns false if the pointer is none of it.
+bool free_uncached(void* pointer) {
+  Uncached& all = uncached();
+  {
+    // Removed first: another thread may receive the same address as soon as it is free.
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    if (all.pointers.erase(pointer) == 0) return false;
+  }
+  const plinth_status_t status = plinth_device_free(pointer);
+  if (status == PLINTH_OK || status == PLINTH_ERROR_SHUTTING_DOWN) return true;
+  const std::string message = plinth_last_error();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.pointers.insert(pointer);
+  TORCH_CHECK(false, "freeing ", pointer, ": ", message);
+}
+
+std::string backend() {
+  const char* name = "";
+  check(plinth_get_allocator_backend(&name));
+  return name;
+}
+
 }  // namespace
 
 void check(plinth_status_t status) {
@@ -125,19 +173,29 @@ void delete_memory(void* pointer) noexcept {
   }
 }
 
+void delete_uncached(void* pointer) noexcept { delete_memory(pointer); }
+
 void Allocator::init(int device_count) {
   int32_t visible = 0;
   check(plinth_device_count(&visible));
   TORCH_CHECK(visible == device_count, "initializing plinth: PyTorch sees ", device_count, " devices, and plinth ", visible,
               "; set CUDA_VISIBLE_DEVICES before either is used");
   check(plinth_init());
-  if (std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != nullptr) check(plinth_caching_allocator_enable(false));
+  if (c10::utils::check_env("PYTORCH_NO_CUDA_MEMORY_CACHING") == true) {
+    const std::string name = backend();
+    always_uncached_ = name == "native" || name == "uncached";
+    enable(false);
+  }
   device_count_.store(device_count, std::memory_order_release);
 }
 
 bool Allocator::initialized() { return device_count_.load(std::memory_order_acquire) >= 0; }
 
-void Allocator::enable(bool value) { check(plinth_caching_allocator_enable(value)); }
+void Allocator::enable(bool value) {
+  check(plinth_caching_allocator_enable(value));
+  // The other backends have no cache that could be switched off.
+  uncached_.store(always_uncached_ || (!value && backend() == "native"), std::memory_order_relaxed);
+}
 
 bool Allocator::isEnabled() const {
   bool enabled = false;
@@ -149,6 +207,7 @@ std::string Allocator::name() { return "plinth"; }
 
 void* Allocator::request(size_t size, c10::DeviceIndex device, cudaStream_t stream) {
   if (size == 0) return nullptr;
+  if (C10_UNLIKELY(uncached_.load(std::memory_order_relaxed))) return request_uncached(size, device);
   const CallScope call(history_, caching::RecordContext::STATE);
   void* pointer = nullptr;
   std::string reason;
@@ -164,10 +223,22 @@ void* Allocator::request(size_t size, c10::DeviceIndex device, cudaStream_t stre
   if (C10_UNLIKELY(c10::memoryProfilingEnabled())) {
     report(pointer, static_cast<int64_t>(block_of(pointer).first), device);
   }
-  const c10::impl::PyInterpreter* interpreter = c10::impl::GPUTrace::get_trace();
-  if (C10_UNLIKELY(interpreter != nullptr)) {
-    (*interpreter)->trace_gpu_memory_allocation(c10::DeviceType::CUDA, reinterpret_cast<uintptr_t>(pointer));
+  trace_allocation(pointer);
+  return pointer;
+}
+
+// As torch does, this ignores pools, limits, observers and the profiler.
+void* Allocator::request_uncached(size_t size, c10::DeviceIndex device) {
+  void* pointer = nullptr;
+  const plinth_status_t status = plinth_device_malloc(size, device, &pointer);
+  TORCH_CHECK_WITH(OutOfMemoryError, status != PLINTH_ERROR_OUT_OF_MEMORY, "CUDA out of memory. Tried to allocate ",
+                   format_bytes(size), " with the caching allocator off. ", plinth_last_error());
+  check(status);
+  {
+    const std::lock_guard<std::mutex> lock(uncached().mutex);
+    uncached().pointers.insert(pointer);
   }
+  trace_allocation(pointer);
   return pointer;
 }
 
@@ -210,8 +281,9 @@ c10::DataPtr Allocator::allocate(size_t size) {
   TORCH_CHECK_WITH(OutOfMemoryError, size < kExabyte, "CUDA out of memory. Tried to allocate more than 1EB memory.");
   c10::DeviceIndex device = 0;
   C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  const c10::DeleterFnPtr deleter = raw_deleter();
   void* pointer = size == 0 ? nullptr : request(size, device, c10::cuda::getCurrentCUDAStream(device).stream());
-  return {pointer, pointer, &delete_memory, c10::Device(c10::DeviceType::CUDA, device)};
+  return {pointer, pointer, deleter, c10::Device(c10::DeviceType::CUDA, device)};
 }
 
 void* Allocator::raw_alloc(size_t size) {
@@ -232,22 +304,26 @@ void* Allocator::raw_alloc_with_stream(size_t size, cudaStream_t stream) {
 void Allocator::raw_delete(void* pointer) {
   if (pointer == nullptr) return;
   const CallScope call(history_, caching::RecordContext::ALL);
-  const c10::impl::PyInterpreter* interpreter = c10::impl::GPUTrace::get_trace();
-  if (C10_UNLIKELY(interpreter != nullptr)) {
-    (*interpreter)->trace_gpu_memory_deallocation(c10::DeviceType::CUDA, reinterpret_cast<uintptr_t>(pointer));
-  }
+  trace_deallocation(pointer);
+  if (C10_UNLIKELY(history_.keeps_stacks())) history_.forget(pointer);
   const bool profiled = C10_UNLIKELY(c10::memoryProfilingEnabled());
   const auto block = profiled ? block_of(pointer) : std::pair<size_t, c10::DeviceIndex>{0, 0};
   const plinth_status_t status = plinth_caching_allocator_delete(pointer);
   // The process is exiting, and its memory goes with it.
   if (status == PLINTH_ERROR_SHUTTING_DOWN) return;
-  TORCH_CHECK(status == PLINTH_OK, status == PLINTH_ERROR_INVALID_POINTER ? "invalid device pointer: " : "freeing ", pointer,
-              ": ", plinth_last_error());
+  if (C10_UNLIKELY(status == PLINTH_ERROR_INVALID_POINTER)) {
+    const std::string message = plinth_last_error();
+    TORCH_CHECK(free_uncached(pointer), "invalid device pointer: ", pointer, ": ", message);
+    return;
+  }
+  TORCH_CHECK(status == PLINTH_OK, "freeing ", pointer, ": ", plinth_last_error());
   sharing_.on_free(pointer);
   if (profiled) report(pointer, -static_cast<int64_t>(block.first), block.second);
 }
 
-c10::DeleterFnPtr Allocator::raw_deleter() const { return &delete_memory; }
+c10::DeleterFnPtr Allocator::raw_deleter() const {
+  return uncached_.load(std::memory_order_relaxed) ? &delete_uncached : &delete_memory;
+}
 
 void Allocator::copy_data(void* destination, const void* source, size_t count) const {
   C10_CUDA_CHECK(cudaMemcpy(destination, source, count, cudaMemcpyDeviceToDevice));

@@ -32,8 +32,12 @@ void check(plinth_status_t status);
 // although Python can make exceptions of warnings.
 void warn(const char* what, const std::exception& error) noexcept;
 
-// Frees memory of the allocator: the deleter of every DataPtr. Warns instead of throwing, because destructors call it.
+// Frees memory of the allocator: the deleter of a DataPtr. Warns instead of throwing, because destructors call it.
 void delete_memory(void* pointer) noexcept;
+
+// The same for memory that was allocated while the caching allocator was off. recordStream ignores such memory, and
+// knows it by the deleter, as in torch.
+void delete_uncached(void* pointer) noexcept;
 
 // The implementation of torch's allocator interface. Every method may be called by any thread.
 //
@@ -117,6 +121,7 @@ class Allocator final : public caching::CUDAAllocator {
 
  private:
   void* request(size_t size, c10::DeviceIndex device, cudaStream_t stream);
+  void* request_uncached(size_t size, c10::DeviceIndex device);
   [[noreturn]] void fail(size_t size, c10::DeviceIndex device, const std::string& reason);
 
   friend void delete_memory(void* pointer) noexcept;
@@ -124,6 +129,9 @@ class Allocator final : public caching::CUDAAllocator {
   std::mutex mutex_;
   std::vector<caching::OutOfMemoryObserver> observers_;
   std::atomic<int> device_count_{-1};
+  // Whether requests go to the driver, and whether the environment says so for the whole process.
+  std::atomic<bool> uncached_{false};
+  bool always_uncached_ = false;
   Pools pools_;
   History history_{pools_};
   Sharing sharing_;

@@ -122,15 +122,14 @@ void History::record(bool enabled, caching::CreateContextFn recorder, size_t max
     skip_ = enabled ? skip : 0;
     maximum_ = max_entries;
     annotations_.set_maximum(max_entries);
-    annotations_.clear();
+    if (!enabled || clear) annotations_.clear();
     for (auto& [device, events] : events_) {
       events.set_maximum(max_entries);
       if (!enabled || clear) events.clear();
     }
-    if (!enabled) {
-      blocks_.clear();
-      segments_.clear();
-    }
+    // Live blocks keep their stacks, as in torch. Without events it would not be known when a segment ends.
+    if (!enabled) segments_.clear();
+    keeps_stacks_.store(!enabled && !blocks_.empty(), std::memory_order_relaxed);
   }
   recorder_.store(enabled ? recorder : nullptr, std::memory_order_release);
   when_.store(enabled ? when : RecordContext::NEVER, std::memory_order_release);
@@ -177,27 +176,35 @@ void History::add(const plinth_memory_history_entry_t& event) {
     if (found != calls_.end() && event.time_us >= found->second->begin_us) call = found->second->info;
   }
   Context context = call.context;
+  const RecordContext level = when_.load(std::memory_order_acquire);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (action == Entry::ALLOC) {
-      if (context) blocks_[event.address] = context;
+      blocks_.erase(event.address);
+      if (context) blocks_.emplace(event.address, context);
     } else if (action == Entry::FREE_REQUESTED || action == Entry::FREE_COMPLETED) {
-      // A free without a stack of its own has that of the allocation.
+      // A free without a stack of its own has that of the allocation. A call that allocates gathers one at lower levels
+      // too; if it frees a block, as the restore of a checkpoint does, the free has that of the block's allocation.
+      if (action == Entry::FREE_REQUESTED && level < RecordContext::ALL) context = nullptr;
       const auto found = blocks_.find(event.address);
       if (found != blocks_.end()) {
         if (!context) context = found->second;
         if (action == Entry::FREE_COMPLETED) blocks_.erase(found);
       }
     } else if (is_segment_event(action)) {
+      segments_.erase(event.address);
       if (context) segments_.emplace(event.address, context);
     } else if (action == Entry::SEGMENT_FREE || action == Entry::SEGMENT_UNMAP) {
+      // A release without a stack of its own has that of the allocation, too.
+      const auto found = segments_.find(event.address);
+      if (!context && found != segments_.end()) context = found->second;
       const uint64_t end = event.address + event.size;
       segments_.erase(segments_.lower_bound(event.address), segments_.lower_bound(end));
       registrations_.erase(registrations_.lower_bound(event.address), registrations_.lower_bound(end));
     }
     if (is_segment_event(action)) registrations_.emplace(event.address, next_registration_++);
   }
-  if (when_.load(std::memory_order_acquire) < RecordContext::ALLOC) context = nullptr;
+  if (level < RecordContext::ALLOC) context = nullptr;
   deliver(Entry(action, static_cast<c10::DeviceIndex>(event.device), event.address, event.size, event.stream,
                 pools_.of_plinth(event.pool), c10::getApproximateTime(), std::move(context),
                 std::move(call.compile_context), std::move(call.metadata)),
@@ -232,7 +239,7 @@ void History::add_snapshot_event(c10::DeviceIndex device, size_t active_bytes, c
           now_us());
 }
 
-std::vector<History::Entry> History::events(c10::DeviceIndex device, c10::MempoolId_t id) {
+std::vector<History::Entry> History::events(c10::DeviceIndex device) {
   std::vector<RecordedEvent> recorded;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -241,7 +248,6 @@ std::vector<History::Entry> History::events(c10::DeviceIndex device, c10::Mempoo
   }
   std::vector<Entry> result;
   for (auto& event : recorded) {
-    if ((id.first != 0 || id.second != 0) && event.entry.mempool_ != id) continue;
     event.entry.time_.t_ = event.time_us;
     result.push_back(std::move(event.entry));
   }
@@ -271,10 +277,22 @@ Context History::of_block(uint64_t address) {
   return found == blocks_.end() ? nullptr : found->second;
 }
 
-Context History::of_segment(uint64_t address, uint64_t size) {
+Context History::of_segment(uint64_t address, bool in_use) {
+  if (!in_use && when_.load(std::memory_order_acquire) < RecordContext::ALLOC) return nullptr;
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = segments_.lower_bound(address);
-  return found == segments_.end() || found->first >= address + size ? nullptr : found->second;
+  const auto found = segments_.find(address);
+  return found == segments_.end() ? nullptr : found->second;
+}
+
+void History::forget(const void* pointer) {
+  if (active()) return;
+  Context dropped;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = blocks_.find(reinterpret_cast<uint64_t>(pointer));
+  if (found == blocks_.end()) return;
+  dropped = std::move(found->second);
+  blocks_.erase(found);
+  if (blocks_.empty()) keeps_stacks_.store(false, std::memory_order_relaxed);
 }
 
 int32_t History::registration_of(uint64_t address) {

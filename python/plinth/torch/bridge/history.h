@@ -91,11 +91,17 @@ class History {
   // Records that a snapshot was taken.
   void add_snapshot_event(c10::DeviceIndex device, size_t active_bytes, c10::MempoolId_t id);
 
-  std::vector<Entry> events(c10::DeviceIndex device, c10::MempoolId_t id);
+  std::vector<Entry> events(c10::DeviceIndex device);
   std::vector<AnnotationEntry> annotations();
-  // Return the stack of the allocation of a live block, of a segment; NULL if none was recorded.
+  // Returns the stack of the allocation of a live block; NULL if none was recorded.
   Context of_block(uint64_t address);
-  Context of_segment(uint64_t address, uint64_t size);
+  // Returns the stack of the allocation for which a segment was created; NULL if none was recorded. Below the level
+  // ALLOC only memory in use has a stack: `in_use` says whether the segment's first block is.
+  Context of_segment(uint64_t address, bool in_use);
+  // Whether live blocks have stacks although no events are delivered any more.
+  bool keeps_stacks() const { return keeps_stacks_.load(std::memory_order_relaxed); }
+  // Forgets the stack of a block before it is freed, if no event will do so.
+  void forget(const void* pointer);
   // Returns a number that grows with each new segment, and stays while the segment exists.
   int32_t registration_of(uint64_t address);
 
@@ -115,6 +121,7 @@ class History {
   Pools& pools_;
   std::atomic<bool> enabled_{false};
   std::atomic<bool> active_{false};
+  std::atomic<bool> keeps_stacks_{false};
   std::atomic<RecordContext> when_{RecordContext::NEVER};
   std::atomic<c10::cuda::CUDACachingAllocator::CreateContextFn> recorder_{nullptr};
 

@@ -341,7 +341,10 @@ caching::CheckpointDelta Allocator::setCheckpointPoolState(c10::DeviceIndex devi
     }
   };
   check(plinth_pool_checkpoint_restore(checkpoint->handle, nullptr, 0, changed, &result));
-  for (void* pointer : result.delta.ptrs_freed) sharing_.on_free(pointer);
+  for (void* pointer : result.delta.ptrs_freed) {
+    history_.forget(pointer);
+    sharing_.on_free(pointer);
+  }
   return std::move(result.delta);
 }
 

@@ -87,7 +87,8 @@ caching::SnapshotInfo Allocator::snapshot(c10::MempoolId_t id, bool include_trac
 #ifndef PLINTH_TORCH_2_10
     segment.registration_counter = history_.registration_of(segment.address);
 #endif
-    segment.context_when_allocated = history_.of_segment(segment.address, segment.total_size);
+    const bool in_use = !segment.blocks.empty() && segment.blocks.front().active;
+    segment.context_when_allocated = history_.of_segment(segment.address, in_use);
     active[segment.device] += segment.active_size;
     size_t address = segment.address;
     for (auto& block : segment.blocks) {
@@ -99,7 +100,7 @@ caching::SnapshotInfo Allocator::snapshot(c10::MempoolId_t id, bool include_trac
   for (int device = 0; device < device_count_.load(std::memory_order_acquire); ++device) {
     const auto index = static_cast<c10::DeviceIndex>(device);
     // A snapshot's own event is in later ones.
-    result.device_traces.push_back(include_traces ? history_.events(index, id) : std::vector<caching::TraceEntry>{});
+    if (include_traces) result.device_traces.push_back(history_.events(index));
     history_.add_snapshot_event(index, active[index], id);
   }
   if (include_traces) result.external_annotations = history_.annotations();
