@@ -139,6 +139,8 @@ bench: build ## measure calls against the bare driver, start-up, bandwidth, and 
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/pinned
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/telemetry
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/jiterator
+	@tools/programs.sh benches/host_kernels $(TARGET)/benches/host_kernels $(TARGET)/release $(abspath $(TARGET)/release)
+	$(TARGET)/benches/host_kernels/host_kernels
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/comm --largest 67108864 || [ $$? = 77 ]
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/communicator --largest 67108864 || [ $$? = 77 ]
 	@$(REPLAY_PROGRAMS)
@@ -251,7 +253,7 @@ lint: docs ## check formatting, clippy, shell scripts and documentation; warning
 	@tools/bootstrap.sh shellcheck
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings $(CLIPPY)
-	shellcheck -x tools/*.sh tools/site/*.sh packaging/*.sh benches/replay/*.sh tests/newcomer/*.sh tests/package/*.sh \
+	shellcheck -x tools/*.sh tools/site/*.sh packaging/*.sh benches/replay/*.sh tests/host_kernels/*.sh tests/newcomer/*.sh tests/package/*.sh \
 		tests/package/prebuilt/cargo .ci/run
 
 .PHONY: test-rust
@@ -308,6 +310,7 @@ test-bridge: library ## compile the bridge to PyTorch against its headers, and r
 examples: library ## compile the examples and benches, warnings as errors, and run the examples
 	@tools/bootstrap.sh cc c++
 	@tools/programs.sh benches $(TARGET)/benches $(LIBRARY) $(abspath $(LIBRARY))
+	@tools/programs.sh benches/host_kernels $(TARGET)/benches/host_kernels $(LIBRARY) $(abspath $(LIBRARY))
 	@$(REPLAY_PROGRAMS)
 	@tools/programs.sh examples $(TARGET)/example-programs $(LIBRARY) $(abspath $(LIBRARY))
 	@for source in examples/*.c examples/*.cpp; do \
@@ -408,6 +411,11 @@ kernels-check: ## check that kernels/*.ptx are the output of kernels/*.cu
 	@mkdir -p $(TARGET)/kernels
 	tools/kernels.sh $(NVCC) $(TARGET)/kernels
 	@for ptx in kernels/*.ptx; do cmp "$(TARGET)/$$ptx" "$$ptx"; done
+
+.PHONY: test-host-kernels
+test-host-kernels: ## check the headers with which the host device compiles CUDA C++
+	@tools/bootstrap.sh c++ clang
+	tests/host_kernels/run.sh $(TARGET)/host_kernels
 
 .PHONY: test-asan
 test-asan: ## run the C tests, and the library, with AddressSanitizer and one fault in each driver call

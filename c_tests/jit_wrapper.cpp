@@ -222,10 +222,6 @@ TEST(sources_are_compiled_without_a_device) {
 }
 
 TEST(kernels_are_compiled_and_run) {
-  if (on_host_device()) {
-    THROWS(plinth::compile_kernel(kScale, "scale<float>"), PLINTH_ERROR_NOT_SUPPORTED);
-    return;
-  }
   const plinth::Kernel scale = plinth::compile_kernel(kScale, "scale<float>");
   Numbers numbers(1000), expected(1000);
   for (std::size_t index = 0; index < numbers.size(); index++) {

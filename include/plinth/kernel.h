@@ -1,8 +1,8 @@
 /*!
  * @defgroup plinth_kernel Kernels
  *
- * Compiles CUDA C++ with NVRTC, loads modules, and launches kernels: torch.cuda._compile_kernel. The host device does
- * not run CUDA C++.
+ * Compiles CUDA C++, loads modules, and launches kernels: torch.cuda._compile_kernel. NVRTC compiles for a GPU, the
+ * machine's C++ compiler for the host device. docs/compile_kernel.md lists what the host device does not have.
  *
  * The caller owns the handles of kernels and modules and destroys them. A compiled kernel stays loaded until the
  * process ends. A module is unloaded when its handle and those of all its kernels are destroyed; no launch may be in
@@ -139,7 +139,9 @@ PLINTH_NOEXCEPT;
 /**
  * Compiles a kernel from CUDA C++ and loads it: torch.cuda._compile_kernel.
  *
- * The kernel stays loaded for the lifetime of the process. The host device does not run CUDA C++.
+ * The kernel stays loaded for the lifetime of the process. On the host device the call runs the machine's C++ compiler
+ * (PLINTH_CXX, CXX, c++, g++ or clang++), and the error of a kernel that fails names the kernel, the block, the thread
+ * and the line.
  *
  * @param kernel_source As plinth_nvrtc_compile.
  * @param kernel_name As plinth_nvrtc_compile.
@@ -148,7 +150,8 @@ PLINTH_NOEXCEPT;
  * @param nvcc_options As plinth_nvrtc_compile.
  * @param device The device index; -1 for the current device.
  * @param kernel Out: the kernel. The caller owns it and destroys it with plinth_kernel_destroy.
- * @return As plinth_nvrtc_compile; PLINTH_ERROR_NOT_SUPPORTED on the host device; PLINTH_ERROR_INVALID_DEVICE;
+ * @return As plinth_nvrtc_compile; on the host device also PLINTH_ERROR_COMPILER_UNAVAILABLE without a C++ compiler, and
+ *         PLINTH_ERROR_INVALID_VALUE for an option that the host device does not know; PLINTH_ERROR_INVALID_DEVICE;
  *         PLINTH_ERROR_DRIVER for an image that the device does not accept; the errors of initialization.
  */
 PLINTH_API

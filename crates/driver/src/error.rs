@@ -1,6 +1,6 @@
 //! Errors: a status, a message that names the request, and the driver's code if a driver call failed.
 
-use crate::{Failure, codes, status::Status};
+use crate::{Failure, codes, kernel_report, status::Status};
 use std::fmt;
 
 /// An error of the library. It is one pointer wide, so that a successful call pays nothing for it.
@@ -109,7 +109,10 @@ impl From<Failure> for Error {
             Some((_, text)) => format!(", {}", text.trim_end_matches('\0')),
             None => String::new(),
         };
-        let message = format!("{symbol} failed with {}{text}", codes::describe(failure.code));
+        let mut message = format!("{symbol} failed with {}{text}", codes::describe(failure.code));
+        if let Some(report) = kernel_report::get(failure.code) {
+            message = format!("{message}: {report}");
+        }
         Error(Box::new(Parts { status, message, driver_code: failure.code }))
     }
 }

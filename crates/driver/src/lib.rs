@@ -35,6 +35,7 @@ pub mod half;
 mod image;
 pub mod jit;
 mod kernel;
+pub mod kernel_report;
 pub mod library;
 pub mod math;
 mod memory;

@@ -1,10 +1,15 @@
 //! Modules that the machine's own compiler produced: shared libraries, in the role that cubins have on a GPU.
 //!
-//! A kernel of such a library is a function that runs the whole launch. The library also exports the size of the
+//! A library has either one kernel in CUDA C++ ([`cuda_kernel`]) or kernels of the jiterator. A kernel of the jiterator is a function that runs the whole launch. The library also exports the size of the
 //! kernel's one parameter, under the kernel's name with the suffix `_bytes`. The kernel asks for permission before it
 //! accesses any memory, so a wrong address is an error of its stream, as on a GPU.
 
-use super::kernels::{HostKernel, Launch};
+use super::{
+    config::Checks,
+    cuda_kernel,
+    kernels::{HostKernel, Launch},
+    state,
+};
 use crate::driver::{codes, library::Library, table::Code, temporary};
 use parking_lot::Mutex;
 use std::{
@@ -37,18 +42,32 @@ pub fn image_bytes(header: &[u8; HEADER]) -> Option<usize> {
     usize::try_from(start.checked_add(half(0x3A) * half(0x3C))?).ok()
 }
 
+/// A loaded library.
+#[derive(Clone, Copy)]
+pub struct Loaded {
+    library: Library,
+    /// The image, if the places of instructions may have to be found in it.
+    image: &'static [u8],
+}
+
 /// Loads the library that an image contains. It is never unloaded, since a launch may be in progress when its module is
 /// unloaded.
-pub fn load_library(image: &[u8]) -> Result<Library, Code> {
+pub fn load_library(image: &[u8]) -> Result<Loaded, Code> {
     // The loader needs a file, and may mistake it for a loaded one of the same name, so the path is new each time.
     let folder = temporary::folder().map_err(|_| codes::CUDA_ERROR_OPERATING_SYSTEM)?;
     let path = folder.path().join("kernel.so");
     fs::write(&path, image).map_err(|_| codes::CUDA_ERROR_OPERATING_SYSTEM)?;
-    Library::open_path(path.as_os_str()).map_err(|_| codes::CUDA_ERROR_INVALID_IMAGE)
+    let library = Library::open_path(path.as_os_str()).map_err(|_| codes::CUDA_ERROR_INVALID_IMAGE)?;
+    let is_kept = state::get()?.config.checks != Checks::default();
+    Ok(Loaded { library, image: if is_kept { Box::leak(image.into()) } else { &[] } })
 }
 
 /// Finds a kernel of a library.
-pub fn find(library: Library, name: &[u8]) -> Option<&'static HostKernel> {
+pub fn find(loaded: Loaded, name: &[u8]) -> Option<&'static HostKernel> {
+    let library = loaded.library;
+    if library.symbol(cuda_kernel::SYMBOL).is_some() {
+        return cuda_kernel::find(library, loaded.image, name);
+    }
     let symbol = |suffix: &str| library.symbol(&CString::new([name, suffix.as_bytes()].concat()).ok()?);
     let (entry, bytes) = (symbol("")?, symbol("_bytes")?);
     // SAFETY: the jiterator exports this aligned number with every kernel that it generates, and the library stays

@@ -34,6 +34,35 @@ pub struct Config {
     /// Whether devices can be given access to each other's memory.
     pub peers: bool,
     pub costs: Costs,
+    pub checks: Checks,
+}
+
+/// What is checked while kernels in CUDA C++ run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Checks {
+    /// An access that the processor refuses is an error of the stream; otherwise the process ends.
+    pub addresses: bool,
+    /// Accesses to shared memory: their bounds, and races between barriers.
+    pub shared: bool,
+}
+
+impl Checks {
+    fn parse(text: &str) -> Option<Checks> {
+        match text.trim() {
+            "" | "0" => return Some(Checks::default()),
+            "1" => return Some(Checks { addresses: true, shared: true }),
+            _ => {}
+        }
+        let mut checks = Checks::default();
+        for part in text.split(',') {
+            match part.trim() {
+                "addresses" => checks.addresses = true,
+                "shared" => checks.shared = true,
+                _ => return None,
+            }
+        }
+        Some(checks)
+    }
 }
 
 impl Config {
@@ -97,7 +126,13 @@ impl Config {
             Some("none") => false,
             Some(text) => return Err(format!("PLINTH_HOST_PEERS is \"{text}\"; set it to all or none")),
         };
-        Ok(Config { model, visible, memory, memory_name, launch_blocking, peers, costs })
+        let checks = match get("PLINTH_HOST_CHECKS") {
+            None => Checks::default(),
+            Some(text) => Checks::parse(&text).ok_or_else(|| {
+                format!("PLINTH_HOST_CHECKS is \"{text}\"; set it to addresses, shared, both with a comma, 1 or 0")
+            })?,
+        };
+        Ok(Config { model, visible, memory, memory_name, launch_blocking, peers, costs, checks })
     }
 }
 
@@ -155,6 +190,7 @@ mod tests {
             ("PLINTH_HOST_DEVICES", "0"),
             ("PLINTH_HOST_DEVICES", "65"),
             ("PLINTH_HOST_MODEL", "none"),
+            ("PLINTH_HOST_CHECKS", "adresses"),
             ("PLINTH_HOST_COSTS", "free"),
             ("PLINTH_HOST_PEERS", "some"),
             ("PLINTH_HOST_MEMORY_NAME", "a/b"),

@@ -5,7 +5,8 @@
 //! ([`compiled`]).
 
 use super::{
-    compiled, cpu_kernels,
+    compiled::{self, Loaded},
+    cpu_kernels, cuda_kernel,
     engine::Engine,
     graph::set_conditional,
     ids::{self, Id},
@@ -13,7 +14,7 @@ use super::{
     model::{MAX_BLOCK, MAX_GRID, MAX_THREADS_PER_BLOCK, Model},
     state,
 };
-use crate::driver::{codes, library::Library, table::Code};
+use crate::driver::{codes, kernel_report, table::Code};
 use parking_lot::Mutex;
 use std::{
     sync::atomic::{AtomicU32, Ordering},
@@ -29,9 +30,9 @@ pub struct HostKernel {
 }
 
 impl HostKernel {
-    /// Returns whether the kernel may wait for other ranks, so that it must not occupy a worker.
-    pub fn may_block(&self) -> bool {
-        cpu_kernels::group::KERNELS.as_ptr_range().contains(&std::ptr::from_ref(self))
+    /// Returns whether the kernel may wait for other ranks or other kernels, so that it must not occupy a worker.
+    pub fn may_block(&'static self) -> bool {
+        cpu_kernels::group::KERNELS.as_ptr_range().contains(&std::ptr::from_ref(self)) || cuda_kernel::is_cuda(self)
     }
 }
 
@@ -43,9 +44,13 @@ pub struct Launch {
     pub grid: [u32; 3],
     pub block: [u32; 3],
     pub shared_bytes: u32,
+    /// Whether all blocks run at the same time, so that they can wait for each other.
+    pub cooperative: bool,
     /// The bytes of the parameters, concatenated.
     parameters: Vec<u8>,
     error: AtomicU32,
+    /// What a kernel reported with its error, and the error.
+    report: Mutex<Option<(Code, String)>>,
 }
 
 /// The dynamic shared memory in bytes that a launch may use without `cuFuncSetAttribute`.
@@ -55,7 +60,7 @@ pub struct Module {
     functions: Vec<Id>,
     device: usize,
     /// The library with the module's kernels, or `None` if they are built-in or registered CPU kernels.
-    library: Option<Library>,
+    library: Option<Loaded>,
 }
 
 #[derive(Clone, Copy)]
@@ -156,9 +161,32 @@ impl Launch {
             grid,
             block,
             shared_bytes,
+            cooperative: false,
             parameters: Vec::new(),
             error: AtomicU32::new(codes::CUDA_SUCCESS),
+            report: Mutex::new(None),
         })
+    }
+
+    /// Makes all blocks run at the same time. Fails if the kernel is not CUDA C++, and if the device could not hold so
+    /// many blocks, or the system so many threads.
+    pub fn make_cooperative(&mut self) -> Result<(), Code> {
+        if !cuda_kernel::is_cuda(self.kernel) {
+            return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
+        }
+        let threads: u32 = self.block.iter().product();
+        let resident = self.model.resident_blocks(threads as usize, self.shared_bytes as usize);
+        let limit = (resident as u64 * self.model.multiprocessors as u64).min(cuda_kernel::MAX_COOPERATIVE_BLOCKS);
+        if self.blocks() > limit {
+            return Err(codes::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+        }
+        self.cooperative = true;
+        Ok(())
+    }
+
+    /// Returns the number of blocks.
+    pub fn blocks(&self) -> u64 {
+        self.grid.iter().map(|extent| u64::from(*extent)).product()
     }
 
     /// Appends the bytes of the next parameter.
@@ -201,19 +229,28 @@ impl Launch {
         self.error.store(error, Ordering::Release);
     }
 
+    /// As [`fail`](Launch::fail), with a report for the program.
+    pub fn fail_with(&self, error: Code, report: Option<(Code, String)>) {
+        *self.report.lock() = report;
+        self.fail(error);
+    }
+
     pub fn run(&self) -> Result<(), Code> {
         (self.kernel.run)(self);
         // The error is reset here, since a graph runs the same launch many times.
         match self.error.swap(codes::CUDA_SUCCESS, Ordering::AcqRel) {
             codes::CUDA_SUCCESS => Ok(()),
-            error => Err(error),
+            error => {
+                kernel_report::set(self.report.lock().take());
+                Err(error)
+            }
         }
     }
 }
 
 impl Engine {
     /// Loads a module from PTX, or from the library that its image is.
-    pub fn load_module(&mut self, device: usize, text: &[u8], library: Option<Library>) -> Result<Id, Code> {
+    pub fn load_module(&mut self, device: usize, text: &[u8], library: Option<Loaded>) -> Result<Id, Code> {
         if library.is_none() && !text.windows(8).any(|window| window == b".version") {
             return Err(codes::CUDA_ERROR_INVALID_IMAGE);
         }

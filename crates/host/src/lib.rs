@@ -8,7 +8,8 @@
 //! that implements the operation. [`state`] is what `cuInit` creates from the environment ([`config`], [`model`]): the
 //! memory behind one lock and the [`engine`] behind another. The engine owns every stream, event, capture, graph and
 //! module, and advances streams. The threads of the [`scheduler`] take work from the engine and execute it ([`work`],
-//! [`kernels`]) without its lock; kernels are built in ([`cpu_kernels`]) or compiled at run time ([`compiled`]). A
+//! [`kernels`]) without its lock; kernels are built in ([`cpu_kernels`]) or compiled at run time ([`compiled`],
+//! [`cuda_kernel`]). A
 //! [`signal`] is the point in a stream that an [`event`] refers to after a recording; [`shared`] is the page that
 //! processes share for one event. Handles are numbers that are never reused ([`ids`]), so a wrong handle is always
 //! detected. Every call counts and prices itself ([`cost`]).
@@ -29,16 +30,20 @@ pub mod config;
 pub mod context;
 pub mod cost;
 pub mod cpu_kernels;
+pub mod cuda_kernel;
 pub mod engine;
 pub mod event;
+pub mod faults;
 pub mod graph;
 pub mod green_context;
 pub mod ids;
 pub mod kernels;
 pub mod memory;
 pub mod model;
+pub mod place;
 pub mod scheduler;
 pub mod shared;
+pub mod shared_memory;
 pub mod signal;
 pub mod state;
 pub mod stream;
@@ -52,6 +57,11 @@ use plinth_driver as driver;
 pub use cost::{call_cost, call_count, reset_counts};
 pub use memory::share::leave;
 pub use state::{config_error, device_count};
+
+/// Returns what is checked while kernels in CUDA C++ run. Nothing before `cuInit`.
+pub fn checks() -> config::Checks {
+    state::get().map_or_else(|_| config::Checks::default(), |state| state.config.checks)
+}
 
 /// Counts of live objects, which tests compare to detect leaks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -150,6 +150,13 @@ impl Model {
         MODELS.iter().find(|model| model.key.eq_ignore_ascii_case(key))
     }
 
+    /// Returns how many blocks of a size and of an amount of shared memory a multiprocessor runs at the same time.
+    pub fn resident_blocks(&self, threads: usize, shared_bytes: usize) -> usize {
+        let by_threads = self.threads_per_multiprocessor as usize / threads.max(1);
+        let by_memory = (self.shared_per_multiprocessor as usize).checked_div(shared_bytes).unwrap_or(usize::MAX);
+        by_threads.min(by_memory).min(self.blocks_per_multiprocessor as usize)
+    }
+
     /// Returns the value of a device attribute for the device with this physical ordinal: 0 for what a host device does
     /// not have, `None` for a number that is not an attribute.
     pub fn attribute(&self, attribute: c_uint, physical: usize) -> Option<c_int> {
@@ -186,11 +193,11 @@ impl Model {
             CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID
             | CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID
             | CU_DEVICE_ATTRIBUTE_INTEGRATED
-            | CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD
-            | CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH => 0,
+            | CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD => 0,
             a if a == n(A::CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID) => physical as c_int,
             a if a == n(A::CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT) => self.copy_engines,
-            CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING
+            CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH
+            | CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING
             | CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED
             | CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
             | CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED

@@ -157,7 +157,7 @@ fn start(body: impl Fn(&'static State) + Copy + Send + 'static) -> bool {
 }
 
 /// Blocks the program's signals in this thread, except those that faults of this thread raise.
-fn block_signals() {
+pub fn block_signals() {
     // SAFETY: sigfillset initialises the set before it is used, and the set outlives the calls.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();

@@ -1,7 +1,7 @@
 //! The work of streams: copies, fills, kernels and host functions.
 
 use super::{context, kernels::Launch, memory::check::Accessor, state::State};
-use crate::driver::table::Code;
+use crate::driver::{kernel_report, table::Code};
 use std::{ffi::c_void, sync::Arc};
 
 /// Work that a device's worker executes.
@@ -63,19 +63,21 @@ impl Work {
     }
 
     pub fn run(&self, state: &State, device: usize) -> Result<(), Code> {
-        match self {
+        let done = match self {
             Work::Copy(copy) => copy.run(state),
             Work::Staged { to, accessor, bytes } => {
                 let memory = state.memory.read();
-                memory.check_access(*to, bytes.len() as u64, true, *accessor)?;
                 // SAFETY: the destination was just found to be mapped and writable, and stays so while the memory is
                 // locked; the source is a buffer of this program.
-                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), *to as *mut u8, bytes.len()) };
-                Ok(())
+                memory.check_access(*to, bytes.len() as u64, true, *accessor).map(|_| unsafe {
+                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), *to as *mut u8, bytes.len());
+                })
             }
             Work::Fill(fill) => fill.run(state, device),
-            Work::Kernel(launch) => launch.run(),
-        }
+            Work::Kernel(launch) => return launch.run(),
+        };
+        // The report of a kernel that failed earlier is not about this error.
+        done.inspect_err(|_| kernel_report::set(None))
     }
 }
 

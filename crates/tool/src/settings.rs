@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// The variables that plinth and its Python package read, and their purpose.
-pub const KNOWN: [(&str, &str); 35] = [
+pub const KNOWN: [(&str, &str); 36] = [
     ("PLINTH_ALLOC_CONF", "settings of the allocator"),
     ("PLINTH_COMMUNICATOR_ENGINE", "the engine of communicators: auto, nccl, local, shared"),
     ("PLINTH_COMMUNICATOR_NCCL_FROM", "bytes from which collectives use NCCL"),
@@ -16,6 +16,7 @@ pub const KNOWN: [(&str, &str); 35] = [
     ("PLINTH_DEVICE", "the kind of device: cuda, host, auto"),
     ("PLINTH_FAULT_INJECTION", "1: enables injection of driver errors for tests"),
     ("PLINTH_GROUP_TUNING", "settings of collectives between processes"),
+    ("PLINTH_HOST_CHECKS", "checks of kernels on the host device: addresses, shared"),
     ("PLINTH_HOST_COSTS", "the host device's cost model: count, spin"),
     ("PLINTH_HOST_DEVICES", "the number of host devices"),
     ("PLINTH_HOST_MEMORY", "the memory of each host device"),

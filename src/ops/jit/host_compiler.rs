@@ -11,9 +11,12 @@ use crate::{
         environment::{Environment, is_relative},
     },
     error::{Error, Result},
+    host::config::Checks,
     status::Status,
     temporary,
 };
+
+use object::{LittleEndian, Object, ObjectSymbol, SymbolKind, read::elf::ElfFile64};
 use once_cell::sync::OnceCell;
 use std::{
     env, fs,
@@ -34,12 +37,15 @@ const OPTIONS: [&str; 10] = [
     "-std=c++17",
     "-O2",
     "-fPIC",
-    "-shared",
     "-w",
     "-ffp-contract=off",
     "-fno-strict-aliasing",
+    "-fwrapv",
     "-fvisibility=hidden",
 ];
+
+/// The dynamic shared memory of a block, in bytes: the most that a model of the host device has.
+const MAX_SHARED: usize = 227 << 10;
 
 /// The maximum length of a log in an error message.
 const MAX_LOG: usize = 64 << 10;
@@ -152,28 +158,174 @@ impl HostCompiler {
         format!("{} {} {} {}", self.command.join(" "), OPTIONS.join(" "), self.version, processor())
     }
 
-    /// Compiles a source to a shared library.
+    /// Compiles a source of the jiterator to a shared library.
     pub fn compile(&self, source: &str) -> Result<Image> {
-        let system = |what: &str, error: String| Error::new(Status::SYSTEM, format!("{what}: {error}"));
-        let folder =
-            temporary::folder().map_err(|error| system("making a folder for a compiler", error.to_string()))?;
-        fs::write(folder.path().join("kernel.cpp"), source)
-            .map_err(|error| system("writing a source for a compiler", error.to_string()))?;
-        let arguments: Vec<&str> = OPTIONS.into_iter().chain(["-o", "kernel.so", "kernel.cpp"]).collect();
-        let output = run(&self.command, folder.path(), &arguments)
-            .map_err(|error| system(&format!("running {}", self.command.join(" ")), error))?;
-        if !output.status.success() {
-            let mut log = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
-            if log.len() > MAX_LOG {
-                let end = (0..=MAX_LOG).rev().find(|at| log.is_char_boundary(*at)).unwrap_or(0);
-                log.truncate(end);
-            }
-            return Err(Error::new(Status::COMPILATION_FAILED, log));
+        let folder = Folder::new()?;
+        folder.write("kernel.cpp", source)?;
+        let arguments: Vec<&str> = OPTIONS.into_iter().chain(["-shared", "-o", "kernel.so", "kernel.cpp"]).collect();
+        self.run(&folder, &arguments)?;
+        folder.image("kernel.so")
+    }
+
+    /// Compiles a kernel in CUDA C++ to a shared library. Its objects in dynamic shared memory (`extern __shared__`) are
+    /// undefined in what the compiler makes; an assembler source defines all of them at one address.
+    pub fn compile_kernel(&self, source: &KernelSource) -> Result<Image> {
+        let folder = Folder::new()?;
+        for (name, text) in source.headers {
+            folder.write(&format!("include/{name}"), text)?;
         }
-        let bytes = fs::read(folder.path().join("kernel.so"))
-            .map_err(|error| system("reading what a compiler made", error.to_string()))?;
-        // SAFETY: the compiler succeeded and wrote the file into a folder of this process. The generated source declares
-        // the parameters of its kernel.
+        folder.write("kernel.cu", source.text)?;
+        let mut arguments = OPTIONS.to_vec();
+        // A frame that is larger than a page does not skip the page below the stack; the switch between stacks does not
+        // go with shadow stacks.
+        arguments.extend(["-fstack-clash-protection", "-Iinclude", "-include", "plinth_host/kernel.h"]);
+        if cfg!(target_arch = "x86_64") {
+            arguments.push("-fcf-protection=none");
+        }
+        arguments.extend(source.options.iter().map(String::as_str));
+        if source.checks != Checks::default() {
+            arguments.push("-g1");
+        }
+        // Places of macros are in the program's text, not in the headers that define them.
+        if !self.is_clang() {
+            arguments.push("-ftrack-macro-expansion=0");
+        }
+        if source.checks.shared {
+            arguments.extend(["-DPLINTH_HOST_CHECKS", "-fsanitize=thread", "-S", "-o", "kernel.s", "kernel.cu"]);
+            self.run(&folder, &arguments)?;
+            folder
+                .write("kernel.s", &with_gaps(&String::from_utf8_lossy(&folder.read("kernel.s")?), self.is_clang()))?;
+            self.run(&folder, &["-c", "-o", "kernel.o", "kernel.s"])?;
+        } else {
+            arguments.extend(["-c", "-o", "kernel.o", "kernel.cu"]);
+            self.run(&folder, &arguments)?;
+        }
+        folder.write("shared.s", &shared_memory(&undefined_thread_locals(&folder.read("kernel.o")?)))?;
+        self.run(&folder, &["-shared", "-Wl,-z,defs", "-o", "kernel.so", "kernel.o", "shared.s"])?;
+        folder.image("kernel.so")
+    }
+
+    fn is_clang(&self) -> bool {
+        self.version.contains("clang")
+    }
+
+    fn run(&self, folder: &Folder, arguments: &[&str]) -> Result<()> {
+        let output = run(&self.command, folder.0.path(), arguments)
+            .map_err(|error| system(&format!("running {}", self.command.join(" ")), error))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let mut log = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
+        if log.is_empty() {
+            log = format!("{} ended with {}", self.command.join(" "), output.status);
+        }
+        if log.len() > MAX_LOG {
+            let end = (0..=MAX_LOG).rev().find(|at| log.is_char_boundary(*at)).unwrap_or(0);
+            log.truncate(end);
+        }
+        Err(Error::new(Status::COMPILATION_FAILED, log))
+    }
+}
+
+/// A kernel in CUDA C++ for [`HostCompiler::compile_kernel`].
+pub struct KernelSource<'a> {
+    /// The text, which exports the kernel.
+    pub text: &'a str,
+    /// The files of the folder of headers that is searched first, and their texts.
+    pub headers: &'a [(&'a str, &'a str)],
+    /// Further options of the compiler.
+    pub options: &'a [String],
+    /// What the kernel checks while it runs.
+    pub checks: Checks,
+}
+
+/// Adds a gap behind each variable in thread-local memory to an assembler source, so that an index beyond its end finds no
+/// other variable.
+fn with_gaps(source: &str, is_clang: bool) -> String {
+    let mut text = String::with_capacity(source.len() + source.len() / 8);
+    let mut is_shared = false;
+    for line in source.lines() {
+        text += line;
+        text.push('\n');
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            [".section", name, ..] => is_shared = name.starts_with(".tbss"),
+            [".text" | ".data" | ".bss" | ".previous", ..] => is_shared = false,
+            // gcc states the size before the bytes, which are one directive; clang after them.
+            [".zero", ..] if is_shared && !is_clang => text += "\t.zero\t256\n",
+            [".size", ..] if is_shared && is_clang => text += "\t.zero\t256\n",
+            _ => {}
+        }
+    }
+    text
+}
+
+/// Names that an object file uses and does not define.
+#[derive(Debug, Default)]
+struct Undefined {
+    /// Thread-local variables.
+    variables: Vec<String>,
+    /// The functions that initialize them, which a variable without a constructor need not have.
+    initializers: Vec<String>,
+}
+
+/// Returns the thread-local variables that an object file uses and does not define.
+fn undefined_thread_locals(object: &[u8]) -> Undefined {
+    let mut names = Undefined::default();
+    let Ok(object) = ElfFile64::<LittleEndian>::parse(object) else { return names };
+    for symbol in object.symbols().filter(ObjectSymbol::is_undefined) {
+        let Ok(name) = symbol.name() else { continue };
+        if symbol.kind() == SymbolKind::Tls {
+            names.variables.push(name.to_owned());
+        } else if name.starts_with("_ZTH") {
+            names.initializers.push(name.to_owned());
+        }
+    }
+    names
+}
+
+/// Returns an assembler source that defines variables as the dynamic shared memory of the running block, and their
+/// initializers as functions that do nothing.
+fn shared_memory(names: &Undefined) -> String {
+    let label = |name: &String| format!(".globl \"{name}\"\n.hidden \"{name}\"\n\"{name}\":\n");
+    let mut text = String::from(".section .note.GNU-stack,\"\"\n.text\n");
+    text.extend(names.initializers.iter().map(label));
+    text += "ret\n";
+    if !names.variables.is_empty() {
+        text += ".section .tbss,\"awT\"\n.balign 1024\n";
+        text.extend(names.variables.iter().map(label));
+        text += &format!(".zero {MAX_SHARED}\n");
+    }
+    text
+}
+
+fn system(what: &str, error: impl std::fmt::Display) -> Error {
+    Error::new(Status::SYSTEM, format!("{what}: {error}"))
+}
+
+/// The temporary folder in which a compiler runs.
+struct Folder(temporary::Folder);
+
+impl Folder {
+    fn new() -> Result<Folder> {
+        Ok(Folder(temporary::folder().map_err(|error| system("making a folder for a compiler", error))?))
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.0.path().join(name);
+        let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+        folder.and_then(|()| fs::write(&path, text)).map_err(|error| system("writing a source for a compiler", error))
+    }
+
+    fn read(&self, name: &str) -> Result<Vec<u8>> {
+        fs::read(self.0.path().join(name)).map_err(|error| system("reading what a compiler made", error))
+    }
+
+    /// Returns the shared library that the compiler made.
+    fn image(&self, name: &str) -> Result<Image> {
+        let bytes = self.read(name)?;
+        // SAFETY: the compiler succeeded and wrote the file into a folder of this process. The source that this library
+        // generated around the program's text declares the parameters of its kernel.
         #[allow(unsafe_code)]
         Ok(unsafe { Image::new(bytes) })
     }
@@ -210,6 +362,26 @@ mod tests {
         for program in ["./sh", "bin/sh", "../bin/sh"] {
             assert!(of(program, "/bin").unwrap_err().contains("relative"), "{program}");
         }
+    }
+
+    #[test]
+    fn variables_in_shared_memory_have_gaps() {
+        let text = "\t.section\t.tbss,\"awT\",@nobits\na:\n\t.zero\t4\n\t.bss\nb:\n\t.zero\t4\n";
+        assert_eq!(with_gaps(text, false), text.replacen("\t.zero\t4\n", "\t.zero\t4\n\t.zero\t256\n", 1));
+    }
+
+    #[test]
+    fn undefined_thread_locals_are_found() {
+        let folder = Folder::new().unwrap();
+        let text = "extern thread_local int one[]; __thread int two; extern int three;\n\
+                    namespace n { extern __thread int four; }\n\
+                    int sum() { return one[0] + two + three + n::four; }";
+        folder.write("a.cpp", text).unwrap();
+        get().unwrap().run(&folder, &["-fPIC", "-c", "-o", "a.o", "a.cpp"]).unwrap();
+        let mut names = undefined_thread_locals(&folder.read("a.o").unwrap());
+        names.variables.sort();
+        assert_eq!(names.variables, ["_ZN1n4fourE", "one"]);
+        assert_eq!(names.initializers, ["_ZTH3one"]);
     }
 
     #[test]

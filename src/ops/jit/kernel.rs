@@ -1,6 +1,6 @@
 //! Kernels that the program provides, as CUDA C++ or as images: compilation, loading, attributes and launches.
 
-use super::nvrtc_source::Source;
+use super::{host_kernel, nvrtc_source::Source};
 use crate::{
     base::{
         handle::{Kind, ReferenceTable},
@@ -93,23 +93,17 @@ static MODULES: ReferenceTable<Arc<Module>> = ReferenceTable::new(Kind::KernelMo
 pub fn compile(source: &Source, device: i32) -> Result<u64> {
     let runtime = runtime::ready()?;
     let device = runtime.device(device)?;
-    if runtime.driver.kind() == DeviceKind::Host {
-        return Err(Error::new(
-            Status::NOT_SUPPORTED,
-            format!(
-                "{} is a kernel in CUDA C++, and the host device runs none: it needs a GPU; plinth_nvrtc_compile compiles \
-                 without one",
-                source.name
-            ),
-        ));
-    }
-    let architecture = source.architecture(runtime, device)?;
-    let compiled = source.compile(&architecture)?;
+    let properties = device.properties(&runtime.driver)?;
+    let compile = |use_cached| match runtime.driver.kind() {
+        DeviceKind::Host => host_kernel::compile(source, (properties.major, properties.minor), use_cached),
+        DeviceKind::Cuda => source.compile(&source.architecture(runtime, device)?, use_cached),
+    };
+    let compiled = compile(true)?;
     let (module, lowered) = match load_on(runtime, device, &compiled.image) {
         Ok(module) => (module, compiled.lowered),
         // The driver rejects an image that an earlier driver accepted.
         Err(_) if compiled.is_cached => {
-            let compiled = source.compile_again(&architecture)?;
+            let compiled = compile(false)?;
             (load_on(runtime, device, &compiled.image)?, compiled.lowered)
         }
         Err(error) => return Err(error),

@@ -5,7 +5,8 @@
 //! iteration order of the elements, [`source`] generates the kernel, [`compiler`] compiles it ([`host_compiler`] for
 //! the host device), [`cache`] stores it on disk, [`loaded`] in memory. [`function`] holds the handles of jiterated
 //! functions and calls them. [`kernel`] loads and launches kernels and modules that the program provides; [`nvrtc_source`]
-//! compiles them, and caches them by the text of the [`headers`] that they may read.
+//! compiles them, and caches them by the text of the [`headers`] that they may read. For the host device [`host_kernel`]
+//! compiles them against the headers of [`host_headers`].
 
 pub mod cache;
 pub mod compiler;
@@ -13,6 +14,8 @@ pub mod digest;
 pub mod function;
 pub mod headers;
 pub mod host_compiler;
+pub mod host_headers;
+pub mod host_kernel;
 pub mod kernel;
 pub mod layout;
 pub mod loaded;

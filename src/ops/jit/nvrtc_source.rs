@@ -47,7 +47,7 @@ pub struct Compiled {
 }
 
 /// Parses a compute capability.
-fn parse_capability(capability: &str) -> Result<Architecture> {
+pub fn parse_capability(capability: &str) -> Result<Architecture> {
     let (real, number) = match (capability.strip_prefix("compute_"), capability.strip_prefix("sm_")) {
         (Some(number), _) => (false, number),
         (None, Some(number)) => (true, number),
@@ -73,7 +73,7 @@ pub fn compile_image(source: &Source) -> Result<(Image, String)> {
             source.architecture(runtime, runtime.current_device()?)?
         }
     };
-    let compiled = source.compile(&architecture)?;
+    let compiled = source.compile(&architecture, true)?;
     Ok((compiled.image, compiled.lowered))
 }
 
@@ -87,17 +87,8 @@ impl Source<'_> {
         architecture(nvrtc::get()?.archs(), properties.major, properties.minor)
     }
 
-    /// Returns the image from the cache; compiles the source if the cache has none.
-    pub fn compile(&self, architecture: &Architecture) -> Result<Compiled> {
-        self.compile_with(architecture, true)
-    }
-
-    /// Compiles the source, and replaces the image in the cache.
-    pub fn compile_again(&self, architecture: &Architecture) -> Result<Compiled> {
-        self.compile_with(architecture, false)
-    }
-
-    fn compile_with(&self, architecture: &Architecture, use_cached: bool) -> Result<Compiled> {
+    /// Returns the image from the cache; compiles the source if the cache has none, or must not be used, and stores it.
+    pub fn compile(&self, architecture: &Architecture, use_cached: bool) -> Result<Compiled> {
         let nvrtc = nvrtc::get()?;
         let options = self.all_options(nvrtc, architecture)?;
         let disk = Cache::get()?;
@@ -143,7 +134,7 @@ impl Source<'_> {
         let mut options = vec![format!("--gpu-architecture={}", architecture.name)];
         options.extend(self.include_dirs.iter().map(|folder| format!("--include-path={folder}")));
         // CUDA's headers come after the program's folders, if they are installed.
-        options.extend(nvrtc.headers().map(|folder| format!("--include-path={}", folder.display())));
+        options.extend(nvrtc.headers().iter().map(|folder| format!("--include-path={}", folder.display())));
         options.extend(self.options.iter().cloned());
         Ok(options)
     }
@@ -171,12 +162,12 @@ impl Source<'_> {
 }
 
 /// Returns the content of a cache file: the length of the lowered name, the name, the image.
-fn encode(lowered: &str, image: &[u8]) -> Vec<u8> {
+pub fn encode(lowered: &str, image: &[u8]) -> Vec<u8> {
     [&(lowered.len() as u32).to_le_bytes(), lowered.as_bytes(), image].concat()
 }
 
 /// Returns the kernel of a cache file whose checksum is right.
-fn decode(content: Vec<u8>) -> Option<Compiled> {
+pub fn decode(content: Vec<u8>) -> Option<Compiled> {
     let (length, rest) = content.split_first_chunk::<4>()?;
     let (lowered, image) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
     let lowered = String::from_utf8(lowered.to_vec()).ok()?;

@@ -146,12 +146,14 @@ impl Nvrtc {
     }
 
     /// Returns the folder of headers that belongs to this NVRTC, if there is one.
-    pub fn headers(&self) -> Option<PathBuf> {
-        let folder = self.folder.as_ref()?.parent()?;
+    pub fn headers(&self) -> Vec<PathBuf> {
+        let Some(folder) = self.folder.as_ref().and_then(|folder| folder.parent()) else { return Vec::new() };
         // A toolkit may store its libraries one folder deeper.
-        [folder.join("include"), folder.join("../include")]
-            .into_iter()
-            .find(|path| path.join("cuda_runtime.h").is_file())
+        let mut folders = [folder.join("include"), folder.join("../include")].into_iter();
+        let Some(found) = folders.find(|path| path.join("cuda_runtime.h").is_file()) else { return Vec::new() };
+        // From CUDA 13 on, the headers that cooperative_groups.h includes are in a folder of their own.
+        let libraries = found.join("cccl");
+        if libraries.is_dir() { vec![found, libraries] } else { vec![found] }
     }
 
     fn check(&self, call: Call, code: Code) -> Result<()> {

@@ -4,7 +4,7 @@ use super::{
     INVALID, Out,
     copy::{build_copy, check_fill, end},
     enter,
-    module::build_launch,
+    module::{Shape, build_launch},
 };
 use crate::{
     context,
@@ -105,10 +105,14 @@ pub(super) unsafe fn build_node_launch(
     if !params.ctx.is_null() && context::device_of(state, params.ctx as Id)? != function.device {
         return Err(INVALID);
     }
-    let grid = [params.gridDimX, params.gridDimY, params.gridDimZ];
-    let block = [params.blockDimX, params.blockDimY, params.blockDimZ];
+    let shape = Shape {
+        grid: [params.gridDimX, params.gridDimY, params.gridDimZ],
+        block: [params.blockDimX, params.blockDimY, params.blockDimZ],
+        shared_bytes: params.sharedMemBytes,
+        cooperative: false,
+    };
     // SAFETY: a kernel node's parameters have the same form as those of a launch.
-    unsafe { build_launch(function, grid, block, params.sharedMemBytes, params.kernelParams, params.extra) }
+    unsafe { build_launch(function, &shape, params.kernelParams, params.extra) }
 }
 
 pub unsafe extern "C" fn cuGraphAddKernelNode_v2(

@@ -167,9 +167,7 @@ pub unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
             out.put(0);
             return Ok(());
         }
-        let by_threads = model.threads_per_multiprocessor as usize / threads;
-        let by_memory = (model.shared_per_multiprocessor as usize).checked_div(shared_bytes).unwrap_or(usize::MAX);
-        out.put(by_threads.min(by_memory) as c_int);
+        out.put(model.resident_blocks(threads, shared_bytes) as c_int);
         Ok(())
     })
 }
@@ -186,6 +184,14 @@ fn c_name(name: &'static str) -> Result<&'static CStr, Code> {
     Ok(text)
 }
 
+/// How a kernel is launched.
+pub(super) struct Shape {
+    pub grid: [c_uint; 3],
+    pub block: [c_uint; 3],
+    pub shared_bytes: c_uint,
+    pub cooperative: bool,
+}
+
 /// Creates a launch of a kernel with copies of the parameters that the program points to.
 ///
 /// # Safety
@@ -193,9 +199,7 @@ fn c_name(name: &'static str) -> Result<&'static CStr, Code> {
 /// value.
 pub(super) unsafe fn build_launch(
     function: Function,
-    grid: [c_uint; 3],
-    block: [c_uint; 3],
-    shared_bytes: c_uint,
+    shape: &Shape,
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> Result<Launch, Code> {
@@ -203,7 +207,10 @@ pub(super) unsafe fn build_launch(
         // The older way to pass parameters, in one buffer, which plinth's kernels do not use.
         return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
     }
-    let mut launch = Launch::new(function, grid, block, shared_bytes)?;
+    let mut launch = Launch::new(function, shape.grid, shape.block, shape.shared_bytes)?;
+    if shape.cooperative {
+        launch.make_cooperative()?;
+    }
     for (index, size) in function.kernel.parameter_sizes.iter().enumerate() {
         if parameters.is_null() {
             return Err(INVALID);
@@ -233,21 +240,19 @@ pub unsafe extern "C" fn cuLaunchKernel(
     extra: *mut *mut c_void,
 ) -> Code {
     let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+    let shape = Shape { grid, block, shared_bytes, cooperative: false };
     // SAFETY: the caller passed what a launch requires.
-    unsafe { launch(Call::cuLaunchKernel, function, grid, block, shared_bytes, stream, parameters, extra) }
+    unsafe { launch(Call::cuLaunchKernel, function, &shape, stream, parameters, extra) }
 }
 
 /// Launches a kernel in a stream.
 ///
 /// # Safety
 /// As [`build_launch`].
-#[allow(clippy::too_many_arguments)] // those of the driver's call
 unsafe fn launch(
     call: Call,
     function: CUfunction,
-    grid: [c_uint; 3],
-    block: [c_uint; 3],
-    shared_bytes: c_uint,
+    shape: &Shape,
     stream: CUstream,
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
@@ -260,7 +265,7 @@ unsafe fn launch(
             return Err(codes::CUDA_ERROR_INVALID_HANDLE);
         }
         // SAFETY: the caller passed a pointer for each of the kernel's parameters.
-        let launch = unsafe { build_launch(function, grid, block, shared_bytes, parameters, extra) }?;
+        let launch = unsafe { build_launch(function, shape, parameters, extra) }?;
         engine.forbid_implicit(id)?;
         let capturing = engine.capture_of(id)?.is_some();
         engine.submit_action(id, Action::Work(Work::Kernel(Arc::new(launch))))?;
@@ -269,8 +274,7 @@ unsafe fn launch(
     })
 }
 
-/// Launches a kernel. Blocks do not run concurrently here, so attributes that require it (cooperative launch, clusters)
-/// are not supported.
+/// Launches a kernel. Of the attributes only the cooperative launch is supported, for kernels in CUDA C++.
 pub unsafe extern "C" fn cuLaunchKernelEx(
     config: *const CUlaunchConfig,
     function: CUfunction,
@@ -282,13 +286,27 @@ pub unsafe extern "C" fn cuLaunchKernelEx(
     }
     // SAFETY: the caller passed a configuration, and the pointer is not null.
     let config = unsafe { &*config };
-    if config.numAttrs > 0 {
-        return codes::CUDA_ERROR_NOT_SUPPORTED;
+    if config.numAttrs > 0 && config.attrs.is_null() {
+        return INVALID;
+    }
+    let mut cooperative = false;
+    for index in 0..config.numAttrs as usize {
+        // SAFETY: the caller passed as many attributes as it states.
+        let attribute = unsafe { &*config.attrs.add(index) };
+        match attribute.id {
+            CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_IGNORE => {}
+            // SAFETY: the attribute's number says which field of the union is set.
+            CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE => {
+                cooperative = unsafe { attribute.value.cooperative } != 0;
+            }
+            _ => return codes::CUDA_ERROR_NOT_SUPPORTED,
+        }
     }
     let (grid, block) =
         ([config.gridDimX, config.gridDimY, config.gridDimZ], [config.blockDimX, config.blockDimY, config.blockDimZ]);
     // SAFETY: the caller passed what a launch requires.
     unsafe {
-        launch(Call::cuLaunchKernelEx, function, grid, block, config.sharedMemBytes, config.hStream, parameters, extra)
+        let shape = Shape { grid, block, shared_bytes: config.sharedMemBytes, cooperative };
+        launch(Call::cuLaunchKernelEx, function, &shape, config.hStream, parameters, extra)
     }
 }

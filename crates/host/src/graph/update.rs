@@ -186,11 +186,16 @@ impl Engine {
     }
 
     /// Replaces the launch of a kernel node of an executable graph.
-    pub fn set_launch(&mut self, exec: Id, node: Id, launch: Launch) -> Result<(), Code> {
+    pub fn set_launch(&mut self, exec: Id, node: Id, mut launch: Launch) -> Result<(), Code> {
         let index = self.plan_index_of(exec, node)?;
         let exec = self.exec_mut(exec)?;
         match exec.program.node(index).map(|node| &node.step) {
-            Some(Step::Work(Work::Kernel(old))) if old.device == launch.device => {}
+            Some(Step::Work(Work::Kernel(old))) if old.device == launch.device => {
+                // The parameters of a node do not state whether it is cooperative.
+                if old.cooperative {
+                    launch.make_cooperative()?;
+                }
+            }
             _ => return Err(codes::CUDA_ERROR_INVALID_VALUE),
         }
         if let Some(node) = Arc::make_mut(&mut exec.program).node_mut(index) {

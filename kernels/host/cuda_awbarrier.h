@@ -1,0 +1,3 @@
+// Barriers with phases in shared memory.
+#pragma once
+#include <cuda_awbarrier_primitives.h>

@@ -1,0 +1,3 @@
+// Copies of one thread to shared memory.
+#pragma once
+#include <cuda_pipeline_primitives.h>

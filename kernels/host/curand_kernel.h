@@ -1,0 +1,3 @@
+// Not supported on the host device.
+#pragma once
+#error "cuRAND is not supported on the host device"

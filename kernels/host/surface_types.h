@@ -1,0 +1,3 @@
+// Not supported on the host device.
+#pragma once
+#error "surfaces are not supported on the host device"

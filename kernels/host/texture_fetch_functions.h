@@ -1,0 +1,3 @@
+// Not supported on the host device.
+#pragma once
+#error "textures are not supported on the host device"

@@ -1,0 +1,204 @@
+//! Kernels in CUDA C++ for the host device: their compilation with the machine's C++ compiler, against the headers of
+//! `kernels/host/`, and the cache on disk.
+
+use super::{
+    cache::{Cache, file_name},
+    digest::{Digest, sha256},
+    headers,
+    host_compiler::{self, HostCompiler, KernelSource},
+    host_headers::HEADERS,
+    nvrtc_source::{Compiled, Source, decode, encode, parse_capability},
+};
+use crate::{
+    error::{Context, Error, Result},
+    host::{self, config::Checks},
+    status::Status,
+};
+use once_cell::sync::OnceCell;
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+/// What follows the program's text: the inline assembler's name gets its meaning back, and the kernel is exported.
+fn export(name: &str) -> String {
+    format!("\n\n#line 1 \"kernel_name\"\n#undef asm\nPLINTH_HOST_EXPORT({name:?}, {name})\n")
+}
+
+/// Compiles a source for a device of a compute capability, or takes the image from the cache.
+pub fn compile(source: &Source, capability: (i32, i32), use_cached: bool) -> Result<Compiled> {
+    let compiler = host_compiler::get()?;
+    let options = options(source, capability)?;
+    let checks = host::checks();
+    let disk = Cache::get()?;
+    let key = || if disk.is_disabled() { None } else { key(source, compiler, &options, checks) };
+    let before = key();
+    let file = |key: &Digest| file_name(source.name, "host", key);
+    if use_cached
+        && let Some(key) = before
+        && let Some(cached) = disk.read(&file(&key), &key).and_then(decode)
+    {
+        return Ok(cached);
+    }
+    let text = format!("{}{}", source.text, export(source.name));
+    let image = compiler
+        .compile_kernel(&KernelSource { text: &text, headers: HEADERS, options: &options, checks })
+        .context(|| format!("compiling {} for the host device", source.name))?;
+    // A header may have changed while the compiler read it.
+    if let Some(key) = before.filter(|before| key().as_ref() == Some(before)) {
+        // Ignore an error: without a cache file the next call only compiles again.
+        let _ = disk.write(&file(&key), &key, &encode(source.name, image.bytes()));
+    }
+    Ok(Compiled { image, lowered: source.name.to_owned(), is_cached: false })
+}
+
+/// Returns the key of everything that the image depends on; `None` if the program's headers cannot be known.
+fn key(source: &Source, compiler: &HostCompiler, options: &[String], checks: Checks) -> Option<Digest> {
+    static OWN_HEADERS: OnceCell<Digest> = OnceCell::new();
+    let own = OWN_HEADERS.get_or_init(|| {
+        let texts: Vec<&str> = HEADERS.iter().flat_map(|(name, text)| [*name, *text]).collect();
+        sha256(texts.join("\0").as_bytes())
+    });
+    // The compiler's own folders are as old as its version, but not those in which others install headers. A process in
+    // which the environment is not trusted runs no compiler.
+    let list = |name| env::var_os(name).unwrap_or_default();
+    let lists = [list("CPATH"), list("CPLUS_INCLUDE_PATH"), "/usr/local/include".into()];
+    let installed = lists.iter().flat_map(env::split_paths);
+    let folders: Vec<PathBuf> = source.include_dirs.iter().map(PathBuf::from).chain(installed).collect();
+    let mut bytes = [*own, headers::digest(source.text, &folders, source.options)?].concat();
+    let checks = format!("{checks:?}");
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let texts = [compiler.identity(), version, source.name.to_owned(), source.text.to_owned(), checks];
+    for text in texts.iter().chain(options) {
+        bytes.extend((text.len() as u64).to_le_bytes());
+        bytes.extend(text.as_bytes());
+    }
+    Some(sha256(&bytes))
+}
+
+/// Translates options of NVRTC to options of a C++ compiler for the machine.
+fn options(source: &Source, capability: (i32, i32)) -> Result<Vec<String>> {
+    let architecture = match source.capability {
+        Some(text) => {
+            let name = parse_capability(text)?.name;
+            name.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0)
+        }
+        None => capability.0 * 10 + capability.1,
+    };
+    let mut translated = vec![format!("-D__CUDA_ARCH__={}", architecture * 10)];
+    let mut standard = "c++17".to_owned();
+    let mut rest = source.options.iter();
+    while let Some(option) = rest.next() {
+        let mut value = |names: [&str; 2]| -> Option<String> {
+            let given = names.iter().find_map(|name| option.strip_prefix(name))?;
+            let given = given.strip_prefix('=').unwrap_or(given).trim_start();
+            if given.is_empty() { rest.next().cloned() } else { Some(given.to_owned()) }
+        };
+        if let Some(folder) = value(["--include-path", "-I"]) {
+            translated.push(format!("-I{}", absolute(&folder)));
+        } else if let Some(name) = value(["--define-macro", "-D"]) {
+            translated.push(format!("-D{name}"));
+        } else if let Some(name) = value(["--undefine-macro", "-U"]) {
+            translated.push(format!("-U{name}"));
+        } else if let Some(name) = value(["--std", "-std"]) {
+            // The headers need C++17, which accepts what was written for an older standard.
+            if !["c++03", "c++11", "c++14"].contains(&name.as_str()) {
+                standard = name;
+            }
+        } else if let Some(header) = value(["--pre-include", "-include"]) {
+            let path = absolute(&header);
+            translated.extend(["-include".to_owned(), if Path::new(&path).is_file() { path } else { header }]);
+        } else if !IGNORED.iter().any(|known| {
+            let rest = option.trim_start_matches('-').strip_prefix(known);
+            option.starts_with('-') && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+        }) {
+            return Err(Error::new(
+                Status::INVALID_VALUE,
+                format!("{option} is not an option that the host device knows; see docs/compile_kernel.md"),
+            ));
+        }
+    }
+    // A name in quotes is also searched for in the working directory, as NVRTC does.
+    if !source.options.iter().any(|option| option.ends_with("no-source-include")) {
+        translated.push(format!("-iquote{}", absolute(".")));
+    }
+    translated.extend(source.include_dirs.iter().map(|folder| format!("-I{}", absolute(folder))));
+    translated.push(format!("-std={standard}"));
+    Ok(translated)
+}
+
+/// The options of NVRTC that do not matter here, without their leading hyphens: code generation for GPUs, and debug
+/// information, which is always there.
+const IGNORED: &[&str] = &[
+    "G",
+    "device-debug",
+    "lineinfo",
+    "generate-line-info",
+    "use_fast_math",
+    "ftz",
+    "prec-sqrt",
+    "prec-div",
+    "fmad",
+    "maxrregcount",
+    "dopt",
+    "Ofast-compile",
+    "ptxas-options",
+    "extra-device-vectorization",
+    "restrict",
+    "default-device",
+    "device-as-default-execution-space",
+    "device-int128",
+    "w",
+    "disable-warnings",
+    "diag-suppress",
+    "split-compile",
+    "minimal",
+    "rdc",
+    "relocatable-device-code",
+    "dlto",
+    "builtin-initializer-list",
+    "builtin-move-forward",
+    "no-source-include",
+    "diag-error",
+    "diag-warn",
+    "display-error-number",
+    "no-display-error-number",
+    "brief-diagnostics",
+    "optimization-info",
+    "extensible-whole-program",
+    "ewp",
+    "gen-opt-lto",
+    "jump-table-density",
+    "frandom-seed",
+    "random-seed",
+    "no-cache",
+    "time",
+];
+
+/// Returns a path that means the same in the folder in which the compiler runs.
+fn absolute(path: &str) -> String {
+    std::path::absolute(Path::new(path)).map_or_else(|_| path.to_owned(), |path| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn translated(options: &[&str]) -> Result<Vec<String>> {
+        let owned: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+        super::options(
+            &Source { text: "", name: "f", capability: None, include_dirs: &["/a".to_owned()], options: &owned },
+            (9, 0),
+        )
+    }
+
+    #[test]
+    fn options_are_translated() {
+        let found = translated(&["-DN=3", "--define-macro", "M", "-I", "/b", "--std=c++20", "--use_fast_math", "-G"]);
+        let mut found = found.unwrap();
+        assert!(found.remove(4).starts_with("-iquote/"));
+        assert_eq!(found, ["-D__CUDA_ARCH__=900", "-DN=3", "-DM", "-I/b", "-I/a", "-std=c++20"]);
+        assert_eq!(translated(&["-std=c++11"]).unwrap().last().unwrap(), "-std=c++17");
+        assert!(translated(&["--no-such-option"]).unwrap_err().message().contains("--no-such-option"));
+    }
+}
