@@ -98,10 +98,11 @@ def compile_kernel(
     nvcc_options: Optional[List[str]] = None,
     device: DeviceLike = None,
 ) -> Kernel:
-    """Compiles a kernel of CUDA C++ source with NVRTC, and loads it on a device.
+    """Compiles a kernel of CUDA C++ source, and loads it on a device.
 
-    The parameters are those of torch.cuda._compile_kernel. Raises CompilationError with the compiler's log,
-    UnavailableError without NVRTC, and NotSupportedError on the host device.
+    NVRTC compiles for a GPU, the machine's C++ compiler for the host device. The parameters are those of
+    torch.cuda._compile_kernel. Raises CompilationError with the compiler's log, UnavailableError without a compiler, and
+    ValueError (InvalidArgumentError) for an option that names an architecture, or that the host device does not know.
     """
     kernel = c_void_p()
     check(

@@ -1,8 +1,11 @@
-// compiled only: the host device has no kernels of CUDA C++; tests/nvrtc.rs and c_tests/compile_kernel.c compile such source
 #include "page.h"
 
 int main(void) {
-  DLTensor tensor = {0};
+  page_begin();
+  int64_t extent = 1000;
+  DLTensor tensor = {page_memory(4000), {2, 0}, 1, {2, 32, 1}, &extent, NULL, 0};
+  plinth_normal(&tensor, 0, 1, NULL, NULL);
   plinth_stream_t stream = NULL;
 #include "compile_kernel.1.inc"
+  plinth_synchronize(0);
 }

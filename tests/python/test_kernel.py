@@ -1,6 +1,7 @@
-"""Tests what can be seen of kernels and green contexts without a GPU: arguments, and errors on the host device."""
+"""Tests kernels and green contexts. On the host device kernels need a C++ compiler."""
 
 import ctypes
+import struct
 import unittest
 
 import support
@@ -9,10 +10,37 @@ from plinth import _native, kernel
 
 
 class Kernels(unittest.TestCase):
+    def compile(self, *arguments, **options):
+        try:
+            return plinth._compile_kernel(*arguments, **options)
+        except plinth.errors.UnavailableError as error:
+            self.skipTest(str(error))
+
+    def test_launch(self):
+        source = """
+            template <typename T> __global__ void scale(T *data, T by, int count) {
+              const int at = blockIdx.x * blockDim.x + threadIdx.x;
+              if (at < count) data[at] *= by;
+            }
+        """
+        scale = self.compile(source, "scale<float>", nvcc_options=["-DUNUSED=1"])
+        buffer = plinth.zeros(1000, "float32")
+        buffer.fill_(struct.pack("f", 2))
+        scale((8, 1, 1), (128, 1, 1), (buffer, 3.0, 999))
+        values = memoryview(buffer.tobytes()).cast("f")
+        self.assertEqual(set(values[:999]), {6.0})
+        self.assertEqual(values[999], 2.0)
+        with self.assertRaises(ValueError):
+            scale((1, 1, 1), (1, 1, 1), (buffer,))
+
     @support.host_device
-    def test_host_device(self):
-        with self.assertRaises(plinth.errors.NotSupportedError):
-            plinth._compile_kernel("__global__ void f() {}", "f", nvcc_options=["-O3"])
+    def test_errors(self):
+        self.compile("__global__ void f() {}", "f")
+        with self.assertRaises(plinth.errors.CompilationError) as raised:
+            plinth._compile_kernel("__global__ void f() { nothing; }", "f")
+        self.assertIn("kernel.cu:1", str(raised.exception))
+        with self.assertRaises(ValueError):
+            plinth._compile_kernel("__global__ void f() {}", "f", nvcc_options=["--no-such-option"])
 
     def test_arguments(self):
         buffer = plinth.zeros(4, "float32")
