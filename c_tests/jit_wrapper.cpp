@@ -233,4 +233,11 @@ TEST(kernels_are_compiled_and_run) {
   CHECK(row.read() == expected);
   scale({{8}, {128}}, row.memory.as<float>(), 1.0f, 1000);
   CHECK(row.read() == expected);
+  plinth::Tensor<float> tensor({4});
+  plinth::uniform(tensor, 1, 2);
+  scale({{1}, {32}}, tensor, 0.0f, 4);
+  float values[4] = {1, 1, 1, 1};
+  plinth::synchronize();
+  plinth::copy(values, tensor.data(), sizeof values);
+  for (const float value : values) CHECK(value == 0);
 }

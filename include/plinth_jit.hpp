@@ -185,10 +185,12 @@ plinth_kernel_argument_t kernel_argument(const T &value) noexcept {
   static_assert(!std::is_array<T>::value, "an array cannot be a kernel argument: pass a device pointer");
   static_assert(!std::is_same<std::remove_cv_t<std::remove_pointer_t<T>>, DLTensor>::value || !std::is_pointer<T>::value,
                 "a tensor is passed itself, not by a pointer");
-  static_assert(std::is_trivially_copyable<T>::value, "a kernel argument must be trivially copyable");
+  constexpr bool is_tensor = std::is_class<T>::value && std::is_convertible<const T &, const DLTensor &>::value;
+  static_assert(is_tensor || std::is_trivially_copyable<T>::value, "a kernel argument must be trivially copyable");
   constexpr bool whole = std::is_integral<T>::value || std::is_enum<T>::value;
-  if constexpr (std::is_same<T, DLTensor>::value) {
-    return {sizeof(plinth_kernel_argument_t), &value, 0, PLINTH_ARGUMENT_TENSOR, 0};
+  if constexpr (is_tensor) {
+    const DLTensor &tensor = value;
+    return {sizeof(plinth_kernel_argument_t), &tensor, 0, PLINTH_ARGUMENT_TENSOR, 0};
   } else if constexpr (std::is_same<T, TensorArgument>::value) {
     return {sizeof(plinth_kernel_argument_t), value.tensor, 0, PLINTH_ARGUMENT_TENSOR, value.access};
   } else if constexpr (std::is_pointer<T>::value || std::is_same<T, std::nullptr_t>::value) {

@@ -69,6 +69,8 @@ fn key(source: &Source, compiler: &HostCompiler, options: &[String], checks: Che
     let checks = format!("{checks:?}");
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let texts = [compiler.identity(), version, source.name.to_owned(), source.text.to_owned(), checks];
+    // The digest of the headers has what the working directory contributes.
+    let options = options.iter().filter(|option| !option.starts_with("-iquote"));
     for text in texts.iter().chain(options) {
         bytes.extend((text.len() as u64).to_le_bytes());
         bytes.extend(text.as_bytes());
