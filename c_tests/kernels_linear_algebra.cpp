@@ -236,28 +236,29 @@ __global__ void product(const __nv_bfloat16 *a, const __nv_bfloat16 *b, float *c
 }
 )cuda";
 
+// The bits of numbers in a type of 16 bits, and what such bits stand for.
+static std::vector<std::uint16_t> rounded(const std::vector<float> &values, std::uint16_t (*bits_of)(float)) {
+  std::vector<std::uint16_t> bits(values.size());
+  std::transform(values.begin(), values.end(), bits.begin(), bits_of);
+  return bits;
+}
+
+static std::vector<float> widened(const std::vector<std::uint16_t> &bits, float (*value_of)(std::uint16_t)) {
+  std::vector<float> values(bits.size());
+  std::transform(bits.begin(), bits.end(), values.begin(), value_of);
+  return values;
+}
+
 TEST(products_of_half_matrices) {
   need_headers({"cuda_fp16.h"});
   const int m = 37, n = 45, k = 70;
-  std::vector<std::uint16_t> a, b;
-  std::vector<float> a_values, b_values;
-  for (const float value : randoms<float>(m * k, 11, -1, 1)) {
-    a.push_back(half_bits(value));
-    a_values.push_back(from_half(a.back()));
-  }
-  for (const float value : randoms<float>(k * n, 12, -1, 1)) {
-    b.push_back(half_bits(value));
-    b_values.push_back(from_half(b.back()));
-  }
+  const auto a = rounded(randoms<float>(m * k, 11, -1, 1), half_bits);
+  const auto b = rounded(randoms<float>(k * n, 12, -1, 1), half_bits);
   const Device<std::uint16_t> left(a), right(b), out(m * n);
   const auto kernel = compiled(kHalfProduct, "product");
   kernel(Launch({3, 3}, {16, 16}), left.get(), right.get(), out.get(), m, n, k);
-  std::vector<float> actual;
-  for (const std::uint16_t bits : out.read()) {
-    actual.push_back(from_half(bits));
-  }
   // Half an ulp of the result, and the error of the sum in float.
-  NEAR(actual, product(a_values, b_values, m, n, k), 2e-5, 0x1p-11);
+  NEAR(widened(out.read(), from_half), product(widened(a, from_half), widened(b, from_half), m, n, k), 2e-5, 0x1p-11);
 }
 
 // One rounding: x and y are multiples of 1/256 below 4, so alpha x + y is exact in float.
@@ -283,21 +284,13 @@ TEST(pairs_of_halves) {
 TEST(products_of_bfloat16_matrices) {
   need_headers({"cuda_bf16.h"});
   const int m = 29, n = 33, k = 50;
-  std::vector<std::uint16_t> a, b;
-  std::vector<float> a_values, b_values;
-  for (const float value : randoms<float>(m * k, 15, -1, 1)) {
-    a.push_back(bfloat_bits(value));
-    a_values.push_back(from_bfloat(a.back()));
-  }
-  for (const float value : randoms<float>(k * n, 16, -1, 1)) {
-    b.push_back(bfloat_bits(value));
-    b_values.push_back(from_bfloat(b.back()));
-  }
+  const auto a = rounded(randoms<float>(m * k, 15, -1, 1), bfloat_bits);
+  const auto b = rounded(randoms<float>(k * n, 16, -1, 1), bfloat_bits);
   const Device<std::uint16_t> left(a), right(b);
   const Device<float> out(m * n);
   const auto kernel = compiled(kBfloatProduct, "product");
   kernel(Launch({5, 8}, {8, 4}), left.get(), right.get(), out.get(), m, n, k);
-  NEAR(out.read(), product(a_values, b_values, m, n, k), 1.5e-5, 0);
+  NEAR(out.read(), product(widened(a, from_bfloat), widened(b, from_bfloat), m, n, k), 1.5e-5, 0);
 }
 
 static const char *const kTransposes = R"cuda(

@@ -1,8 +1,9 @@
 //! Modules that the machine's own compiler produced: shared libraries, in the role that cubins have on a GPU.
 //!
-//! A library has either one kernel in CUDA C++ ([`cuda_kernel`]) or kernels of the jiterator. A kernel of the jiterator is a function that runs the whole launch. The library also exports the size of the
-//! kernel's one parameter, under the kernel's name with the suffix `_bytes`. The kernel asks for permission before it
-//! accesses any memory, so a wrong address is an error of its stream, as on a GPU.
+//! A library has either one kernel in CUDA C++ ([`cuda_kernel`]) or kernels of the jiterator. A kernel of the jiterator is
+//! a function that runs the whole launch. The library also exports the size of the kernel's one parameter, under the
+//! kernel's name with the suffix `_bytes`. The kernel asks for permission before it accesses any memory, so a wrong
+//! address is an error of its stream, as on a GPU.
 
 use super::{
     config::Checks,

@@ -374,8 +374,10 @@ fn run(launch: &Launch) {
         run_blocks();
     });
     if let Some((code, text)) = progress.error.into_inner() {
-        let report = (!text.is_empty()).then(|| (code, format!("kernel {}, {text}", launch.kernel.name)));
-        launch.fail_with(code, report);
+        match text.as_str() {
+            "" => launch.fail(code),
+            text => launch.fail_with(code, format!("kernel {}, {text}", launch.kernel.name)),
+        }
     }
 }
 

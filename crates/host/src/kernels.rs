@@ -49,8 +49,8 @@ pub struct Launch {
     /// The bytes of the parameters, concatenated.
     parameters: Vec<u8>,
     error: AtomicU32,
-    /// What a kernel reported with its error, and the error.
-    report: Mutex<Option<(Code, String)>>,
+    /// What a kernel reported with its error.
+    report: Mutex<Option<String>>,
 }
 
 /// The dynamic shared memory in bytes that a launch may use without `cuFuncSetAttribute`.
@@ -230,8 +230,8 @@ impl Launch {
     }
 
     /// As [`fail`](Launch::fail), with a report for the program.
-    pub fn fail_with(&self, error: Code, report: Option<(Code, String)>) {
-        *self.report.lock() = report;
+    pub fn fail_with(&self, error: Code, report: String) {
+        *self.report.lock() = Some(report);
         self.fail(error);
     }
 
@@ -241,7 +241,7 @@ impl Launch {
         match self.error.swap(codes::CUDA_SUCCESS, Ordering::AcqRel) {
             codes::CUDA_SUCCESS => Ok(()),
             error => {
-                kernel_report::set(self.report.lock().take());
+                kernel_report::set(self.report.lock().take().map(|report| (error, report)));
                 Err(error)
             }
         }

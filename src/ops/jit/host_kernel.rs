@@ -2,12 +2,11 @@
 //! `kernels/host/`, and the cache on disk.
 
 use super::{
-    cache::{Cache, file_name},
     digest::{Digest, sha256},
     headers,
     host_compiler::{self, HostCompiler, KernelSource},
     host_headers::HEADERS,
-    nvrtc_source::{Compiled, Source, decode, encode, parse_capability},
+    nvrtc_source::{Compiled, Source, compile_cached, digest, parse_capability},
 };
 use crate::{
     error::{Context, Error, Result},
@@ -30,26 +29,14 @@ pub fn compile(source: &Source, capability: (i32, i32), use_cached: bool) -> Res
     let compiler = host_compiler::get()?;
     let options = options(source, capability)?;
     let checks = host::checks();
-    let disk = Cache::get()?;
-    let key = || if disk.is_disabled() { None } else { key(source, compiler, &options, checks) };
-    let before = key();
-    let file = |key: &Digest| file_name(source.name, "host", key);
-    if use_cached
-        && let Some(key) = before
-        && let Some(cached) = disk.read(&file(&key), &key).and_then(decode)
-    {
-        return Ok(cached);
-    }
-    let text = format!("{}{}", source.text, export(source.name));
-    let image = compiler
-        .compile_kernel(&KernelSource { text: &text, headers: HEADERS, options: &options, checks })
-        .context(|| format!("compiling {} for the host device", source.name))?;
-    // A header may have changed while the compiler read it.
-    if let Some(key) = before.filter(|before| key().as_ref() == Some(before)) {
-        // Ignore an error: without a cache file the next call only compiles again.
-        let _ = disk.write(&file(&key), &key, &encode(source.name, image.bytes()));
-    }
-    Ok(Compiled { image, lowered: source.name.to_owned(), is_cached: false })
+    let key = || key(source, compiler, &options, checks);
+    compile_cached(source.name, "host", use_cached, key, || {
+        let text = format!("{}{}", source.text, export(source.name));
+        let image = compiler
+            .compile_kernel(&KernelSource { text: &text, headers: HEADERS, options: &options, checks })
+            .context(|| format!("compiling {} for the host device", source.name))?;
+        Ok((image, source.name.to_owned()))
+    })
 }
 
 /// Returns the key of everything that the image depends on; `None` if the program's headers cannot be known.
@@ -65,17 +52,12 @@ fn key(source: &Source, compiler: &HostCompiler, options: &[String], checks: Che
     let lists = [list("CPATH"), list("CPLUS_INCLUDE_PATH"), "/usr/local/include".into()];
     let installed = lists.iter().flat_map(env::split_paths);
     let folders: Vec<PathBuf> = source.include_dirs.iter().map(PathBuf::from).chain(installed).collect();
-    let mut bytes = [*own, headers::digest(source.text, &folders, source.options)?].concat();
-    let checks = format!("{checks:?}");
-    let version = env!("CARGO_PKG_VERSION").to_owned();
-    let texts = [compiler.identity(), version, source.name.to_owned(), source.text.to_owned(), checks];
+    let digests = [*own, headers::digest(source.text, &folders, source.options)?].concat();
+    let (identity, checks) = (compiler.identity(), format!("{checks:?}"));
+    let texts = [identity.as_str(), env!("CARGO_PKG_VERSION"), source.name, source.text, &checks];
     // The digest of the headers has what the working directory contributes.
-    let options = options.iter().filter(|option| !option.starts_with("-iquote"));
-    for text in texts.iter().chain(options) {
-        bytes.extend((text.len() as u64).to_le_bytes());
-        bytes.extend(text.as_bytes());
-    }
-    Some(sha256(&bytes))
+    let options = options.iter().map(String::as_str).filter(|option| !option.starts_with("-iquote"));
+    Some(digest(&digests, texts.into_iter().chain(options)))
 }
 
 /// Translates options of NVRTC to options of a C++ compiler for the machine.

@@ -91,31 +91,19 @@ impl Source<'_> {
     pub fn compile(&self, architecture: &Architecture, use_cached: bool) -> Result<Compiled> {
         let nvrtc = nvrtc::get()?;
         let options = self.all_options(nvrtc, architecture)?;
-        let disk = Cache::get()?;
-        let key = || if disk.is_disabled() { None } else { self.key(nvrtc, architecture, &options) };
-        let before = key();
-        let name = |key: &Digest| file_name(self.name, &architecture.name, key);
-        if use_cached
-            && let Some(key) = before
-            && let Some(cached) = disk.read(&name(&key), &key).and_then(decode)
-        {
-            return Ok(cached);
-        }
-        let request = Request {
-            source: self.text,
-            name: "kernel.cu",
-            options: &options,
-            real: architecture.real,
-            entry: Some(self.name),
-        };
-        let compiled = nvrtc.compile(&request);
-        let compiled = compiled.context(|| format!("compiling {} for {}", self.name, architecture.name))?;
-        // A header may have changed while the compiler read it.
-        if let Some(key) = before.filter(|before| key().as_ref() == Some(before)) {
-            // Ignore an error: without a cache file the next call only compiles again.
-            let _ = disk.write(&name(&key), &key, &encode(&compiled.lowered, compiled.image.bytes()));
-        }
-        Ok(Compiled { image: compiled.image, lowered: compiled.lowered, is_cached: false })
+        let key = || self.key(nvrtc, architecture, &options);
+        compile_cached(self.name, &architecture.name, use_cached, key, || {
+            let request = Request {
+                source: self.text,
+                name: "kernel.cu",
+                options: &options,
+                real: architecture.real,
+                entry: Some(self.name),
+            };
+            let compiled = nvrtc.compile(&request);
+            let compiled = compiled.context(|| format!("compiling {} for {}", self.name, architecture.name))?;
+            Ok((compiled.image, compiled.lowered))
+        })
     }
 
     /// Returns the options of the compiler.
@@ -151,23 +139,57 @@ impl Source<'_> {
             true => std::env::current_dir().ok()?.display().to_string(),
             false => String::new(),
         };
-        let mut bytes = headers.to_vec();
         let texts = [version.as_str(), &architecture.name, self.name, &working_dir, self.text];
-        for text in texts.into_iter().chain(options.iter().map(String::as_str)) {
-            bytes.extend((text.len() as u64).to_le_bytes());
-            bytes.extend(text.as_bytes());
-        }
-        Some(sha256(&bytes))
+        Some(digest(&headers, texts.into_iter().chain(options.iter().map(String::as_str))))
     }
 }
 
+/// Returns the digest of other digests and of texts.
+pub fn digest<'a>(digests: &[u8], texts: impl Iterator<Item = &'a str>) -> Digest {
+    let mut bytes = digests.to_vec();
+    for text in texts {
+        bytes.extend((text.len() as u64).to_le_bytes());
+        bytes.extend(text.as_bytes());
+    }
+    sha256(&bytes)
+}
+
+/// Takes a kernel for a target from the cache, if `use_cached`; otherwise compiles it and stores it. `key` returns the
+/// digest of everything that the image depends on, `None` if that cannot be known; `compile` the image and the lowered
+/// name.
+pub fn compile_cached(
+    name: &str,
+    target: &str,
+    use_cached: bool,
+    key: impl Fn() -> Option<Digest>,
+    compile: impl FnOnce() -> Result<(Image, String)>,
+) -> Result<Compiled> {
+    let disk = Cache::get()?;
+    let key = || if disk.is_disabled() { None } else { key() };
+    let before = key();
+    let file = |key: &Digest| file_name(name, target, key);
+    if use_cached
+        && let Some(key) = before
+        && let Some(cached) = disk.read(&file(&key), &key).and_then(decode)
+    {
+        return Ok(cached);
+    }
+    let (image, lowered) = compile()?;
+    // A header may have changed while the compiler read it.
+    if let Some(key) = before.filter(|before| key().as_ref() == Some(before)) {
+        // Ignore an error: without a cache file the next call only compiles again.
+        let _ = disk.write(&file(&key), &key, &encode(&lowered, image.bytes()));
+    }
+    Ok(Compiled { image, lowered, is_cached: false })
+}
+
 /// Returns the content of a cache file: the length of the lowered name, the name, the image.
-pub fn encode(lowered: &str, image: &[u8]) -> Vec<u8> {
+fn encode(lowered: &str, image: &[u8]) -> Vec<u8> {
     [&(lowered.len() as u32).to_le_bytes(), lowered.as_bytes(), image].concat()
 }
 
 /// Returns the kernel of a cache file whose checksum is right.
-pub fn decode(content: Vec<u8>) -> Option<Compiled> {
+fn decode(content: Vec<u8>) -> Option<Compiled> {
     let (length, rest) = content.split_first_chunk::<4>()?;
     let (lowered, image) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
     let lowered = String::from_utf8(lowered.to_vec()).ok()?;
