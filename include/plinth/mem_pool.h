@@ -13,6 +13,11 @@
  * at a time: as long as one does, the functions fail for that pool. The thread that began the routing ends it; another
  * thread's plinth_end_allocate_to_pool fails and ends nothing, unless the thread that began it has exited.
  *
+ * A program may route requests to a pool, capture a graph with the driver's own calls, and launch it in any stream. When
+ * such a pool loses its last user, no memory of it is released or used again until all work that the device has then is
+ * complete. Do not let that happen while a stream captures with the driver's own calls: the capture may be invalidated.
+ * Drivers before CUDA 12.5 keep the memory until a request would fail without it.
+ *
  * The library issues the ids of its pools: plinth_mem_pool_create, plinth_mem_pool_create_with_allocator,
  * plinth_graph_pool_handle, plinth_graph_pool. Every function refuses other ids, and those of destroyed pools, with
  * PLINTH_ERROR_INVALID_HANDLE. PyTorch issues its ids itself and passes them to the plinth_pluggable_ functions; these

@@ -44,6 +44,8 @@ pub enum StreamEvent {
     HeldByProcesses(u64),
     /// No event yet: the stream was capturing, and an event recorded then would become part of the graph.
     Pending(StreamUse),
+    /// No event yet: it must follow all work of the device, and a stream was capturing.
+    PendingDevice,
 }
 
 /// A freed block that other streams may still use.
@@ -82,6 +84,9 @@ pub struct Inner {
     pub deferred_frees: Vec<DeferredFree>,
     /// Addresses that wait to be unmapped.
     pub pending_unmaps: Vec<PendingUnmap>,
+    /// What the arena's free memory waits for if its pool has ended: graphs that the program launched itself, in streams
+    /// that are not known, may still use it.
+    pub graph_work: Option<StreamEvent>,
 }
 
 /// The memory of one stream in one pool of one device; see the module documentation.
@@ -123,6 +128,7 @@ impl Arena {
                         stream_uses: HashMap::new(),
                         deferred_frees: Vec::new(),
                         pending_unmaps: Vec::new(),
+                        graph_work: None,
                     },
                     thread::number(),
                 ),
@@ -158,9 +164,9 @@ impl Arena {
         self.lock().key
     }
 
-    /// Returns whether handles may be taken from the arena. They may not in a private pool in use, because a graph may
-    /// access that pool's memory at any time.
-    pub fn may_move_memory(&self) -> bool {
+    /// Returns whether the arena's pool is the default one or has ended. A graph may access the memory of a private pool
+    /// in use at any time.
+    pub fn is_outside_graphs(&self) -> bool {
         let pool = self.key().pool;
         pool == PoolId::DEFAULT || !pool::in_use(pool, self.device)
     }

@@ -32,7 +32,7 @@ pub fn release_idle(runtime: &Runtime, device: &Device, growing: &Arena, allowed
     for arena in device.memory().arenas() {
         if arena.number == growing.number {
             released(release(runtime, device, arena, false));
-        } else if arena.may_move_memory()
+        } else if arena.is_outside_graphs()
             && let Some(_growing) = arena.growth.try_lock()
         {
             // A thread that grows another arena now needs that arena's memory itself.
@@ -75,7 +75,7 @@ fn release_down_to(
     target_held: u64,
 ) -> Result<()> {
     stream_events::process_events(runtime, device, arena, false);
-    if !arena.may_move_memory() {
+    if !stream_events::may_move_memory(runtime, device, arena, false) {
         return Ok(());
     }
     if arena.lock().space.has_segments() {
@@ -193,26 +193,32 @@ pub fn empty_arenas(
     mut arenas: Vec<&'static Arena>,
     deadline: Deadline,
 ) -> Result<()> {
-    arenas.retain(|arena| arena.may_move_memory());
+    arenas.retain(|arena| arena.is_outside_graphs());
     if arenas.is_empty() {
         return Ok(());
     }
     device.with_context(&runtime.driver, |driver| {
         driver.with_relaxed_capture(|| {
             let mut outcome = Ok(());
+            poll(&arenas, &deadline, |arena| stream_events::may_move_memory(runtime, device, arena, false));
             for arena in &arenas {
                 let _growing = arena.growth.lock();
                 outcome = outcome.and(release(runtime, device, arena, true));
             }
-            while arenas.iter().any(|arena| !stream_events::poll_events_done(runtime, device, arena))
-                && !deadline.is_expired()
-                // In the error mode, memory that running work uses stays cached.
-                && sync_debug::check("the release of cached memory").is_ok()
-            {
-                std::thread::yield_now();
-            }
+            poll(&arenas, &deadline, |arena| stream_events::poll_events_done(runtime, device, arena));
             arenas.iter().for_each(|arena| retire(driver, device, arena));
             outcome
         })?
     })
+}
+
+/// Asks until the deadline whether every arena is done.
+fn poll(arenas: &[&'static Arena], deadline: &Deadline, is_done: impl Fn(&'static Arena) -> bool) {
+    while arenas.iter().any(|arena| !is_done(arena))
+        && !deadline.is_expired()
+        // In the error mode, memory that running work uses stays cached.
+        && sync_debug::check("the release of cached memory").is_ok()
+    {
+        std::thread::yield_now();
+    }
 }

@@ -288,6 +288,7 @@ impl DeviceMemory {
         let mut inner = arena.lock();
         inner.space.no_split = super::pool::options(key.pool).no_split;
         inner.space.orphaned = false;
+        inner.graph_work = None;
         recorder::update(stream_use.device, &mut inner);
         let generation = inner.space.generation;
         drop(inner);

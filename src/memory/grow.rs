@@ -368,7 +368,7 @@ impl Grower<'_> {
         let sizes = |pick: &MovableHandle| (pick.handle.block_bytes, pick.handle.bytes);
         let mut candidates = Vec::new();
         // Memory that a capturing stream freed may be part of the graph, so no memory of its arena moves.
-        if self.arena.may_move_memory() && !capturing {
+        if !capturing && stream_events::may_move_memory(self.runtime, self.device, self.arena, false) {
             let (reclaimable, generation) = self.arena.reclaimable_handles();
             let idle = !reclaimable.is_empty() && stream_events::is_idle(self.runtime, self.arena);
             candidates.extend(reclaimable.into_iter().map(|handle| MovableHandle {
@@ -388,7 +388,9 @@ impl Grower<'_> {
         }
         let ordered = limits.move_from == MoveSource::Ordered && !capturing;
         for arena in self.device.memory().arenas() {
-            if arena.number == self.arena.number || !arena.may_move_memory() {
+            if arena.number == self.arena.number
+                || !stream_events::may_move_memory(self.runtime, self.device, arena, false)
+            {
                 continue;
             }
             let (reclaimable, generation) = arena.reclaimable_handles();

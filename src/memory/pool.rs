@@ -90,6 +90,8 @@ struct Pool {
     created: bool,
     /// Whether memory of it was allocated outside of captures.
     used_outside_captures: bool,
+    /// Whether the program routed requests to it, and may launch graphs that use its memory.
+    routed_by_program: bool,
     /// Whether its memory is suspended.
     suspended: bool,
     /// The number of users on each device.
@@ -231,6 +233,17 @@ pub fn set_used_outside_captures(id: PoolId) {
 /// Returns whether blocks of the pool may belong to others than its graphs.
 pub fn is_used_outside_captures(id: PoolId) -> bool {
     with(|pools| pools.get(&id).is_some_and(|pool| pool.used_outside_captures))
+}
+
+/// Records that the program routes requests to the pool, so that graphs may use its memory that the program launches
+/// through the driver.
+pub fn set_routed_by_program(id: PoolId) {
+    with(|pools| pools.entry(id).or_default().routed_by_program = true);
+}
+
+/// Returns whether graphs may use the pool's memory that the library does not launch.
+pub fn is_routed_by_program(id: PoolId) -> bool {
+    with(|pools| pools.get(&id).is_some_and(|pool| pool.routed_by_program))
 }
 
 /// Sets whether the pool's memory is suspended.

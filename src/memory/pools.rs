@@ -1,7 +1,7 @@
 //! The entry points for pools.
 
 use super::{
-    arena::{Arena, StreamUse},
+    arena::{Arena, StreamEvent, StreamUse},
     backend::{self, PoolEvent},
     cache,
     device_memory::device,
@@ -43,6 +43,7 @@ pub fn pool_budget(id: PoolId) -> Result<Option<u64>> {
 /// Releases the program's reference to a pool. Blocks allocated in it stay valid until they are freed.
 pub fn pool_destroy(id: PoolId) -> Result<()> {
     let runtime = runtime::ready()?;
+    let routed = pool::is_routed_by_program(id);
     let users = pool::destroy(id)?;
     if !users.is_empty() {
         log::warning(|| {
@@ -52,7 +53,7 @@ pub fn pool_destroy(id: PoolId) -> Result<()> {
         });
     }
     for device in runtime.devices() {
-        release_unused(runtime, device.ordinal, id);
+        release_unused(runtime, device.ordinal, id, routed);
     }
     Ok(())
 }
@@ -106,6 +107,7 @@ fn begin_route(number: i32, scope: RouteScope, id: PoolId, owner: RouteOwner) ->
     check_not_suspended(id)?;
     device.memory().routes.begin(scope, id, owner, None)?;
     pool::add_user(id, device.ordinal);
+    pool::set_routed_by_program(id);
     if scope != RouteScope::Capture {
         pool::set_used_outside_captures(id);
     }
@@ -164,9 +166,10 @@ pub fn streams_of_pool(runtime: &Runtime, id: PoolId) -> Vec<StreamUse> {
 
 /// Removes a captured graph's users of a pool. Releases the pool's free memory on devices without other users.
 pub fn release_captured_pool(runtime: &'static Runtime, id: PoolId) {
+    let routed = pool::is_routed_by_program(id);
     for device in runtime.devices() {
         if matches!(pool::remove_user(id, device.ordinal), Ok(0)) {
-            release_unused(runtime, device.ordinal, id);
+            release_unused(runtime, device.ordinal, id, routed);
         }
     }
 }
@@ -208,17 +211,19 @@ fn end_route(number: i32, id: PoolId, owner: &RouteOwner) -> Result<()> {
 pub fn release_pool(number: i32, id: PoolId) -> Result<()> {
     let runtime = runtime::ready()?;
     let ordinal = runtime.device(number)?.ordinal;
+    let routed = pool::is_routed_by_program(id);
     let left = pool::remove_user(id, ordinal)?;
     backend::notify_pool_event(PoolEvent::Released, ordinal, id);
     if left == 0 {
-        release_unused(runtime, ordinal, id);
+        release_unused(runtime, ordinal, id, routed);
     }
     Ok(())
 }
 
 /// Releases the free memory of a pool that has no users on a device. If the driver fails to release memory, it stays
-/// cached and a later request tries again; the pool is released all the same.
-fn release_unused(runtime: &'static Runtime, number: u32, id: PoolId) {
+/// cached and a later request tries again; the pool is released all the same. If the program `routed` requests to the
+/// pool, its own graphs may still run in any stream, so the memory waits for all present work of the device.
+fn release_unused(runtime: &'static Runtime, number: u32, id: PoolId, routed: bool) {
     if pool::in_use(id, number) {
         return;
     }
@@ -229,7 +234,11 @@ fn release_unused(runtime: &'static Runtime, number: u32, id: PoolId) {
     }
     route::invalidate_arenas();
     for arena in &arenas {
-        arena.lock().space.orphaned = true;
+        let mut inner = arena.lock();
+        inner.space.orphaned = true;
+        if routed {
+            inner.graph_work.get_or_insert(StreamEvent::PendingDevice);
+        }
     }
     let _ = cache::empty_arenas(runtime, device, arenas, Deadline::new(cache::GRACE));
     trackers::deliver();
@@ -266,6 +275,6 @@ pub fn has_memory_of(device: &Device, handle: usize) -> bool {
 pub fn release_orphaned(arena: &'static Arena) {
     let _uncancellable = cancellation::disable();
     if let Some(runtime) = runtime::usable() {
-        release_unused(runtime, arena.device, arena.key().pool);
+        release_unused(runtime, arena.device, arena.key().pool, false);
     }
 }

@@ -145,6 +145,11 @@ impl Routes {
         self.0.lock().retain(|route| route.scope != RouteScope::Stream(handle));
     }
 
+    /// Returns whether hooks route requests of captures that the program begins through the driver.
+    pub fn has_hooks(&self) -> bool {
+        self.0.lock().iter().any(|route| matches!(route.owner, RouteOwner::Hooks))
+    }
+
     /// Returns whether any route leads to a pool.
     pub fn leads_to(&self, pool: PoolId) -> bool {
         self.0.lock().iter().any(|route| route.pool == pool)

@@ -276,6 +276,7 @@ impl SlowPath {
         // Synchronizing the whole device would invalidate every capture on it.
         for arena in self.memory().arenas() {
             stream_events::process_events(self.runtime, self.device, arena, true);
+            stream_events::may_move_memory(self.runtime, self.device, arena, true);
             stream_events::wait_for_stream(self.runtime, arena);
         }
         Ok(())

@@ -20,7 +20,7 @@ use crate::{
 /// a hole.
 pub fn split(runtime: &Runtime, device: &Device, arena: &'static Arena, split: HandleSplit) {
     let driver = &runtime.driver;
-    if !arena.may_move_memory() || !stream_events::is_idle(runtime, arena) {
+    if !stream_events::may_move_memory(runtime, device, arena, false) || !stream_events::is_idle(runtime, arena) {
         arena.lock().space.postpone_splits();
         return;
     }

@@ -11,9 +11,10 @@ use super::{
 use crate::{
     base::retry::retry,
     driver::{Stream, observer},
-    error::{Context, Result},
+    error::{Context, Error, Result},
     runtime::{Runtime, device::Device},
-    stream::{self, ordering::OutsideCaptures},
+    status::Status,
+    stream::{self, capture_lock, ordering::OutsideCaptures},
 };
 
 /// Returns whether all work of the arena's stream is done.
@@ -63,6 +64,46 @@ pub(super) fn record_event(runtime: &Runtime, stream_use: StreamUse) -> StreamEv
     }
 }
 
+/// Returns whether handles may be taken from an arena: its pool is the default one or has ended, and so has the work of
+/// the pool's graphs. With `wait`, waits for that work.
+pub fn may_move_memory(runtime: &Runtime, device: &Device, arena: &Arena, wait: bool) -> bool {
+    if !arena.is_outside_graphs() {
+        return false;
+    }
+    let (mut event, generation) = {
+        let mut inner = arena.lock();
+        let generation = inner.space.generation;
+        // Other threads see work of graphs, too, until this one has found that it is complete.
+        match inner.graph_work.as_mut() {
+            Some(event) => (std::mem::replace(event, StreamEvent::PendingDevice), generation),
+            None => return true,
+        }
+    };
+    let complete = is_graph_work_complete(runtime, device, &mut event, wait);
+    let mut inner = arena.lock();
+    if inner.space.generation == generation {
+        inner.graph_work = (!complete).then_some(event);
+    }
+    complete
+}
+
+/// Does the same as [`is_complete`] for an event that follows all work of a device. Without CUDA 12.5, which records such
+/// events, the work is complete when this has waited for the device.
+fn is_graph_work_complete(runtime: &Runtime, device: &Device, event: &mut StreamEvent, wait: bool) -> bool {
+    // While hooks route requests of captures, a capture may be in progress that the library does not know of.
+    if matches!(event, StreamEvent::PendingDevice) && !device.memory().routes.has_hooks() {
+        let recorded = runtime.driver.with_relaxed_capture(|| capture_lock::record_in_device(runtime, device));
+        match recorded.map_err(Error::from).flatten() {
+            Ok(recorded) => *event = StreamEvent::Recorded(recorded),
+            Err(error) if wait && error.status() == Status::NOT_SUPPORTED => {
+                return capture_lock::synchronize_device(runtime, device).is_ok();
+            }
+            Err(_) => {}
+        }
+    }
+    is_complete(runtime, event, wait)
+}
+
 /// Returns whether an event is complete. Records the event first if that is pending.
 pub(super) fn is_complete(runtime: &Runtime, event: &mut StreamEvent, wait: bool) -> bool {
     if let StreamEvent::Pending(stream_use) = *event {
@@ -72,7 +113,7 @@ pub(super) fn is_complete(runtime: &Runtime, event: &mut StreamEvent, wait: bool
         StreamEvent::Recorded(event) => event.native(),
         // Never waits for other processes, which may never release the block.
         StreamEvent::HeldByProcesses(serial) => return exports::is_released(*serial),
-        StreamEvent::Pending(_) => return false,
+        StreamEvent::Pending(_) | StreamEvent::PendingDevice => return false,
     };
     let done = runtime.in_any_context(|driver| {
         Ok(driver.with_relaxed_capture(|| {
@@ -185,7 +226,8 @@ pub fn would_wait(runtime: &Runtime, device: &Device, arena: &Arena) -> bool {
         inner.deferred_frees.iter().flat_map(|entry| &entry.events).any(waits_for_device)
             || !inner.pending_unmaps.is_empty()
     };
-    pending || !is_idle(runtime, arena) && can_record_event(runtime, arena)
+    let graph_work = arena.is_outside_graphs() && !may_move_memory(runtime, device, arena, false);
+    pending || graph_work || !is_idle(runtime, arena) && can_record_event(runtime, arena)
 }
 
 /// Processes events, and returns whether no deferred frees and no pending unmaps remain.

@@ -8,8 +8,9 @@
 //!
 //! The lock does not cover captures that a program begins with the driver's own calls.
 
-use super::capture_report;
+use super::{capture_report, event_pool::PooledEvent};
 use crate::{
+    driver::Driver,
     error::{Context, Error, Result},
     runtime::{Runtime, device::Device, thread::MAX_DEVICES},
     status::Status,
@@ -92,14 +93,27 @@ pub fn end_capture(device: u32) {
 
 /// Waits for all work of a device. Fails while a stream of the device captures, and leaves that capture valid.
 pub fn synchronize_device(runtime: &Runtime, device: &Device) -> Result<()> {
+    while_none_captures(runtime, device, |driver| Ok(driver.context_synchronize()?))
+        .context(|| format!("synchronizing device {}", device.ordinal))
+}
+
+/// Records an event after all work of a device. Fails while a stream of the device captures, and leaves that capture
+/// valid. Needs CUDA 12.5.
+pub fn record_in_device(runtime: &Runtime, device: &Device) -> Result<PooledEvent> {
+    let event = PooledEvent::acquire(device, &runtime.driver, 0)?;
+    while_none_captures(runtime, device, |driver| Ok(driver.context_record_event(event.native())?))
+        .context(|| format!("recording an event on device {}", device.ordinal))?;
+    Ok(event)
+}
+
+/// Calls `body` while no stream of a device captures. Fails if one does.
+fn while_none_captures<T>(runtime: &Runtime, device: &Device, body: impl FnOnce(&Driver) -> Result<T>) -> Result<T> {
     let captures = &DEVICE_CAPTURES[device.ordinal as usize % MAX_DEVICES];
     let _no_capture = captures.lock.read();
-    let outcome = if captures.count.load(Ordering::Relaxed) == 0 {
-        device.with_context(&runtime.driver, |driver| Ok(driver.context_synchronize()?))
-    } else {
-        Err(Error::new(Status::CAPTURE_FORBIDS, "a stream of the device is capturing"))
-    };
-    outcome.context(|| format!("synchronizing device {}", device.ordinal))
+    if captures.count.load(Ordering::Relaxed) > 0 {
+        return Err(Error::new(Status::CAPTURE_FORBIDS, "a stream of the device is capturing"));
+    }
+    device.with_context(&runtime.driver, body)
 }
 
 /// Runs `body`, which makes a stream wait for other work: if that work is part of a capture, the stream joins it.

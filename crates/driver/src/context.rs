@@ -1,6 +1,6 @@
 //! Contexts: a device's primary context, and the current context of the calling thread.
 
-use super::{Call, Driver, DriverResult, call, observer, types::*};
+use super::{Call, Driver, DriverResult, Event, call, observer, types::*};
 use std::ptr;
 
 /// A device's primary context, or another context that was current when plinth was called. plinth never destroys it.
@@ -72,6 +72,14 @@ impl Driver {
             // SAFETY: the call takes no arguments.
             || unsafe { call!(self, cuCtxSynchronize()) },
         )
+    }
+
+    /// Records an event after all work in the calling thread's context, which is a primary context, and in its green
+    /// contexts. Invalidates the captures of its streams, if there are any. Observers do not learn of it.
+    pub fn context_record_event(&self, event: Event) -> DriverResult<()> {
+        let context = self.current_context()?.map_or(ptr::null_mut(), Context::raw);
+        // SAFETY: the context is current, so it is live, and so is the event. Null returns an error code.
+        unsafe { call!(self, cuCtxRecordEvent(context, event.raw())) }
     }
 
     /// Starts recording in a profiler that was configured to wait for this call.

@@ -93,6 +93,7 @@ driver_calls! {
     required  4000 cuCtxSetCurrent(context: CUcontext);
     required  2000 cuCtxGetDevice(device: *mut CUdevice);
     required  2000 cuCtxSynchronize();
+    optional 12050 cuCtxRecordEvent(context: CUcontext, event: CUevent);
     required  5050 cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int);
     required  4000 cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint);
     required  4000 cuCtxDisablePeerAccess(peer: CUcontext);

@@ -101,6 +101,7 @@ pub fn price(call: Call, bytes: u64) -> u64 {
         cuStreamSynchronize | cuCtxSynchronize | cuEventSynchronize => 1000,
         cuEventCreate | cuEventDestroy_v2 => 300,
         cuEventElapsedTime => 500,
+        cuCtxRecordEvent => 5000,
         cuLaunchHostFunc => 2500,
         cuGraphLaunch => 2500,
         cuGraphInstantiateWithFlags => 30_000,

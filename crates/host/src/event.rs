@@ -8,7 +8,7 @@ use super::{
     shared::SharedEvent,
     signal::Signal,
     state::State,
-    stream::Op,
+    stream::{Kind, LEAST_PRIORITY, Op},
 };
 use crate::driver::{codes, table::Code, types::*};
 use std::sync::Arc;
@@ -103,6 +103,19 @@ impl Engine {
                 self.push_record(id, stream);
             }
         }
+        Ok(())
+    }
+
+    /// Records an event after all work that is now in a device's streams.
+    pub fn record_in_device(&mut self, id: Id, device: usize) -> Result<(), Code> {
+        if self.event(id)?.device != device {
+            return Err(codes::CUDA_ERROR_INVALID_HANDLE);
+        }
+        let signals = self.tail_signals(device);
+        let stream = self.create_stream(device, Kind::Branch, CU_STREAM_NON_BLOCKING, LEAST_PRIORITY);
+        signals.into_iter().for_each(|signal| self.push(stream, Op::Wait(signal)));
+        self.push_record(id, stream);
+        self.destroy_stream(stream);
         Ok(())
     }
 

@@ -152,6 +152,20 @@ void test_pools() {
   caching::emptyCache(inner);
   EXPECT(held(inner) == 0);
 
+  // While requests go to a pool, a stream may capture, so a pool that is released then is destroyed later.
+  const c10::MempoolId_t early{0, 40};
+  const c10::MempoolId_t open{0, 41};
+  caching::beginAllocateToPool(0, early, [](cudaStream_t) { return true; });
+  allocator->raw_delete(allocator->raw_alloc(kMiB));
+  caching::endAllocateToPool(0, early);
+  caching::beginAllocateToPool(0, open, [](cudaStream_t) { return true; });
+  caching::releasePool(0, early);
+  caching::emptyCache(early);
+  EXPECT(held(early) > 0);
+  caching::endAllocateToPool(0, open);
+  EXPECT(held(early) == 0);
+  caching::releasePool(0, open);
+
   // use_on_oom: requests outside may use the pool's free memory.
   for (const bool use_on_oom : {false, true}) {
     const c10::MempoolId_t id{0, use_on_oom ? 104ULL : 103ULL};

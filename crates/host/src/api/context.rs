@@ -73,6 +73,15 @@ pub unsafe extern "C" fn cuCtxSynchronize() -> Code {
     })
 }
 
+pub unsafe extern "C" fn cuCtxRecordEvent(context: CUcontext, event: CUevent) -> Code {
+    enter(Call::cuCtxRecordEvent, 0, |state| {
+        let device = context::device_of(state, context as Id)?;
+        let mut engine = state.engine.lock();
+        engine.forbid_device(device)?;
+        engine.record_in_device(event as Id, device)
+    })
+}
+
 pub unsafe extern "C" fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) -> Code {
     enter(Call::cuCtxGetStreamPriorityRange, 0, |state| {
         context::current(state)?;

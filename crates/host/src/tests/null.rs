@@ -32,6 +32,7 @@ fn nulls_and_zeros_never_crash() {
         call!(cuCtxGetCurrent(null_mut()));
         call!(cuCtxGetDevice(null_mut()));
         call!(cuCtxSynchronize());
+        call!(cuCtxRecordEvent(null_mut(), null_mut()));
         call!(cuCtxGetStreamPriorityRange(null_mut(), null_mut()));
         call!(cuCtxEnablePeerAccess(null_mut(), 0));
         call!(cuCtxDisablePeerAccess(null_mut()));

@@ -110,6 +110,33 @@ fn the_legacy_stream_orders_blocking_streams() {
 }
 
 #[test]
+fn an_event_of_a_context_comes_after_all_streams() {
+    let t = setup(0);
+    let streams = [new_stream(&t, CU_STREAM_NON_BLOCKING), new_stream(&t, 0)];
+    let mut event = std::ptr::null_mut();
+    ok!(t.cuEventCreate(&mut event, CU_EVENT_DISABLE_TIMING));
+    let mut context = std::ptr::null_mut();
+    ok!(t.cuCtxGetCurrent(&mut context));
+    ok!(t.cuCtxRecordEvent(context, event));
+    ok!(t.cuEventSynchronize(event));
+    for stream in streams {
+        let gate = Gate::close(&t, stream);
+        ok!(t.cuCtxRecordEvent(context, event));
+        assert_eq!(code!(t.cuEventQuery(event)), CUDA_ERROR_NOT_READY);
+        gate.open();
+        ok!(t.cuEventSynchronize(event));
+    }
+    assert_eq!(code!(t.cuCtxRecordEvent(context, std::ptr::null_mut())), CUDA_ERROR_INVALID_HANDLE);
+    assert_eq!(code!(t.cuCtxRecordEvent(std::ptr::null_mut(), event)), CUDA_ERROR_INVALID_CONTEXT);
+    // A capture is refused, and invalid afterwards.
+    ok!(t.cuStreamBeginCapture_v2(streams[0], CU_STREAM_CAPTURE_MODE_RELAXED));
+    assert_eq!(code!(t.cuCtxRecordEvent(context, event)), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    let mut graph = std::ptr::null_mut();
+    assert_eq!(code!(t.cuStreamEndCapture(streams[0], &mut graph)), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    ok!(t.cuEventDestroy_v2(event));
+}
+
+#[test]
 fn each_thread_has_a_default_stream() {
     let t = setup(0);
     let own = CU_STREAM_PER_THREAD as CUstream;

@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <chrono>
 #include <unordered_map>
 
 namespace plinth_torch {
@@ -128,19 +129,25 @@ void Pools::begin(c10::DeviceIndex device, c10::MempoolId_t id, Filter filter) {
     }
   }
   auto pool = add_reference(device, id, nullptr);
+  // The caller may hold the GIL, and a tracker that a destruction calls may wait for it. After this time no destruction is
+  // where a capture disturbs it.
+  const std::unique_lock<std::shared_timed_mutex> none(destroying_, std::chrono::milliseconds(100));
   const std::lock_guard<std::shared_mutex> lock(routes_mutex_);
   routes_.push_back({std::move(pool), std::move(filter)});
   route_count_.store(routes_.size(), std::memory_order_release);
 }
 
 void Pools::end(c10::DeviceIndex device, c10::MempoolId_t id) {
-  const std::lock_guard<std::shared_mutex> lock(routes_mutex_);
-  const auto found = std::find_if(routes_.begin(), routes_.end(), [&](const Route& route) {
-    return route.pool->device == device && route.pool->id == id;
-  });
-  TORCH_CHECK(found != routes_.end(), "ending to allocate to pool ", describe(device, id), ": this was not begun");
-  routes_.erase(found);
-  route_count_.store(routes_.size(), std::memory_order_release);
+  {
+    const std::lock_guard<std::shared_mutex> lock(routes_mutex_);
+    const auto found = std::find_if(routes_.begin(), routes_.end(), [&](const Route& route) {
+      return route.pool->device == device && route.pool->id == id;
+    });
+    TORCH_CHECK(found != routes_.end(), "ending to allocate to pool ", describe(device, id), ": this was not begun");
+    routes_.erase(found);
+    route_count_.store(routes_.size(), std::memory_order_release);
+  }
+  destroy_released();
 }
 
 void Pools::release(c10::DeviceIndex device, c10::MempoolId_t id) {
@@ -154,7 +161,24 @@ void Pools::release(c10::DeviceIndex device, c10::MempoolId_t id) {
     pools_.erase(found);
   }
   if (!last->created) return;
-  check(plinth_mem_pool_destroy(last->plinth));
+  {
+    const std::lock_guard<std::mutex> lock(ids_mutex_);
+    released_.push_back(last->plinth);
+  }
+  destroy_released();
+}
+
+void Pools::destroy_released() {
+  const std::shared_lock<std::shared_timed_mutex> no_begin(destroying_);
+  // While requests go to a pool, a stream may be capturing. plinth waits for the device before it releases the memory of
+  // graphs, which would invalidate the capture.
+  if (route_count_.load(std::memory_order_acquire) != 0) return;
+  std::vector<plinth_pool_id_t> released;
+  {
+    const std::lock_guard<std::mutex> lock(ids_mutex_);
+    released.swap(released_);
+  }
+  for (const plinth_pool_id_t pool : released) check(plinth_mem_pool_destroy(pool));
   size_t allocated = 0;
   size_t reserved = 0;
   const std::lock_guard<std::mutex> lock(ids_mutex_);

@@ -72,6 +72,8 @@ class Pools {
     Filter filter;
   };
 
+  // Destroys the pools that were released, unless requests go to a pool; the last such end does it then.
+  void destroy_released();
   std::shared_ptr<Pool> select_routed(c10::DeviceIndex device, cudaStream_t stream);
   std::shared_ptr<Pool> find(c10::DeviceIndex device, c10::MempoolId_t id);
 
@@ -80,9 +82,13 @@ class Pools {
   std::shared_mutex routes_mutex_;
   std::vector<Route> routes_;
   std::atomic<size_t> route_count_{0};
+  // Held shared while pools are destroyed, exclusively while requests begin to go to one.
+  std::shared_timed_mutex destroying_;
   // By index of the plinth pool: torch's id, also of released pools that hold memory.
   std::mutex ids_mutex_;
   std::map<std::pair<uint64_t, uint64_t>, std::pair<c10::DeviceIndex, c10::MempoolId_t>> ids_;
+  // The plinth pools that are to be destroyed.
+  std::vector<plinth_pool_id_t> released_;
 };
 
 // Routes the calling thread's requests on a device to a pool during its lifetime; does nothing for NULL.
