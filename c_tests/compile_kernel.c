@@ -1,5 +1,5 @@
-/* CUDA C++ kernels: compilation, loading, launches. Tests of PTX, cubins and clusters need a GPU. The host device compiles CUDA
- * C++ itself, and has a built-in kernel in every module. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* CUDA C++ kernels: compilation, loading, launches. Tests of the PTX compiler and of clusters need a GPU. The host device
+ * compiles CUDA C++ itself, and runs functions of the test in place of the kernels of PTX, cubins and fatbins. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* timeout: 120 */
 #include "support.h"
 
@@ -354,8 +354,24 @@ TEST(compiled_kernels_run) {
   CHECK_OK(plinth_kernel_destroy(kernel));
 }
 
+/* What the host device runs in place of scale<float>. */
+static int32_t scale_floats(const plinth_host_launch_t *launch, void *context) {
+  float *data = NULL;
+  float by = 0;
+  int32_t count = 0;
+  (void)context;
+  memcpy(&data, launch->parameters[0], sizeof data);
+  memcpy(&by, launch->parameters[1], sizeof by);
+  memcpy(&count, launch->parameters[2], sizeof count);
+  for (uint32_t at = 0; at < launch->grid[0] * launch->block[0] && at < (uint32_t)count; at++) {
+    data[at] *= by;
+  }
+  return 0;
+}
+
 TEST(modules_from_ptx_and_cubin_run) {
-  need_gpu();
+  static const size_t sizes[] = {sizeof(float *), sizeof(float), sizeof(int32_t)};
+  need_nvrtc();
   plinth_device_properties_t properties = PLINTH_DEVICE_PROPERTIES_INIT;
   char names[2][16];
   CHECK_OK(plinth_get_device_properties(0, &properties));
@@ -368,7 +384,9 @@ TEST(modules_from_ptx_and_cubin_run) {
     CHECK_OK(plinth_nvrtc_compile(SCALE, "scale<float>", names[which], NULL, NULL, &image, &bytes, &name));
     plinth_kernel_module_t module = loaded(image, bytes);
     free(image);
+    CHECK_OK(plinth_host_kernel_register(name, sizes, 3, scale_floats, NULL));
     plinth_kernel_t kernel = kernel_of(module, name);
+    CHECK_OK(plinth_host_kernel_register(name, NULL, 0, NULL, NULL));
     expect_scaled(kernel);
     CHECK_OK(plinth_kernel_destroy(kernel));
     CHECK_OK(plinth_kernel_module_destroy(module));
@@ -405,8 +423,17 @@ static const unsigned char ADD_SEVEN[] = {
     0x65, 0x74, 0x3b, 0x0a, 0x7d, 0x0a, 0x00, 0x00,
 };
 
+static int32_t add_seven(const plinth_host_launch_t *launch, void *context) {
+  int32_t *number = NULL;
+  (void)context;
+  memcpy(&number, launch->parameters[0], sizeof number);
+  *number += 7;
+  return 0;
+}
+
 TEST(modules_from_fatbin_run) {
-  need_gpu();
+  static const size_t size = sizeof(int32_t *);
+  CHECK_OK(plinth_host_kernel_register("add_seven", &size, 1, add_seven, NULL));
   plinth_kernel_module_t module = loaded(ADD_SEVEN, sizeof ADD_SEVEN);
   plinth_kernel_t kernel = kernel_of(module, "add_seven");
   const plinth_kernel_launch_t launch = shape(1, 1);

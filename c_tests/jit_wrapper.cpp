@@ -241,3 +241,30 @@ TEST(kernels_are_compiled_and_run) {
   plinth::copy(values, tensor.data(), sizeof values);
   for (const float value : values) CHECK(value == 0);
 }
+
+// A kernel with inline PTX, which the host device cannot compile.
+TEST(functions_run_in_place_of_kernels) {
+  struct Pair {
+    int first, second;
+  };
+  const char *source = R"(
+    struct Pair { int first, second; };
+    extern "C" __global__ void multiply(int *to, Pair by) {
+      asm("mad.lo.s32 %0, %1, %2, %3;" : "=r"(*to) : "r"(*to), "r"(by.first), "r"(by.second));
+    })";
+  const auto multiply = [](const plinth_host_launch_t &launch, int *to, Pair by) {
+    if (launch.grid[0] != 1) throw std::runtime_error("one block, please");
+    *to = *to * by.first + by.second;
+  };
+  plinth::register_host_kernel<int *, Pair>("multiply", multiply);
+  const plinth::Kernel kernel = plinth::compile_kernel(source, "multiply");
+  plinth::unregister_host_kernel("multiply");
+  plinth::Tensor<int> number({1});
+  int value = 5;
+  plinth::copy(number.data(), &value, sizeof value);
+  kernel({{1}, {1}}, number, Pair{7, 1});
+  plinth::synchronize();
+  plinth::copy(&value, number.data(), sizeof value);
+  CHECK_EQ(value, 36);
+  THROWS((plinth::register_host_kernel<int *, Pair>("plinth_multiply", multiply)), PLINTH_ERROR_INVALID_VALUE);
+}

@@ -16,6 +16,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
+#include <functional>
 #include <initializer_list>
 #include <iterator>
 #include <memory>
@@ -257,6 +259,52 @@ class Kernel {
 
   plinth_kernel_t kernel_;
 };
+
+namespace detail {
+template <class... Parameters>
+struct HostKernel {
+  using Function = std::function<void(const plinth_host_launch_t &, Parameters...)>;
+
+  template <class T>
+  static T parameter(const plinth_host_launch_t &launch, std::size_t index) {
+    static_assert(std::is_trivially_copyable<T>::value, "a kernel's parameter must be trivially copyable");
+    T value;
+    std::memcpy(&value, launch.parameters[index], sizeof value);
+    return value;
+  }
+  template <std::size_t... Index>
+  static void call(const Function &function, const plinth_host_launch_t &launch, std::index_sequence<Index...>) {
+    function(launch, parameter<Parameters>(launch, Index)...);
+  }
+  static std::int32_t run(const plinth_host_launch_t *launch, void *context) noexcept {
+    try {
+      call(*static_cast<const Function *>(context), *launch, std::index_sequence_for<Parameters...>());
+      return 0;
+    } catch (...) {
+      return -1;
+    }
+  }
+};
+}  // namespace detail
+
+/*! Gives a kernel a function that runs on the host device in its place: `register_host_kernel<float *, int>("scale",
+ *  [](const plinth_host_launch_t &launch, float *data, int count) { ... })`. The template's arguments are the types of the
+ *  kernel's parameters. The function runs all blocks of a launch, in a thread of the library; it must not call CUDA. A
+ *  launch fails if it throws. It is kept until the process ends. On a GPU the call has no effect. */
+template <class... Parameters, class Function>
+void register_host_kernel(const std::string &name, Function function) {
+  using Host = detail::HostKernel<Parameters...>;
+  const std::array<std::size_t, sizeof...(Parameters)> sizes = {{sizeof(Parameters)...}};
+  auto kept = std::make_unique<typename Host::Function>(std::move(function));
+  check(plinth_host_kernel_register(name.c_str(), sizes.data(), sizes.size(), Host::run, kept.get()));
+  // A kernel that was found with the function may be launched as long as the process lives.
+  static_cast<void>(kept.release());
+}
+
+/*! Removes the function of a kernel's name. Kernels that were found before keep it. */
+inline void unregister_host_kernel(const std::string &name) {
+  check(plinth_host_kernel_register(name.c_str(), nullptr, 0, nullptr, nullptr));
+}
 
 /*! A module, destroyed by the destructor. Movable, not copyable. */
 class KernelModule {

@@ -48,7 +48,7 @@ const HEADERS: &[Header] = &[
     header("graph", &["graph", "graph_times"]),
     header("graph_build", &["graph_build", "graph_nodes", "graph_condition"]),
     header("graph_callable", &["graph_callable"]),
-    header("kernel", &["compile_kernel", "kernel_launch"]),
+    header("kernel", &["compile_kernel", "kernel_launch", "host_kernel"]),
     header("jiterator", &["jiterator"]),
     header("comm", &["comm"]),
     header("store", &["store"]),

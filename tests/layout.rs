@@ -3,9 +3,9 @@
 
 use plinth::internal::ffi::{
     backend::*, communicator::*, compile_kernel::*, cufft::*, generator::*, graph::*, graph_build::*,
-    graph_callable::*, graph_times::*, host_memory_stats::*, ipc::*, jiterator::*, kernel_launch::*, memory_history::*,
-    memory_stats::*, nvtx::*, pointer::*, pool::*, properties::*, sanitizer::*, snapshot::*, stream::*, telemetry::*,
-    tensor::*, testing::*,
+    graph_callable::*, graph_times::*, host_kernel::*, host_memory_stats::*, ipc::*, jiterator::*, kernel_launch::*,
+    memory_history::*, memory_stats::*, nvtx::*, pointer::*, pool::*, properties::*, sanitizer::*, snapshot::*,
+    stream::*, telemetry::*, tensor::*, testing::*,
 };
 use std::{
     fmt::Write,
@@ -99,6 +99,7 @@ fn struct_layouts_match_c() {
         ptx_version binary_version
     });
     layout!(list, plinth_kernel_launch_t { struct_size grid block cluster shared_bytes flags });
+    layout!(list, plinth_host_launch_t { struct_size grid block shared_bytes device parameters count });
     layout!(list, plinth_kernel_argument_t { struct_size value bytes kind access });
     layout!(list, plinth_cufft_params_t {
         struct_size rank transform number sizes input_strides output_strides

@@ -437,6 +437,98 @@ PLINTH_NOEXCEPT;
 
 /*! @} */
 
+/*!
+ * @defgroup plinth_host_kernel Kernels of the host device
+ *
+ *
+ * @{
+ */
+
+/**
+ * A launch that a function of the program runs in place of a kernel. It is valid during the call.
+ */
+typedef struct plinth_host_launch_t {
+  /**
+   * sizeof(plinth_host_launch_t) in the library's version of the header.
+   */
+  size_t struct_size;
+  /**
+   * The number of blocks in the grid, along x, y and z.
+   */
+  uint32_t grid[3];
+  /**
+   * The number of threads in a block, along x, y and z.
+   */
+  uint32_t block[3];
+  /**
+   * Dynamic shared memory per block, in bytes.
+   */
+  uint32_t shared_bytes;
+  /**
+   * The device number.
+   */
+  int32_t device;
+  /**
+   * The address of each parameter's value, which need not be aligned.
+   */
+  const void *const *parameters;
+  /**
+   * The number of parameters.
+   */
+  size_t count;
+} plinth_host_launch_t;
+
+/*! An initializer for a plinth_host_launch_t: one block of one thread, without parameters. */
+#define PLINTH_HOST_LAUNCH_INIT {sizeof(plinth_host_launch_t), {1, 1, 1}, {1, 1, 1}, 0, 0, NULL, 0}
+
+/**
+ * A function that does on the CPU what a kernel does on a GPU: all blocks of one launch. It returns 0, or an error of its
+ * own, which makes the launch fail with PLINTH_ERROR_LAUNCH_FAILED.
+ *
+ * A thread of the library calls it when the launch's turn in its stream has come; launches in several streams, or on
+ * several devices, at the same time. Addresses of device memory can be used as pointers. It must not unwind or throw, and
+ * must not call CUDA, or a plinth function that calls CUDA.
+ */
+typedef int32_t (*plinth_host_kernel_callback_t)(const struct plinth_host_launch_t *launch, void *context);
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Gives a kernel a function that runs on the host device in its place.
+ *
+ * For kernels that the machine's compiler cannot compile: those of PTX, cubins and fatbins, and CUDA C++ that uses what
+ * the host device does not have. plinth_kernel_module_load accepts any such image on the host device, and
+ * plinth_kernel_module_get_kernel finds the kernels that have a function. plinth_compile_kernel takes the function, too, and
+ * does not compile the source, if the name that it is given is the registered one. On a GPU the call has no effect.
+ *
+ * Kernels that were found before keep the function that they had. Any thread may register.
+ *
+ * @param name The kernel's name, as it will be passed to plinth_kernel_module_get_kernel (for C++ that is not extern "C",
+ *        the lowered name) or to plinth_compile_kernel; not one that begins with "plinth_". It is copied.
+ * @param parameter_bytes The size of each parameter in bytes, in their order; NULL if `count` is 0. They are copied.
+ * @param count The number of parameters.
+ * @param function The function; NULL removes the registration of the name, if there is one.
+ * @param context Passed to the function. It must stay valid as long as a kernel with the function may be launched, or may
+ *        run in a graph.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for an empty name, a name of the library, and
+ *         parameters of 0 or of more than 32764 bytes in all; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_host_kernel_register(const char *name,
+                                            const size_t *parameter_bytes,
+                                            size_t count,
+                                            plinth_host_kernel_callback_t function,
+                                            void *context)
+PLINTH_NOEXCEPT;
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+/*! @} */
+
 /*! @} */
 
 #endif /* PLINTH_KERNEL_H */

@@ -700,6 +700,25 @@ class plinth_kernel_argument_t(Structure):
         return cls(struct_size=sizeof(cls))
 
 
+class plinth_host_launch_t(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("grid", c_uint32 * 3),
+        ("block", c_uint32 * 3),
+        ("shared_bytes", c_uint32),
+        ("device", c_int32),
+        ("parameters", POINTER(c_void_p)),
+        ("count", c_size_t),
+    ]
+
+    @classmethod
+    def init(cls):
+        return cls(struct_size=sizeof(cls), grid=(1, 1, 1), block=(1, 1, 1))
+
+
+plinth_host_kernel_callback_t = CFUNCTYPE(c_int32, POINTER(plinth_host_launch_t), c_void_p)
+
+
 class plinth_jit_scalar_t(Structure):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -1194,6 +1213,7 @@ PROTOTYPES = {
     "plinth_kernel_occupancy": (plinth_status_t, (c_void_p, c_uint32, c_uint32, POINTER(c_int32))),  # kernel, threads, shared_bytes, blocks
     "plinth_kernel_set_shared_memory_config": (plinth_status_t, (c_void_p, c_uint32)),  # kernel, shared_bytes
     "plinth_kernel_launch": (plinth_status_t, (c_void_p, POINTER(plinth_kernel_launch_t), POINTER(plinth_kernel_argument_t), c_size_t, c_void_p)),  # kernel, launch, arguments, count, stream
+    "plinth_host_kernel_register": (plinth_status_t, (c_char_p, POINTER(c_size_t), c_size_t, plinth_host_kernel_callback_t, c_void_p)),  # name, parameter_bytes, count, function, context
     "plinth_jiterator_create_jit_fn": (plinth_status_t, (c_char_p, POINTER(plinth_jit_scalar_t), c_size_t, POINTER(c_void_p))),  # code, scalars, count, function
     "plinth_jiterator_create_multi_output_jit_fn": (plinth_status_t, (c_char_p, c_int32, POINTER(plinth_jit_scalar_t), c_size_t, POINTER(c_void_p))),  # code, num_outputs, scalars, count, function
     "plinth_jiterator_destroy_jit_fn": (plinth_status_t, (c_void_p,)),  # function

@@ -1,11 +1,12 @@
-"""Kernels from CUDA C++ source: torch.cuda._compile_kernel. Needs NVRTC and a GPU."""
+"""Kernels from CUDA C++ source: torch.cuda._compile_kernel."""
 
 from __future__ import annotations
 
 import ctypes
+import traceback
 import weakref
 from ctypes import byref, c_char_p, c_uint32
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from . import _native, tensor
 from ._arguments import DeviceLike, StreamLike, device_index, stream_handle
@@ -117,6 +118,43 @@ def compile_kernel(
         )
     )
     return Kernel(kernel.value or 0)
+
+
+def register_host_kernel(name: str, parameters: Sequence[Any], function: Optional[Callable[..., object]]) -> None:
+    """Gives a kernel a function that runs on the host device in its place, when it is compiled or found from now on.
+
+    For kernels that the machine's compiler cannot compile. `parameters` are the ctypes types of the kernel's parameters.
+    A thread of the library calls `function(launch, *values)` for all blocks of a launch; `launch` has grid, block,
+    shared_bytes and device, and pointers are addresses of memory that ctypes can use. The function must not call CUDA. A
+    launch fails if it raises an exception, which is printed. None removes the function. On a GPU the call has no effect.
+    """
+    if function is None:
+        check(lib.plinth_host_kernel_register(name.encode(), None, 0, _native.plinth_host_kernel_callback_t(), None))
+        return
+
+    def run(launch: Any, _context: Any) -> int:
+        described = launch.contents
+        try:
+            function(described, *(_value(kind, described.parameters[i]) for i, kind in enumerate(parameters)))
+            return 0
+        except BaseException:
+            traceback.print_exc()
+            return -1
+
+    callback = _native.plinth_host_kernel_callback_t(run)
+    # A kernel that was found with the function may be launched as long as the process lives.
+    _host_kernels.append(callback)
+    sizes = (ctypes.c_size_t * max(len(parameters), 1))(*(ctypes.sizeof(kind) for kind in parameters))
+    check(lib.plinth_host_kernel_register(name.encode(), sizes, len(parameters), callback, None))
+
+
+_host_kernels: List[Any] = []
+
+
+def _value(kind: Any, address: int) -> Any:
+    """Returns a copy of a parameter: a number for a simple type, else the structure."""
+    copied = kind.from_buffer_copy(ctypes.string_at(address, ctypes.sizeof(kind)))
+    return copied.value if isinstance(copied, ctypes._SimpleCData) else copied
 
 
 _compile_kernel = compile_kernel

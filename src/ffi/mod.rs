@@ -32,6 +32,7 @@ pub mod graph_nodes;
 pub mod graph_times;
 pub mod green_context;
 pub mod guard;
+pub mod host_kernel;
 pub mod host_memory;
 pub mod host_memory_stats;
 pub mod ipc;

@@ -60,6 +60,28 @@ class Kernels(unittest.TestCase):
             kernel._argument(raw[0], "text", None)
         self.assertEqual(len(keep), 6)
 
+    def test_host_kernels(self):
+        # Inline PTX: only a GPU's compiler knows it.
+        source = """extern "C" __global__ void add(int *to, int by) {
+            asm("add.s32 %0, %1, %2;" : "=r"(*to) : "r"(*to), "r"(by)); }"""
+        launches = []
+
+        def add(launch, to, by):
+            if by < 0:
+                raise ValueError("negative")
+            launches.append(tuple(launch.grid))
+            ctypes.c_int32.from_address(to).value += by
+
+        kernel.register_host_kernel("add", [ctypes.c_void_p, ctypes.c_int32], add)
+        run = self.compile(source, "add")
+        kernel.register_host_kernel("add", [], None)
+        buffer = plinth.zeros(1, "int32")
+        run(args=(buffer, 5))
+        self.assertEqual(memoryview(buffer.tobytes()).cast("i")[0], 5)
+        self.assertEqual(launches, [(1, 1, 1)] if plinth.device_kind() == "host" else [])
+        with self.assertRaises(ValueError):
+            kernel.register_host_kernel("plinth_add", [], add)
+
     def test_green_contexts(self):
         with self.assertRaises(TypeError):
             plinth.GreenContext()

@@ -8,14 +8,12 @@
 use super::{
     config::Checks,
     cuda_kernel,
-    kernels::{HostKernel, Launch},
+    kernels::{HostKernel, Launch, Run},
     state,
 };
 use crate::driver::{codes, library::Library, table::Code, temporary};
-use parking_lot::Mutex;
 use std::{
-    collections::HashMap,
-    ffi::{CStr, CString, c_uint, c_ulonglong, c_void},
+    ffi::{CString, c_uint, c_ulonglong, c_void},
     fs,
 };
 
@@ -23,25 +21,8 @@ use std::{
 type Check =
     unsafe extern "C" fn(launch: *mut c_void, address: c_ulonglong, bytes: c_ulonglong, written: c_uint) -> c_uint;
 /// A kernel entry point, which runs all blocks of a launch.
-type Entry =
+pub type Entry =
     unsafe extern "C" fn(parameter: *const c_void, blocks: c_uint, launch: *mut c_void, check: Check) -> c_uint;
-
-/// The kernels that were found, by the address of their [`HostKernel`].
-static ENTRIES: Mutex<Option<HashMap<usize, Entry>>> = Mutex::new(None);
-
-/// The first bytes of an ELF image.
-pub const MAGIC: &[u8; 4] = b"\x7fELF";
-/// The size of an ELF image's header on a 64-bit machine.
-pub const HEADER: usize = 64;
-
-/// Returns the size of an ELF image from its header: compilers put the section table at the end.
-pub fn image_bytes(header: &[u8; HEADER]) -> Option<usize> {
-    let half = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
-    let start = u64::from_le_bytes(header[0x28..0x30].try_into().ok()?);
-    // 64-bit and little-endian.
-    (header[4..6] == [2, 1]).then_some(())?;
-    usize::try_from(start.checked_add(half(0x3A) * half(0x3C))?).ok()
-}
 
 /// A loaded library.
 #[derive(Clone, Copy)]
@@ -78,17 +59,12 @@ pub fn find(loaded: Loaded, name: &[u8]) -> Option<&'static HostKernel> {
     let entry = unsafe { std::mem::transmute::<*const c_void, Entry>(entry) };
     let name: &'static str = Box::leak(std::str::from_utf8(name).ok()?.to_owned().into_boxed_str());
     let parameter_sizes: &'static [usize] = Box::leak(Box::new([bytes as usize]));
-    let kernel: &'static HostKernel = Box::leak(Box::new(HostKernel { name, parameter_sizes, run }));
-    ENTRIES.lock().get_or_insert_default().insert(std::ptr::from_ref(kernel) as usize, entry);
-    Some(kernel)
+    Some(Box::leak(Box::new(HostKernel { name, parameter_sizes, run: Run::Compiled(entry) })))
 }
 
-fn run(launch: &Launch) {
-    let address = std::ptr::from_ref(launch.kernel) as usize;
-    let entry = ENTRIES.lock().as_ref().and_then(|entries| entries.get(&address).copied());
-    let (Some(entry), Some(parameter)) = (entry, launch.bytes(0)) else {
-        return launch.fail(codes::CUDA_ERROR_INVALID_VALUE);
-    };
+/// Runs all blocks of a launch.
+pub fn run(entry: Entry, launch: &Launch) {
+    let Some(parameter) = launch.bytes(0) else { return launch.fail(codes::CUDA_ERROR_INVALID_VALUE) };
     let launch_pointer = std::ptr::from_ref(launch).cast_mut().cast::<c_void>();
     // SAFETY: the parameter has as many bytes as the kernel declared, and the kernel calls `check` with the launch,
     // which outlives the call, before it accesses any memory.
@@ -104,47 +80,5 @@ unsafe extern "C" fn check(launch: *mut c_void, address: c_ulonglong, bytes: c_u
     match launch.memory(address, bytes, written != 0) {
         Ok(_) => codes::CUDA_SUCCESS,
         Err(code) => code,
-    }
-}
-
-/// Returns the bytes of an image behind a C pointer: an ELF image in the length that its header states, otherwise text
-/// up to a NUL.
-///
-/// # Safety
-/// `image` points to a whole ELF image of this kind of machine, or to bytes that end in a NUL.
-pub unsafe fn read_image<'a>(image: *const c_void) -> &'a [u8] {
-    // SAFETY: guaranteed by the caller; the comparison ends at the first byte that differs, so nothing is read past a
-    // NUL.
-    let is_elf = (0..MAGIC.len()).all(|at| unsafe { image.cast::<u8>().add(at).read() } == MAGIC[at]);
-    if is_elf {
-        // SAFETY: an ELF image is at least as long as its header.
-        let header = unsafe { &*image.cast::<[u8; HEADER]>() };
-        if let Some(bytes) = image_bytes(header) {
-            // SAFETY: the image is whole, hence as long as its header states.
-            return unsafe { std::slice::from_raw_parts(image.cast(), bytes) };
-        }
-    }
-    // SAFETY: guaranteed by the caller.
-    unsafe { CStr::from_ptr(image.cast()) }.to_bytes()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn images_end_where_their_headers_say() {
-        let mut header = [0; HEADER];
-        header[..6].copy_from_slice(b"\x7fELF\x02\x01");
-        header[0x28..0x30].copy_from_slice(&1000_u64.to_le_bytes());
-        header[0x3A..0x3E].copy_from_slice(&[64, 0, 3, 0]);
-        assert_eq!(image_bytes(&header), Some(1000 + 64 * 3));
-        header[0x28..0x30].copy_from_slice(&u64::MAX.to_le_bytes());
-        assert_eq!(image_bytes(&header), None);
-        // 32-bit, or big-endian.
-        for other in [[1, 1], [2, 2]] {
-            header[4..6].copy_from_slice(&other);
-            assert_eq!(image_bytes(&header), None);
-        }
     }
 }

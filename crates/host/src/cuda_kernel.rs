@@ -6,7 +6,7 @@
 
 use super::{
     faults::{self, Guard},
-    kernels::{HostKernel, Launch},
+    kernels::{HostKernel, Launch, Run},
     memory::sys,
     place, scheduler,
     shared_memory::SharedMemory,
@@ -16,7 +16,6 @@ use once_cell::sync::OnceCell;
 use parking_lot::{Condvar, Mutex};
 use std::{
     cell::RefCell,
-    collections::HashMap,
     ffi::{CStr, c_char, c_uint, c_ulonglong, c_void},
     ptr,
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -51,7 +50,7 @@ struct Description {
     parameter_count: c_uint,
     parameter_bytes: *const c_uint,
     name: *const c_char,
-    run: Run,
+    run: RunBlocks,
     fault: faults::Report,
 }
 
@@ -73,11 +72,10 @@ struct Blocks {
     wait_for_grid: unsafe extern "C" fn(context: *const c_void) -> c_uint,
 }
 
-type Run = unsafe extern "C" fn(launch: *const Blocks, first: c_ulonglong, last: c_ulonglong);
+type RunBlocks = unsafe extern "C" fn(launch: *const Blocks, first: c_ulonglong, last: c_ulonglong);
 
-/// A kernel that was found.
-#[derive(Clone, Copy)]
-struct Found {
+/// A kernel in CUDA C++.
+pub struct Kernel {
     description: &'static Description,
     /// The bytes of its library.
     image: &'static [u8],
@@ -87,13 +85,6 @@ struct Found {
 
 // SAFETY: a description lies in a library that stays loaded, and nothing writes to it or to what it points to.
 unsafe impl Sync for Description {}
-
-/// The kernels that were found, by the address of their [`HostKernel`].
-static FOUND: Mutex<Option<HashMap<usize, Found>>> = Mutex::new(None);
-
-fn found(kernel: &HostKernel) -> Option<Found> {
-    FOUND.lock().as_ref()?.get(&(ptr::from_ref(kernel) as usize)).copied()
-}
 
 /// Returns the kernel of a library, if it has one and its name is `name`.
 pub fn find(library: Library, image: &'static [u8], name: &[u8]) -> Option<&'static HostKernel> {
@@ -115,19 +106,12 @@ pub fn find(library: Library, image: &'static [u8], name: &[u8]) -> Option<&'sta
         return None;
     }
     let sizes: Vec<usize> = sizes.iter().map(|size| *size as usize).collect();
-    let kernel: &'static HostKernel = Box::leak(Box::new(HostKernel {
+    let shared = crate::checks().shared.then(|| SharedMemory::of(image)).flatten();
+    Some(Box::leak(Box::new(HostKernel {
         name: own_name.to_str().ok()?,
         parameter_sizes: Box::leak(sizes.into()),
-        run,
-    }));
-    let shared = crate::checks().shared.then(|| SharedMemory::of(image)).flatten();
-    FOUND.lock().get_or_insert_default().insert(ptr::from_ref(kernel) as usize, Found { description, image, shared });
-    Some(kernel)
-}
-
-/// Returns whether a kernel was compiled from CUDA C++: its blocks can run at the same time, and it may wait for others.
-pub fn is_cuda(kernel: &'static HostKernel) -> bool {
-    ptr::fn_addr_eq(kernel.run, run as fn(&Launch)) && found(kernel).is_some()
+        run: Run::Cuda(Kernel { description, image, shared }),
+    })))
 }
 
 /// The memory of the fibers of one thread.
@@ -196,7 +180,7 @@ struct Progress<'a> {
     launch: &'a Launch,
     image: &'static [u8],
     /// The kernel's function, by which its library is found.
-    run: Run,
+    run: RunBlocks,
     failed: AtomicBool,
     /// The first error and its report.
     error: Mutex<Option<(Code, String)>>,
@@ -303,8 +287,7 @@ unsafe extern "C" fn wait_for_grid(context: *const c_void) -> c_uint {
 }
 
 /// Runs all blocks of a launch.
-fn run(launch: &Launch) {
-    let Some(kernel) = found(launch.kernel) else { return launch.fail(codes::CUDA_ERROR_INVALID_VALUE) };
+pub fn run(kernel: &Kernel, launch: &Launch) {
     let parameters: Vec<&[u8]> =
         (0..launch.kernel.parameter_sizes.len()).map_while(|index| launch.bytes(index)).collect();
     if parameters.len() != launch.kernel.parameter_sizes.len() {

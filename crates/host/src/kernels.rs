@@ -1,12 +1,12 @@
 //! Kernels: functions of this library that do on the CPU what its CUDA kernels do on a GPU.
 //!
-//! PTX of a module is only checked to be PTX. What runs is the CPU kernel of the same name, from the built-in list
-//! ([`cpu_kernels`]) or registered with [`register`]. A module that is a shared library contains its own kernels
-//! ([`compiled`]).
+//! PTX of a module is only checked to be PTX, and code for a GPU (a cubin or a fatbin) is not read. What runs is the CPU
+//! kernel of the same name, from the built-in list ([`cpu_kernels`]) or registered with [`register`]. A module that is a
+//! shared library contains its own kernels ([`compiled`]).
 
 use super::{
     compiled::{self, Loaded},
-    cpu_kernels, cuda_kernel,
+    context, cpu_kernels, cuda_kernel,
     engine::Engine,
     graph::set_conditional,
     ids::{self, Id},
@@ -14,7 +14,7 @@ use super::{
     model::{MAX_BLOCK, MAX_GRID, MAX_THREADS_PER_BLOCK, Model},
     state,
 };
-use crate::driver::{codes, kernel_report, table::Code};
+use crate::driver::{Image, codes, kernel_report, table::Code};
 use parking_lot::Mutex;
 use std::{
     sync::atomic::{AtomicU32, Ordering},
@@ -26,13 +26,28 @@ pub struct HostKernel {
     pub name: &'static str,
     /// The size of each parameter in bytes, in order: how much of each is copied at the launch.
     pub parameter_sizes: &'static [usize],
-    pub run: fn(&Launch),
+    pub run: Run,
 }
+
+/// What runs all blocks of a launch.
+pub enum Run {
+    Function(fn(&Launch)),
+    /// A function that may wait for other ranks.
+    Waiting(fn(&Launch)),
+    /// A kernel of the jiterator.
+    Compiled(compiled::Entry),
+    /// A kernel in CUDA C++.
+    Cuda(cuda_kernel::Kernel),
+    Program(ProgramKernel),
+}
+
+/// A function of the program that replaces a kernel. Its error is text for the program.
+pub type ProgramKernel = Box<dyn Fn(&Launch) -> Result<(), String> + Send + Sync>;
 
 impl HostKernel {
     /// Returns whether the kernel may wait for other ranks or other kernels, so that it must not occupy a worker.
-    pub fn may_block(&'static self) -> bool {
-        cpu_kernels::group::KERNELS.as_ptr_range().contains(&std::ptr::from_ref(self)) || cuda_kernel::is_cuda(self)
+    pub fn may_block(&self) -> bool {
+        !matches!(self.run, Run::Function(_) | Run::Compiled(_))
     }
 }
 
@@ -71,12 +86,13 @@ pub struct Function {
     pub shared_bytes: u32,
 }
 
-static SLEEP: HostKernel = HostKernel { name: "plinth_sleep", parameter_sizes: &[8], run: sleep };
+static SLEEP: HostKernel = HostKernel { name: "plinth_sleep", parameter_sizes: &[8], run: Run::Function(sleep) };
 
-static PHILOX_SET: HostKernel = HostKernel { name: "plinth_philox_set", parameter_sizes: &[8, 8, 8], run: philox_set };
+static PHILOX_SET: HostKernel =
+    HostKernel { name: "plinth_philox_set", parameter_sizes: &[8, 8, 8], run: Run::Function(philox_set) };
 
 static CONDITION_SET: HostKernel =
-    HostKernel { name: "plinth_condition_set", parameter_sizes: &[8, 8], run: condition_set };
+    HostKernel { name: "plinth_condition_set", parameter_sizes: &[8, 8], run: Run::Function(condition_set) };
 
 static REGISTRY: Mutex<Vec<&'static HostKernel>> = Mutex::new(Vec::new());
 
@@ -87,11 +103,20 @@ pub fn register(kernel: &'static HostKernel) {
     registry.push(kernel);
 }
 
+/// Removes the registered kernel of this name, which functions that were found before still run.
+pub fn unregister(name: &str) {
+    REGISTRY.lock().retain(|registered| registered.name != name);
+}
+
+/// Finds the registered kernel of this name.
+pub fn find_registered(name: &[u8]) -> Option<&'static HostKernel> {
+    REGISTRY.lock().iter().find(|kernel| kernel.name.as_bytes() == name).copied()
+}
+
 /// Finds the CPU kernel of this name.
 pub fn find(name: &[u8]) -> Option<&'static HostKernel> {
-    let registered = REGISTRY.lock().iter().find(|kernel| kernel.name.as_bytes() == name).copied();
     let built_in = [&SLEEP, &PHILOX_SET, &CONDITION_SET].into_iter();
-    registered.or_else(|| {
+    find_registered(name).or_else(|| {
         built_in
             .chain(cpu_kernels::CPU_KERNELS)
             .chain(cpu_kernels::group::KERNELS)
@@ -171,7 +196,7 @@ impl Launch {
     /// Makes all blocks run at the same time. Fails if the kernel is not CUDA C++, and if the device could not hold so
     /// many blocks, or the system so many threads.
     pub fn make_cooperative(&mut self) -> Result<(), Code> {
-        if !cuda_kernel::is_cuda(self.kernel) {
+        if !matches!(self.kernel.run, Run::Cuda(_)) {
             return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
         }
         let threads: u32 = self.block.iter().product();
@@ -236,7 +261,18 @@ impl Launch {
     }
 
     pub fn run(&self) -> Result<(), Code> {
-        (self.kernel.run)(self);
+        match &self.kernel.run {
+            Run::Function(run) | Run::Waiting(run) => run(self),
+            Run::Compiled(entry) => compiled::run(*entry, self),
+            Run::Cuda(kernel) => cuda_kernel::run(kernel, self),
+            Run::Program(function) => {
+                let mut outcome = Ok(());
+                context::run_as_host_function(|| outcome = function(self));
+                if let Err(report) = outcome {
+                    self.fail_with(codes::CUDA_ERROR_LAUNCH_FAILED, format!("kernel {}, {report}", self.kernel.name));
+                }
+            }
+        }
         // The error is reset here, since a graph runs the same launch many times.
         match self.error.swap(codes::CUDA_SUCCESS, Ordering::AcqRel) {
             codes::CUDA_SUCCESS => Ok(()),
@@ -249,9 +285,10 @@ impl Launch {
 }
 
 impl Engine {
-    /// Loads a module from PTX, or from the library that its image is.
-    pub fn load_module(&mut self, device: usize, text: &[u8], library: Option<Loaded>) -> Result<Id, Code> {
-        if library.is_none() && !text.windows(8).any(|window| window == b".version") {
+    /// Loads a module from PTX or from code for a GPU, or from the library that its image is.
+    pub fn load_module(&mut self, device: usize, image: &[u8], library: Option<Loaded>) -> Result<Id, Code> {
+        let is_ptx = || image.windows(8).any(|window| window == b".version");
+        if library.is_none() && !Image::is_gpu_code(image) && !is_ptx() {
             return Err(codes::CUDA_ERROR_INVALID_IMAGE);
         }
         let id = ids::next();

@@ -9,8 +9,13 @@ use super::{
     nvrtc_source::{Compiled, Source, compile_cached, digest, parse_capability},
 };
 use crate::{
+    driver::Image,
     error::{Context, Error, Result},
-    host::{self, config::Checks},
+    host::{
+        self,
+        config::Checks,
+        kernels::{self, HostKernel, ProgramKernel, Run},
+    },
     status::Status,
 };
 use once_cell::sync::OnceCell;
@@ -19,13 +24,49 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// The most bytes that all parameters of a kernel have, as in CUDA.
+pub const MAX_PARAMETER_BYTES: usize = 32764;
+
+/// Registers a function that runs on the host device in place of a kernel.
+pub fn register(name: String, parameter_sizes: Vec<usize>, function: ProgramKernel) -> Result<()> {
+    if name.is_empty() || name.starts_with("plinth_") {
+        return Err(Error::new(
+            Status::INVALID_VALUE,
+            format!("a kernel cannot have the name {name:?}: it is empty, or a name of the library"),
+        ));
+    }
+    // Functions that were found refer to the kernel as long as the process lives.
+    kernels::register(Box::leak(Box::new(HostKernel {
+        name: name.leak(),
+        parameter_sizes: parameter_sizes.leak(),
+        run: Run::Program(function),
+    })));
+    Ok(())
+}
+
+/// Removes the registration of a function, if there is one.
+pub fn unregister(name: &str) {
+    kernels::unregister(name);
+}
+
+/// Returns an image in which a name is that of a registered kernel.
+fn registered(name: &str) -> Option<Compiled> {
+    kernels::find_registered(name.as_bytes())?;
+    // The host device finds registered kernels in every image.
+    Some(Compiled { image: Image::without_kernels(), lowered: name.to_owned(), is_cached: false })
+}
+
 /// What follows the program's text: the inline assembler's name gets its meaning back, and the kernel is exported.
 fn export(name: &str) -> String {
     format!("\n\n#line 1 \"kernel_name\"\n#undef asm\nPLINTH_HOST_EXPORT({name:?}, {name})\n")
 }
 
-/// Compiles a source for a device of a compute capability, or takes the image from the cache.
+/// Compiles a source for a device of a compute capability, or takes the image from the cache, unless the program has
+/// registered a function for the kernel.
 pub fn compile(source: &Source, capability: (i32, i32), use_cached: bool) -> Result<Compiled> {
+    if let Some(registered) = registered(source.name) {
+        return Ok(registered);
+    }
     let compiler = host_compiler::get()?;
     let options = options(source, capability)?;
     let checks = host::checks();

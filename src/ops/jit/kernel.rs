@@ -143,7 +143,13 @@ fn find(
     device.with_context(&runtime.driver, |driver| {
         let function = driver.module_function(module, &symbol).map_err(|failure| match failure.code {
             codes::CUDA_ERROR_NOT_FOUND => {
-                Error::new(Status::INVALID_VALUE, format!("the module has no kernel {name}"))
+                let reason = match driver.kind() {
+                    DeviceKind::Host => {
+                        ", and no function of plinth_host_kernel_register replaces it on the host device"
+                    }
+                    DeviceKind::Cuda => "",
+                };
+                Error::new(Status::INVALID_VALUE, format!("the module has no kernel {name}{reason}"))
                     .with_driver_code(failure.code)
             }
             _ => Error::from(failure),

@@ -4,7 +4,7 @@ use super::{INVALID, Out, enter, stream::finish_launch};
 use crate::{
     compiled, context,
     driver::{
-        codes,
+        Image, codes,
         table::{Call, Code},
         types::*,
     },
@@ -44,8 +44,8 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
 /// Loads a module.
 ///
 /// # Safety
-/// `image` is null or an image: PTX as text that ends in a NUL; a shared library; or an image for real devices, whose
-/// first bytes are its kind and end no later than its first zero byte.
+/// `image` is null or an image: PTX as text that ends in a NUL, a shared library, a cubin or a fatbin; or other bytes that
+/// end in a NUL.
 unsafe fn load(call: Call, module: *mut CUmodule, image: *const c_void) -> Code {
     enter(call, 0, |state| {
         let out = Out::new(module)?;
@@ -54,10 +54,10 @@ unsafe fn load(call: Call, module: *mut CUmodule, image: *const c_void) -> Code 
         }
         let device = context::current(state)?;
         // SAFETY: guaranteed by the caller.
-        let image = unsafe { compiled::read_image(image) };
+        let image = unsafe { Image::read(image) };
         state.engine.lock().forbid_unsafe(context::thread_number())?;
         // Loading a library may take a while and accesses nothing behind the lock, so the lock is not held.
-        let library = if image.starts_with(compiled::MAGIC) { Some(compiled::load_library(image)?) } else { None };
+        let library = if Image::is_library(image) { Some(compiled::load_library(image)?) } else { None };
         out.put(state.engine.lock().load_module(device, image, library)? as CUmodule);
         Ok(())
     })

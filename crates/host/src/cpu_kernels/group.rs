@@ -18,7 +18,7 @@ use crate::{
         },
         table::Code,
     },
-    kernels::{HostKernel, Launch},
+    kernels::{HostKernel, Launch, Run},
 };
 use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
@@ -40,12 +40,12 @@ macro_rules! group {
             $( HostKernel {
                 name: $name,
                 parameter_sizes: &[size_of::<Collective>()],
-                run: |launch| collective(launch, $combine),
+                run: Run::Waiting(|launch| collective(launch, $combine)),
             }, )*
             HostKernel {
                 name: "plinth_group_transfer",
                 parameter_sizes: &[size_of::<Transfers>()],
-                run: |launch| transfers(launch).unwrap_or_else(|error| launch.fail(error)),
+                run: Run::Waiting(|launch| transfers(launch).unwrap_or_else(|error| launch.fail(error))),
             },
         ];
     };

@@ -25,7 +25,7 @@ mod golden;
 #[cfg(test)]
 mod tests;
 
-use super::kernels::{HostKernel, Launch};
+use super::kernels::{HostKernel, Launch, Run};
 use crate::driver::{
     codes,
     collective::Table,
@@ -60,13 +60,13 @@ macro_rules! cpu_kernels {
         others: $( $other:literal $parameters:ident: $run:expr, )*
     ) => {
         pub static CPU_KERNELS: &[HostKernel] = &[
-            $( HostKernel { name: $name, parameter_sizes: DENSE, run: dense::<$distribution, _> }, )*
+            $( HostKernel { name: $name, parameter_sizes: DENSE, run: Run::Function(dense::<$distribution, _>) }, )*
             $( HostKernel {
                 name: $any,
                 parameter_sizes: STRIDED,
-                run: |launch| typed(launch, &[ $( (ElementCode::$code, strided::<$of_code, _>), )* ]),
+                run: Run::Function(|launch| typed(launch, &[ $( (ElementCode::$code, strided::<$of_code, _>), )* ])),
             }, )*
-            $( HostKernel { name: $other, parameter_sizes: $parameters, run: $run }, )*
+            $( HostKernel { name: $other, parameter_sizes: $parameters, run: Run::Function($run) }, )*
         ];
     };
 }

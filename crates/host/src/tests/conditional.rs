@@ -13,11 +13,11 @@ use crate::{
         codes::*,
     },
     graph::set_conditional,
-    kernels::{HostKernel, Launch, register},
+    kernels::{HostKernel, Launch, Run, register},
 };
 
 /// Sets a condition (the first parameter) to a value (the second).
-static SET: HostKernel = HostKernel { name: "test_set_conditional", parameter_sizes: &[8, 4], run: set };
+static SET: HostKernel = HostKernel { name: "test_set_conditional", parameter_sizes: &[8, 4], run: Run::Function(set) };
 
 fn set(launch: &Launch) {
     let (Some(handle), Some(value)) = (launch.u64(0), launch.u32(1)) else {
@@ -29,7 +29,8 @@ fn set(launch: &Launch) {
 }
 
 /// Sets a condition (the first parameter) to whether a word (at the second) is below a limit (the third).
-static BELOW: HostKernel = HostKernel { name: "test_set_below", parameter_sizes: &[8, 8, 4], run: below };
+static BELOW: HostKernel =
+    HostKernel { name: "test_set_below", parameter_sizes: &[8, 8, 4], run: Run::Function(below) };
 
 fn below(launch: &Launch) {
     let (Some(handle), Some(address), Some(limit)) = (launch.u64(0), launch.u64(1), launch.u32(2)) else {

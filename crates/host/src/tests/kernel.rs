@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     driver::codes::*,
-    kernels::{HostKernel, Launch, register},
+    kernels::{HostKernel, Launch, Run, register},
 };
 
 const PTX: &[u8] = b".version 8.0\n.target sm_80\n.address_size 64\n\0";
@@ -22,7 +22,7 @@ pub fn sleep(t: &Table, sleep_kernel: CUfunction, stream: CUstream, time: Durati
 }
 
 /// Occupies a worker until [`HELD`] is opened.
-pub static HOLD: HostKernel = HostKernel { name: "test_hold", parameter_sizes: &[], run: hold };
+pub static HOLD: HostKernel = HostKernel { name: "test_hold", parameter_sizes: &[], run: Run::Function(hold) };
 pub static HELD: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
 
 fn hold(_: &Launch) {
@@ -41,7 +41,7 @@ pub fn function(t: &Table, name: &std::ffi::CStr) -> CUfunction {
 }
 
 /// Adds a number (the third parameter) to each of a number (the second) of words at an address (the first).
-pub static ADD: HostKernel = HostKernel { name: "test_add", parameter_sizes: &[8, 4, 4], run: add };
+pub static ADD: HostKernel = HostKernel { name: "test_add", parameter_sizes: &[8, 4, 4], run: Run::Function(add) };
 
 /// Implements the kernel.
 fn add(launch: &Launch) {
