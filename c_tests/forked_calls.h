@@ -323,6 +323,8 @@ static void call_what_is_refused(void) {
   REFUSED(plinth_kernel_attributes(kernel, out));
   REFUSED(plinth_kernel_launch(kernel, out, out, 1, stream));
   REFUSED(plinth_host_kernel_register("name", NULL, 0, NULL, NULL));
+  REFUSED(plinth_kernel_symbol(kernel, "name", out, (size_t *)out));
+  REFUSED(plinth_kernel_module_symbol(kernel_module, "name", out, (size_t *)out));
   REFUSED(plinth_kernel_module_get_kernel(kernel_module, "name", out));
   REFUSED(plinth_kernel_module_load(memory, 1, 0, out));
   REFUSED(plinth_kernel_occupancy(kernel, 0, 0, out));

@@ -211,3 +211,58 @@ TEST(a_missing_wait_for_a_kernel_is_found) {
   CHECK_EQ(sanitizer::count().reports, 0);
   plinth::synchronize();
 }
+
+// ---- Variables of modules, which the program reads and writes.
+
+static const char *const kVariables = R"cuda(
+__constant__ float weights[4];
+static __constant__ int unused_here[2] = {1, 2};
+__device__ int counter = 100;
+namespace inner {
+__device__ long long total;
+}
+
+__global__ void weigh(float *values, int count) {
+  const int at = blockIdx.x * blockDim.x + threadIdx.x;
+  if (at >= count) return;
+  values[at] *= weights[at % 4];
+  atomicAdd(&counter, 1);
+  atomicAdd(reinterpret_cast<unsigned long long *>(&inner::total), 2ull);
+}
+)cuda";
+
+TEST(a_program_reads_and_writes_variables) {
+  const auto weigh = compiled(kVariables, "weigh");
+  const auto other = compiled(std::string(kVariables) + "// another module", "weigh");
+  const plinth::Symbol weights = weigh.symbol("weights"), counter = weigh.symbol("counter");
+  const plinth::Symbol total = weigh.symbol("_ZN5inner5totalE");
+  CHECK(weights.bytes == 4 * sizeof(float) && counter.bytes == sizeof(int) && total.bytes == sizeof(long long));
+  CHECK(other.symbol("weights").address != weights.address);
+  const plinth::Stream stream;
+  std::vector<float> values(1000, 1), expected(1000);
+  const Device<float> memory(values);
+  for (const float factor : {2.0f, -3.0f}) {
+    const float table[4] = {factor, factor + 1, factor + 2, factor + 3};
+    const plinth::PinnedMemory pinned = plinth::pinned_malloc(sizeof table);
+    std::memcpy(pinned.get(), table, sizeof table);
+    CHECK_OK(plinth_memcpy(weights.address, pinned.get(), sizeof table, stream.get()));
+    weigh(Launch(8, 128).on(stream), memory.get(), 1000);
+    stream.synchronize();
+    for (std::size_t at = 0; at < values.size(); at++) values[at] *= table[at % 4];
+    SAME(memory.read(), values);
+  }
+  int counted = 0;
+  long long summed = 0;
+  plinth::copy(&counted, counter.address, sizeof counted);
+  plinth::copy(&summed, total.address, sizeof summed);
+  CHECK_EQ(counted, 2100);
+  CHECK_EQ(summed, 4000);
+  // The other module's are untouched.
+  plinth::copy(&counted, other.symbol("counter").address, sizeof counted);
+  CHECK_EQ(counted, 100);
+  plinth_pointer_attributes_t attributes = PLINTH_POINTER_ATTRIBUTES_INIT;
+  CHECK_OK(plinth_pointer_attributes(counter.address, &attributes));
+  CHECK(attributes.kind == PLINTH_MEMORY_DEVICE && attributes.device == 0);
+  THROWS(weigh.symbol("nothing"), PLINTH_ERROR_INVALID_VALUE);
+  CHECK(caught_text().find("nothing") != std::string::npos);
+}

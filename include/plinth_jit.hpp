@@ -215,6 +215,12 @@ plinth_kernel_argument_t kernel_argument(const T &value) noexcept {
 
 /* ---- Kernels ---- */
 
+/*! A variable of a module: `__constant__` or `__device__`. */
+struct Symbol {
+  void *address; /*!< An address of device memory. */
+  std::size_t bytes;
+};
+
 /*! A kernel, destroyed by the destructor. Movable, not copyable. */
 class Kernel {
  public:
@@ -240,6 +246,12 @@ class Kernel {
   std::int32_t occupancy(std::uint32_t threads, std::uint32_t shared_bytes = 0) const {
     return detail::output<std::int32_t>(
         [&](std::int32_t *out) { return plinth_kernel_occupancy(kernel_, threads, shared_bytes, out); });
+  }
+  /*! A variable of the kernel's module, by its name in the image: see plinth_kernel_symbol. */
+  Symbol symbol(const std::string &name) const {
+    Symbol found{};
+    check(plinth_kernel_symbol(kernel_, name.c_str(), &found.address, &found.bytes));
+    return found;
   }
   void set_shared_memory_config(std::uint32_t shared_bytes) {
     check(plinth_kernel_set_shared_memory_config(kernel_, shared_bytes));
@@ -331,6 +343,12 @@ class KernelModule {
   Kernel kernel(const std::string &name) const {
     return Kernel::adopt(detail::output<plinth_kernel_t>(
         [&](plinth_kernel_t *out) { return plinth_kernel_module_get_kernel(module_, name.c_str(), out); }));
+  }
+  /*! A variable of the module, by its name in the image. */
+  Symbol symbol(const std::string &name) const {
+    Symbol found{};
+    check(plinth_kernel_module_symbol(module_, name.c_str(), &found.address, &found.bytes));
+    return found;
   }
 
  private:

@@ -199,6 +199,46 @@ plinth_status_t plinth_kernel_module_get_kernel(plinth_kernel_module_t module,
 PLINTH_NOEXCEPT;
 
 /**
+ * Gets a variable of a kernel's module, `__constant__` or `__device__`: cudaGetSymbolAddress.
+ *
+ * The address is that of device memory, of the kernel's device. Copies may read and write it, in the order of their
+ * streams: copy to a `__constant__` variable before the launches that use it, in their stream. Each module has variables of
+ * its own; kernels of plinth_compile_kernel are modules of one kernel each. On the host device a variable that is const in
+ * C++ is not found.
+ *
+ * @param kernel The kernel.
+ * @param name The variable's name in the image: as in the source at global scope; the mangled name in a namespace, and for
+ *        a variable that is static on the host device. On a GPU static variables are not found.
+ * @param address Out: the address, which is valid as long as the module is loaded.
+ * @param bytes Out: the size in bytes.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a name that the
+ *         module does not have, which may be that of a variable that no kernel uses; PLINTH_ERROR_DRIVER; the errors of
+ *         initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_kernel_symbol(plinth_kernel_t kernel,
+                                     const char *name,
+                                     void **address,
+                                     size_t *bytes)
+PLINTH_NOEXCEPT;
+
+/**
+ * Gets a variable of a module, as plinth_kernel_symbol.
+ *
+ * @param module The module.
+ * @param name As in plinth_kernel_symbol.
+ * @param address Out: the address, which is valid as long as the module is loaded.
+ * @param bytes Out: the size in bytes.
+ * @return As plinth_kernel_symbol.
+ */
+PLINTH_API
+plinth_status_t plinth_kernel_module_symbol(plinth_kernel_module_t module,
+                                            const char *name,
+                                            void **address,
+                                            size_t *bytes)
+PLINTH_NOEXCEPT;
+
+/**
  * Destroys the handle of a module.
  *
  * The module is unloaded when its handle and the handles of all its kernels are destroyed. At that time no launch of

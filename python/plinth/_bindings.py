@@ -1207,6 +1207,8 @@ PROTOTYPES = {
     "plinth_compile_kernel": (plinth_status_t, (c_char_p, c_char_p, c_char_p, POINTER(c_char_p), POINTER(c_char_p), c_int32, POINTER(c_void_p))),  # kernel_source, kernel_name, compute_capability, cuda_include_dirs, nvcc_options, device, kernel
     "plinth_kernel_module_load": (plinth_status_t, (c_void_p, c_size_t, c_int32, POINTER(c_void_p))),  # image, bytes, device, module
     "plinth_kernel_module_get_kernel": (plinth_status_t, (c_void_p, c_char_p, POINTER(c_void_p))),  # module, name, kernel
+    "plinth_kernel_symbol": (plinth_status_t, (c_void_p, c_char_p, POINTER(c_void_p), POINTER(c_size_t))),  # kernel, name, address, bytes
+    "plinth_kernel_module_symbol": (plinth_status_t, (c_void_p, c_char_p, POINTER(c_void_p), POINTER(c_size_t))),  # module, name, address, bytes
     "plinth_kernel_module_destroy": (plinth_status_t, (c_void_p,)),  # module
     "plinth_kernel_destroy": (plinth_status_t, (c_void_p,)),  # kernel
     "plinth_kernel_attributes": (plinth_status_t, (c_void_p, POINTER(plinth_kernel_attributes_t))),  # kernel, attributes

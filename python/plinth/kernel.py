@@ -60,6 +60,15 @@ class Kernel:
         check(lib.plinth_kernel_set_shared_memory_config(self._handle, c_uint32(shared_mem_bytes)))
 
 
+    def symbol(self, name: str) -> Tuple[int, int]:
+        """Returns the address in device memory and the size in bytes of a variable of the kernel's module, `__constant__` or
+        `__device__`, by its name in the image. Raises ValueError (InvalidArgumentError) if there is none.
+        """
+        address, size = c_void_p(), ctypes.c_size_t()
+        check(lib.plinth_kernel_symbol(self._handle, name.encode(), byref(address), byref(size)))
+        return address.value or 0, size.value
+
+
 def _argument(raw: Any, item: Any, stream: StreamLike) -> Any:
     """Describes an argument, and returns what must live during the launch."""
     raw.struct_size = ctypes.sizeof(raw)

@@ -325,6 +325,69 @@ pub unsafe extern "C" fn plinth_kernel_module_get_kernel(
     })
 }
 
+/// Gets a variable of a kernel's module, `__constant__` or `__device__`: cudaGetSymbolAddress.
+///
+/// The address is that of device memory, of the kernel's device. Copies may read and write it, in the order of their
+/// streams: copy to a `__constant__` variable before the launches that use it, in their stream. Each module has variables of
+/// its own; kernels of plinth_compile_kernel are modules of one kernel each. On the host device a variable that is const in
+/// C++ is not found.
+///
+/// @param kernel The kernel.
+/// @param name The variable's name in the image: as in the source at global scope; the mangled name in a namespace, and for
+///        a variable that is static on the host device. On a GPU static variables are not found.
+/// @param address Out: the address, which is valid as long as the module is loaded.
+/// @param bytes Out: the size in bytes.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a name that the
+///         module does not have, which may be that of a variable that no kernel uses; PLINTH_ERROR_DRIVER; the errors of
+///         initialization.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_kernel_symbol(
+    kernel: plinth_kernel_t,
+    name: *const c_char,
+    address: *mut *mut c_void,
+    bytes: *mut usize,
+) -> plinth_status_t {
+    // SAFETY: the caller makes the same promises.
+    guard(|| unsafe { symbol(name, address, bytes, |name| kernel::symbol(kernel as u64, name)) })
+}
+
+/// Gets a variable of a module, as plinth_kernel_symbol.
+///
+/// @param module The module.
+/// @param name As in plinth_kernel_symbol.
+/// @param address Out: the address, which is valid as long as the module is loaded.
+/// @param bytes Out: the size in bytes.
+/// @return As plinth_kernel_symbol.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_kernel_module_symbol(
+    module: plinth_kernel_module_t,
+    name: *const c_char,
+    address: *mut *mut c_void,
+    bytes: *mut usize,
+) -> plinth_status_t {
+    // SAFETY: the caller makes the same promises.
+    guard(|| unsafe { symbol(name, address, bytes, |name| kernel::symbol_of_module(module as u64, name)) })
+}
+
+/// Writes the address and the size of the variable that `find` finds.
+///
+/// # Safety
+/// The name is NULL or a string; the outputs are NULL or valid for writes.
+unsafe fn symbol(
+    name: *const c_char,
+    address: *mut *mut c_void,
+    bytes: *mut usize,
+    find: impl FnOnce(&str) -> Result<(u64, usize)>,
+) -> Result<()> {
+    // SAFETY: the caller promises this.
+    let (address, bytes, name) =
+        unsafe { (Output::new(address, "address")?, Output::new(bytes, "bytes")?, string(name, "name")?) };
+    let found = find(&name)?;
+    address.set(found.0 as *mut c_void);
+    bytes.set(found.1);
+    Ok(())
+}
+
 /// Destroys the handle of a module.
 ///
 /// The module is unloaded when its handle and the handles of all its kernels are destroyed. At that time no launch of

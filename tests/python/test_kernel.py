@@ -60,6 +60,20 @@ class Kernels(unittest.TestCase):
             kernel._argument(raw[0], "text", None)
         self.assertEqual(len(keep), 6)
 
+    def test_symbols(self):
+        source = "__constant__ float by[2]; __global__ void scale(float *at) { *at *= by[1]; }"
+        scale = self.compile(source, "scale")
+        address, size = scale.symbol("by")
+        self.assertEqual(size, 8)
+        values = (ctypes.c_float * 2)(2, 3)
+        _native.check(_native.lib.plinth_copy(address, ctypes.addressof(values), size, False))
+        buffer = plinth.zeros(1, "float32")
+        buffer.fill_(struct.pack("f", 5))
+        scale(args=(buffer,))
+        self.assertEqual(memoryview(buffer.tobytes()).cast("f")[0], 15)
+        with self.assertRaises(ValueError):
+            scale.symbol("nothing")
+
     def test_host_kernels(self):
         # Inline PTX: only a GPU's compiler knows it.
         source = """extern "C" __global__ void add(int *to, int by) {

@@ -10,6 +10,14 @@ use std::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Module(usize);
 
+impl Module {
+    /// Creates an invalid handle for tests that never use it.
+    #[cfg(any(test, feature = "test-util"))]
+    pub fn dangling() -> Self {
+        Module(0)
+    }
+}
+
 /// A kernel of a loaded module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Function(usize);
@@ -59,6 +67,14 @@ impl Driver {
         // SAFETY: the output is a live local, the module stays loaded, and the name is NUL-terminated.
         unsafe { call!(self, cuModuleGetFunction(&mut function, module.0 as CUmodule, name.as_ptr())) }?;
         Ok(Function(function as usize))
+    }
+
+    /// Finds a variable of a module by name. Returns its address in device memory and its size in bytes.
+    pub fn module_variable(&self, module: Module, name: &CStr) -> DriverResult<(u64, usize)> {
+        let (mut address, mut bytes): (CUdeviceptr, usize) = (0, 0);
+        // SAFETY: the outputs are live locals, the module stays loaded, and the name is NUL-terminated.
+        unsafe { call!(self, cuModuleGetGlobal_v2(&mut address, &mut bytes, module.0 as CUmodule, name.as_ptr())) }?;
+        Ok((address, bytes))
     }
 
     /// Launches one block of one thread of a kernel that takes one 64-bit integer.

@@ -281,6 +281,8 @@ driver_calls! {
     required  2010 cuModuleLoadDataEx(
         module: *mut CUmodule, image: *const c_void, count: c_uint, options: *mut c_uint, values: *mut *mut c_void);
     required  2000 cuModuleUnload(module: CUmodule);
+    required  3020 cuModuleGetGlobal_v2(
+        pointer: *mut CUdeviceptr, bytes: *mut usize, module: CUmodule, name: *const c_char);
     required  2000 cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char);
     optional 12030 cuFuncGetName(name: *mut *const c_char, function: CUfunction);
     required  2020 cuFuncGetAttribute(value: *mut c_int, attribute: c_uint, function: CUfunction);

@@ -12,6 +12,10 @@ use super::{
     state,
 };
 use crate::driver::{codes, library::Library, table::Code, temporary};
+use object::{
+    LittleEndian, Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind,
+    read::elf::{ElfFile64, ElfSection64},
+};
 use std::{
     ffi::{CString, c_uint, c_ulonglong, c_void},
     fs,
@@ -30,7 +34,53 @@ pub struct Loaded {
     library: Library,
     /// The image, if the places of instructions may have to be found in it.
     image: &'static [u8],
+    /// The variables that the program may write.
+    variables: &'static [Variable],
 }
+
+/// A variable of a module.
+pub struct Variable {
+    name: String,
+    pub address: u64,
+    pub bytes: u64,
+}
+
+impl Loaded {
+    /// Finds a variable by its name in the image.
+    pub fn variable(self, name: &[u8]) -> Option<&'static Variable> {
+        self.variables.iter().find(|variable| variable.name.as_bytes() == name)
+    }
+}
+
+/// Returns the variables of a kernel in CUDA C++ that can be written.
+fn variables(library: Library, image: &[u8]) -> Vec<Variable> {
+    let found = || {
+        let loaded = library.symbol(cuda_kernel::SYMBOL)? as u64;
+        let file = ElfFile64::<LittleEndian>::parse(image).ok()?;
+        let own = file.symbols().find(|symbol| symbol.name_bytes() == Ok(cuda_kernel::SYMBOL.to_bytes()))?;
+        let is_writable = |section: ElfSection64<'_, '_, LittleEndian>| {
+            matches!(section.kind(), SectionKind::Data | SectionKind::UninitializedData)
+        };
+        let variables = file.symbols().filter(|symbol| {
+            symbol.kind() == SymbolKind::Data
+                && symbol.size() > 0
+                && symbol.section_index().is_some_and(|index| file.section_by_index(index).is_ok_and(is_writable))
+        });
+        let base = loaded.wrapping_sub(own.address());
+        Some(
+            variables
+                .filter_map(|symbol| {
+                    let name = symbol.name().ok().filter(|name| !name.starts_with(OWN))?.to_owned();
+                    Some(Variable { name, address: base.wrapping_add(symbol.address()), bytes: symbol.size() })
+                })
+                .collect(),
+        )
+    };
+    found().unwrap_or_default()
+}
+
+/// How the mangled names of the headers' own variables begin.
+const OWN: &str = "_ZN11plinth_host";
 
 /// Loads the library that an image contains. It is never unloaded, since a launch may be in progress when its module is
 /// unloaded.
@@ -41,7 +91,11 @@ pub fn load_library(image: &[u8]) -> Result<Loaded, Code> {
     fs::write(&path, image).map_err(|_| codes::CUDA_ERROR_OPERATING_SYSTEM)?;
     let library = Library::open_path(path.as_os_str()).map_err(|_| codes::CUDA_ERROR_INVALID_IMAGE)?;
     let is_kept = state::get()?.config.checks != Checks::default();
-    Ok(Loaded { library, image: if is_kept { Box::leak(image.into()) } else { &[] } })
+    Ok(Loaded {
+        library,
+        image: if is_kept { Box::leak(image.into()) } else { &[] },
+        variables: variables(library, image).leak(),
+    })
 }
 
 /// Finds a kernel of a library.

@@ -117,7 +117,7 @@ pub fn price(call: Call, bytes: u64) -> u64 {
         cuModuleLoadData | cuModuleLoadDataEx => 1_000_000,
         cuModuleUnload => 20_000,
         cuCtxEnablePeerAccess | cuCtxDisablePeerAccess => 100_000,
-        cuDevicePrimaryCtxRetain | cuModuleGetFunction => 1000,
+        cuDevicePrimaryCtxRetain | cuModuleGetFunction | cuModuleGetGlobal_v2 => 1000,
         cuGreenCtxCreate | cuGreenCtxDestroy => 1_000_000,
         cuGreenCtxStreamCreate => 5000,
         cuInit => 100_000,

@@ -5,7 +5,7 @@
 //! shared library contains its own kernels ([`compiled`]).
 
 use super::{
-    compiled::{self, Loaded},
+    compiled::{self, Loaded, Variable},
     context, cpu_kernels, cuda_kernel,
     engine::Engine,
     graph::set_conditional,
@@ -302,6 +302,13 @@ impl Engine {
             self.functions.remove(&function);
         }
         Ok(())
+    }
+
+    /// Returns a variable of a module, and the module's device.
+    pub fn find_variable(&self, module: Id, name: &[u8]) -> Result<(usize, &'static Variable), Code> {
+        let module = self.modules.get(&module).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        let variable = module.library.and_then(|library| library.variable(name)).ok_or(codes::CUDA_ERROR_NOT_FOUND)?;
+        Ok((module.device, variable))
     }
 
     pub fn find_function(&mut self, module: Id, name: &[u8]) -> Result<Id, Code> {

@@ -31,8 +31,10 @@ pub struct Kernel {
     parameters: Option<Vec<usize>>,
     /// The dynamic shared memory that a launch may currently use.
     shared_bytes: AtomicU32,
-    /// The module, if the program loaded it and may destroy it.
-    module: Option<Arc<Module>>,
+    /// The module that it is part of.
+    module: driver::Module,
+    /// The owner of the module, if the program loaded it and may destroy it.
+    owner: Option<Arc<Module>>,
 }
 
 /// A module that the program loaded. It is unloaded when no handle and no kernel refers to it.
@@ -162,7 +164,8 @@ fn find(
             name: name.to_owned(),
             parameters,
             shared_bytes: AtomicU32::new(u32::try_from(shared).unwrap_or(0)),
-            module: owner,
+            module,
+            owner,
         })
     })
 }
@@ -187,6 +190,36 @@ pub fn from_module(handle: u64, name: &str) -> Result<u64> {
     KERNELS.insert(Arc::new(find(runtime, device, module.module, name, name, Some(module.clone()))?))
 }
 
+/// Returns the address and the size in bytes of a variable of a module.
+pub fn symbol_of_module(handle: u64, name: &str) -> Result<(u64, usize)> {
+    let module = MODULES.get(handle)?;
+    let loaded = module.loaded.lock();
+    if !*loaded {
+        return Err(Error::new(Status::INVALID_HANDLE, "the module is being destroyed"));
+    }
+    find_symbol(module.device, module.module, name)
+}
+
+/// Returns the address and the size in bytes of a variable of a kernel's module.
+pub fn symbol(handle: u64, name: &str) -> Result<(u64, usize)> {
+    let kernel = KERNELS.get(handle)?;
+    find_symbol(kernel.device, kernel.module, name)
+}
+
+fn find_symbol(device: u32, module: driver::Module, name: &str) -> Result<(u64, usize)> {
+    let symbol = CString::new(name).map_err(|_| Error::new(Status::INVALID_VALUE, "a variable's name holds a NUL"))?;
+    let runtime = runtime::ready()?;
+    runtime.device(device as i32)?.with_context(&runtime.driver, |driver| {
+        driver.module_variable(module, &symbol).map_err(|failure| match failure.code {
+            codes::CUDA_ERROR_NOT_FOUND => {
+                Error::new(Status::INVALID_VALUE, format!("the module has no variable {name}"))
+                    .with_driver_code(failure.code)
+            }
+            _ => Error::from(failure).context(name),
+        })
+    })
+}
+
 /// Destroys a module's handle. If that fails, the handle stays valid.
 pub fn destroy_module(handle: u64) -> Result<()> {
     let module = MODULES.get(handle)?;
@@ -198,7 +231,7 @@ pub fn destroy_module(handle: u64) -> Result<()> {
 /// Destroys a kernel's handle. If that fails, the handle stays valid.
 pub fn destroy(handle: u64) -> Result<()> {
     let kernel = KERNELS.get(handle)?;
-    if let Some(module) = &kernel.module
+    if let Some(module) = &kernel.owner
         && Arc::strong_count(module) == 1
         && Arc::strong_count(&kernel) == 2
     {
@@ -346,7 +379,8 @@ mod tests {
             name: "f".to_owned(),
             parameters,
             shared_bytes: AtomicU32::new(0),
-            module: None,
+            module: driver::Module::dangling(),
+            owner: None,
         };
         let two = kernel(Some(vec![8, 4]));
         assert!(two.check(&[8, 4]).is_ok());

@@ -1,6 +1,6 @@
 //! Modules and kernels.
 
-use super::{INVALID, Out, enter, stream::finish_launch};
+use super::{INVALID, Out, enter, put_optional, stream::finish_launch};
 use crate::{
     compiled, context,
     driver::{
@@ -67,7 +67,10 @@ pub unsafe extern "C" fn cuModuleUnload(module: CUmodule) -> Code {
     enter(Call::cuModuleUnload, 0, |state| {
         let mut engine = state.engine.lock();
         engine.forbid_unsafe(context::thread_number())?;
-        engine.unload_module(module as Id)
+        engine.unload_module(module as Id)?;
+        drop(engine);
+        state.memory.write().remove_variables(module as Id);
+        Ok(())
     })
 }
 
@@ -80,6 +83,27 @@ pub unsafe extern "C" fn cuModuleGetFunction(function: *mut CUfunction, module: 
         // SAFETY: the caller passed a string that ends in a NUL.
         let name = unsafe { CStr::from_ptr(name) };
         out.put(state.engine.lock().find_function(module as Id, name.to_bytes())? as CUfunction);
+        Ok(())
+    })
+}
+
+/// Both outputs are optional.
+pub unsafe extern "C" fn cuModuleGetGlobal_v2(
+    pointer: *mut CUdeviceptr,
+    bytes: *mut usize,
+    module: CUmodule,
+    name: *const c_char,
+) -> Code {
+    enter(Call::cuModuleGetGlobal_v2, 0, |state| {
+        if name.is_null() {
+            return Err(INVALID);
+        }
+        // SAFETY: the caller passed a string that ends in a NUL.
+        let name = unsafe { CStr::from_ptr(name) };
+        let (device, variable) = state.engine.lock().find_variable(module as Id, name.to_bytes())?;
+        state.memory.write().add_variable(device, module as Id, variable);
+        put_optional(pointer, variable.address);
+        put_optional(bytes, variable.bytes as usize);
         Ok(())
     })
 }

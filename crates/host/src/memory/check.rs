@@ -64,7 +64,7 @@ impl Memory {
             }
             None if overlaps(&self.reservations, address, bytes.max(1), |range| range.bytes) => MemoryKind::Unmapped,
             None if self.is_pinned(address, bytes) => MemoryKind::Pinned,
-            None => MemoryKind::Pageable,
+            None => self.variable_device(address, bytes).map_or(MemoryKind::Pageable, MemoryKind::Device),
         }
     }
 
@@ -80,6 +80,12 @@ impl Memory {
     pub fn is_readable(&self, address: u64, device: usize) -> bool {
         containing(&self.mappings, address, |mapping| mapping.bytes)
             .is_some_and(|(_, mapping)| self.can_access(mapping, device, false))
+    }
+
+    /// Returns the device of the module whose variable covers a range.
+    fn variable_device(&self, address: u64, bytes: u64) -> Option<usize> {
+        let (start, variable) = containing(&self.variables, address, |variable| variable.bytes)?;
+        (bytes <= start + variable.bytes - address).then_some(variable.device)
     }
 
     /// Returns whether mappings that pass `test` cover a range.
@@ -105,6 +111,11 @@ impl Memory {
             MemoryKind::Pageable => accessor == Accessor::Program,
             MemoryKind::Unmapped => false,
             MemoryKind::Device(_) if self.is_unlaunched(address) => false,
+            MemoryKind::Device(home) if self.variable_device(address, bytes).is_some() => match accessor {
+                Accessor::Device(device) => device == home,
+                Accessor::Copy(_) => true,
+                Accessor::Program => false,
+            },
             MemoryKind::Device(_) => self.is_covered(address, bytes, |mapping| match accessor {
                 Accessor::Device(device) => self.can_access(mapping, device, write),
                 Accessor::Copy(device) => {

@@ -21,6 +21,7 @@ pub mod virt;
 pub mod whole;
 
 use super::{
+    compiled::Variable,
     config::{Config, MAX_DEVICES},
     ids::{Id, IdMap},
 };
@@ -43,6 +44,8 @@ pub struct Memory {
     pub graph_memory: BTreeMap<u64, graph::GraphMemory>,
     pub opened: BTreeMap<u64, ipc::OpenedAllocation>,
     pub pinned: BTreeMap<u64, pinned::Pinned>,
+    /// The variables of modules whose addresses the program knows.
+    pub variables: BTreeMap<u64, ModuleVariable>,
     /// The default pool of each device.
     pub pools: Vec<pool::Pool>,
     /// For each device, the devices whose whole allocations it may access, one bit each.
@@ -55,6 +58,14 @@ pub struct Reservation {
     pub bytes: u64,
     /// Whether the program made the reservation, rather than an allocation.
     pub by_program: bool,
+}
+
+/// A variable of a module: memory of the process that stands for a device's.
+pub struct ModuleVariable {
+    pub bytes: u64,
+    pub device: usize,
+    pub module: Id,
+    pub buffer: u64,
 }
 
 /// Physical memory at an address.
@@ -95,10 +106,24 @@ impl Memory {
             graph_memory: BTreeMap::new(),
             opened: BTreeMap::new(),
             pinned: BTreeMap::new(),
+            variables: BTreeMap::new(),
             pools: config.visible.iter().map(|_| pool::Pool::default()).collect(),
             peers: [0; MAX_DEVICES],
             next_buffer: 1,
         }
+    }
+
+    /// Makes a variable of a module memory of the module's device.
+    pub fn add_variable(&mut self, device: usize, module: Id, variable: &Variable) {
+        if !self.variables.contains_key(&variable.address) {
+            let buffer = self.next_buffer();
+            self.variables.insert(variable.address, ModuleVariable { bytes: variable.bytes, device, module, buffer });
+        }
+    }
+
+    /// Forgets the variables of a module that was unloaded.
+    pub fn remove_variables(&mut self, module: Id) {
+        self.variables.retain(|_, variable| variable.module != module);
     }
 
     /// Returns a buffer ID that no memory had before.

@@ -47,6 +47,9 @@ impl Memory {
             let mapped = of_context(one.device, start, bytes, one.buffer);
             return Some(Pointee { owned_by_context: false, ..mapped });
         }
+        if let Some((start, one)) = containing(&self.variables, address, |one| one.bytes) {
+            return Some(of_context(one.device, start, one.bytes, one.buffer));
+        }
         let (start, one) = containing(&self.pinned, address, |one| one.bytes)?;
         Some(Pointee { host: true, ..of_context(one.device, start, one.bytes, one.buffer) })
     }

@@ -150,6 +150,7 @@ fn nulls_and_zeros_never_crash() {
         call!(cuModuleLoadDataEx(null_mut(), null(), 0, null_mut(), null_mut()));
         call!(cuModuleUnload(null_mut()));
         call!(cuModuleGetFunction(null_mut(), null_mut(), null()));
+        call!(cuModuleGetGlobal_v2(null_mut(), null_mut(), null_mut(), null()));
         call!(cuFuncGetName(null_mut(), null_mut()));
         call!(cuFuncGetAttribute(null_mut(), 0, null_mut()));
         call!(cuFuncSetAttribute(null_mut(), 0, 0));
