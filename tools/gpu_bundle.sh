@@ -29,6 +29,11 @@ tools/programs.sh benches/replay "$bundle/benches/replay" "$bundle/lib" '$ORIGIN
 tools/programs.sh fuzz "$bundle/fuzz" "$bundle/lib" '$ORIGIN/../lib'
 
 cp benches/*.py "$bundle/benches/"
+# The package, with the source of the bridge to PyTorch, which is compiled there.
+mkdir -p "$bundle/python"
+cp -r python/plinth "$bundle/python/"
+cp -r include "$bundle/python/plinth/include"
+find "$bundle/python" -name __pycache__ -exec rm -rf {} +
 # The peers are compiled on the GPU machine, which has their libraries. The traces of the folder TRACES are added.
 cp benches/replay/{compare.py,chart.py,peers.sh,peer_*.cpp} "$bundle/benches/replay/"
 cp -r benches/traces "$bundle/benches/traces"

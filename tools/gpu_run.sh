@@ -155,8 +155,9 @@ if python3 -c 'import torch' 2>/dev/null; then
     step jiterator-torch 300 python3 tests/jiterator/against_torch.py --library lib/libplinth.so --cases 400 --seconds 240 \
         --seed "${RANDOM_SEED:-1}"
     step bench-jiterator-table 180 python3 benches/jiterator_table.py --library lib/libplinth.so --json "$logs/jiterator.json"
-    # Trains on PyTorch's memory and on plinth's: losses by their bits, memory held, step times.
-    step torch 600 python3 benches/torch_training.py --library lib/libplinth.so --json "$logs/torch.json"
+    # GPT-2, ResNet-50 and a mixture of experts on PyTorch's memory and on plinth's, in turns: results by their bits,
+    # memory held, step times.
+    step torch 600 python3 benches/torch_training.py --library lib/libplinth.so --seconds 540 --json "$logs/torch.json"
     step snapshot-torch 120 python3 tests/snapshot/torch_training.py --library lib/libplinth.so --out "$logs/snapshot"
 else
     skip random-torch "no PyTorch"
