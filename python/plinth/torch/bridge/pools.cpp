@@ -178,7 +178,14 @@ void Pools::destroy_released() {
     const std::lock_guard<std::mutex> lock(ids_mutex_);
     released.swap(released_);
   }
-  for (const plinth_pool_id_t pool : released) check(plinth_mem_pool_destroy(pool));
+  for (const plinth_pool_id_t pool : released) {
+    try {
+      check(plinth_mem_pool_destroy(pool));
+    } catch (const std::exception& error) {
+      // A destructor calls this, for example that of a graph after an error of the device.
+      warn("destroying a pool", error);
+    }
+  }
   size_t allocated = 0;
   size_t reserved = 0;
   const std::lock_guard<std::mutex> lock(ids_mutex_);
