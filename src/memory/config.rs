@@ -29,7 +29,7 @@ const TORCH_VARIABLES: [&str; 3] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLO
 const USE_TORCH_VARIABLES: &str = "PLINTH_USE_PYTORCH_ALLOC_CONF";
 /// Disables caching, so that each request goes to the driver.
 const NO_CACHING: &str = "PLINTH_NO_CUDA_MEMORY_CACHING";
-/// torch's name for it. As in torch, any value disables caching.
+/// torch's name for it. As in torch 2.11, only the value 1 disables caching.
 const TORCH_NO_CACHING: &str = "PYTORCH_NO_CUDA_MEMORY_CACHING";
 /// Enables memory debugging, with the words of the key `debug`.
 const DEBUG: &str = "PLINTH_MEMORY_DEBUG";
@@ -235,7 +235,7 @@ fn read(find: impl Fn(&str) -> Option<String>) -> Result<Config> {
     if let Some(words) = find(DEBUG) {
         config.debug = grammar::debug(&words).map_err(|what| invalid(DEBUG, what))?;
     }
-    if switch(NO_CACHING)? || find(NO_CACHING).is_none() && find(TORCH_NO_CACHING).is_some() {
+    if switch(NO_CACHING)? || find(NO_CACHING).is_none() && find(TORCH_NO_CACHING).as_deref() == Some("1") {
         config.backend = Kind::Uncached;
     }
     check(&config).map_err(|what| invalid(variable, what))?;
@@ -327,7 +327,8 @@ mod tests {
         assert_eq!(split(&[on, torchs, older]), 200 << 20);
         assert_eq!(split(&[on, torchs, older, own]), 300 << 20);
         assert_eq!(read_from(&[(NO_CACHING, "1")]).unwrap().kind(), Kind::Uncached);
-        assert_eq!(read_from(&[(TORCH_NO_CACHING, "0")]).unwrap().kind(), Kind::Uncached);
+        assert_eq!(read_from(&[(TORCH_NO_CACHING, "1")]).unwrap().kind(), Kind::Uncached);
+        assert_eq!(read_from(&[(TORCH_NO_CACHING, "0")]).unwrap().kind(), Kind::Native);
         assert_eq!(read_from(&[(TORCH_NO_CACHING, "1"), (NO_CACHING, "0")]).unwrap().kind(), Kind::Native);
         assert_eq!(read_from(&[(DEBUG, "guard,fill")]).unwrap().kind(), Kind::Debug);
     }
