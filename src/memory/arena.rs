@@ -46,6 +46,8 @@ pub enum StreamEvent {
     Pending(StreamUse),
     /// No event yet: it must follow all work of the device, and a stream was capturing.
     PendingDevice,
+    /// A thread has taken the event to ask the driver about it.
+    Taken,
 }
 
 /// A freed block that other streams may still use.

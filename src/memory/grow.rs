@@ -388,7 +388,9 @@ impl Grower<'_> {
         }
         let ordered = limits.move_from == MoveSource::Ordered && !capturing;
         for arena in self.device.memory().arenas() {
+            // An event of the device would invalidate the capture, which may be one of the program's own.
             if arena.number == self.arena.number
+                || capturing && arena.lock().graph_work.is_some()
                 || !stream_events::may_move_memory(self.runtime, self.device, arena, false)
             {
                 continue;

@@ -73,10 +73,10 @@ pub fn may_move_memory(runtime: &Runtime, device: &Device, arena: &Arena, wait: 
     let (mut event, generation) = {
         let mut inner = arena.lock();
         let generation = inner.space.generation;
-        // Other threads see work of graphs, too, until this one has found that it is complete.
         match inner.graph_work.as_mut() {
-            Some(event) => (std::mem::replace(event, StreamEvent::PendingDevice), generation),
             None => return true,
+            Some(StreamEvent::Taken) => return false,
+            Some(event) => (std::mem::replace(event, StreamEvent::Taken), generation),
         }
     };
     let complete = is_graph_work_complete(runtime, device, &mut event, wait);
@@ -113,7 +113,7 @@ pub(super) fn is_complete(runtime: &Runtime, event: &mut StreamEvent, wait: bool
         StreamEvent::Recorded(event) => event.native(),
         // Never waits for other processes, which may never release the block.
         StreamEvent::HeldByProcesses(serial) => return exports::is_released(*serial),
-        StreamEvent::Pending(_) | StreamEvent::PendingDevice => return false,
+        StreamEvent::Pending(_) | StreamEvent::PendingDevice | StreamEvent::Taken => return false,
     };
     let done = runtime.in_any_context(|driver| {
         Ok(driver.with_relaxed_capture(|| {
