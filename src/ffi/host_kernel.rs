@@ -56,12 +56,8 @@ unsafe impl Sync for Registered {}
 
 impl Registered {
     fn run(&self, launch: &Launch) -> std::result::Result<(), String> {
-        let count = launch.kernel.parameter_sizes.len();
-        let parameters: Vec<*const c_void> =
-            (0..count).map_while(|index| launch.bytes(index)).map(|bytes| bytes.as_ptr().cast()).collect();
-        if parameters.len() != count {
-            return Err("the launch has too few parameters".to_owned());
-        }
+        let parameters = launch.parameters().ok_or("the launch has too few parameters")?;
+        let parameters: Vec<*const c_void> = parameters.iter().map(|bytes| bytes.as_ptr().cast()).collect();
         let described = plinth_host_launch_t {
             struct_size: mem::size_of::<plinth_host_launch_t>(),
             grid: launch.grid,
@@ -69,7 +65,7 @@ impl Registered {
             shared_bytes: launch.shared_bytes,
             device: launch.device as i32,
             parameters: parameters.as_ptr(),
-            count,
+            count: parameters.len(),
         };
         // SAFETY: the program registered the function for such launches, and all that the struct points to outlives the
         // call.

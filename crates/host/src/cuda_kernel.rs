@@ -288,11 +288,7 @@ unsafe extern "C" fn wait_for_grid(context: *const c_void) -> c_uint {
 
 /// Runs all blocks of a launch.
 pub fn run(kernel: &Kernel, launch: &Launch) {
-    let parameters: Vec<&[u8]> =
-        (0..launch.kernel.parameter_sizes.len()).map_while(|index| launch.bytes(index)).collect();
-    if parameters.len() != launch.kernel.parameter_sizes.len() {
-        return launch.fail(codes::CUDA_ERROR_INVALID_VALUE);
-    }
+    let Some(parameters) = launch.parameters() else { return launch.fail(codes::CUDA_ERROR_INVALID_VALUE) };
     let progress = Progress {
         launch,
         image: kernel.image,

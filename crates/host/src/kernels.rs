@@ -226,6 +226,11 @@ impl Launch {
         self.parameters.get(start..start + sizes.get(index)?)
     }
 
+    /// Returns the bytes of each parameter, or `None` if the launch has fewer than the kernel.
+    pub fn parameters(&self) -> Option<Vec<&[u8]>> {
+        (0..self.kernel.parameter_sizes.len()).map(|index| self.bytes(index)).collect()
+    }
+
     pub fn u32(&self, index: usize) -> Option<u32> {
         Some(u32::from_le_bytes(self.bytes(index)?.try_into().ok()?))
     }
