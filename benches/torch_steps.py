@@ -128,6 +128,7 @@ def train_graphed(work, routed, losses, evaluations, pool=None):
                 with torch.no_grad(), autocast(work, False):
                     evaluations.append(work.model.loss(*batch))
 
+    step.optimizer = optimizer  # the graphs update its state, which would be freed with it
     return step
 
 
