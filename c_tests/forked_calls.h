@@ -344,14 +344,17 @@ static void call_what_is_refused(void) {
   REFUSED(plinth_mem_pool_create(true, true, out));
   REFUSED(plinth_mem_pool_create_with_allocator(pluggable_allocator, true, true, out));
   REFUSED(plinth_mem_pool_get_budget(pool, out));
+  REFUSED(plinth_mem_pool_get_tag(pool, out));
   REFUSED(plinth_mem_pool_memory(pool, 0, out, out));
   REFUSED(plinth_mem_pool_set_budget(pool, 1));
+  REFUSED(plinth_mem_pool_set_tag(pool, "tag"));
   REFUSED(plinth_mem_pool_set_use_on_oom(pool, true));
   REFUSED(plinth_mem_pool_snapshot(pool, true, out));
   REFUSED(plinth_mem_pool_stats(pool, 0, out));
   REFUSED(plinth_mem_pool_use_count(pool, 0, out));
   REFUSED(plinth_memcpy(memory, memory, 1, stream));
   REFUSED(plinth_memcpy_2d(memory, 1, memory, 1, 1, 1, stream));
+  REFUSED(plinth_memory_alloc_backup(NULL, out));
   REFUSED(plinth_memory_allocated(0, out));
   REFUSED(plinth_memory_annotation_begin("name"));
   REFUSED(plinth_memory_annotation_end("name"));
@@ -362,6 +365,8 @@ static void call_what_is_refused(void) {
   REFUSED(plinth_memory_history_is_enabled(out));
   REFUSED(plinth_memory_reserved(0, out));
   REFUSED(plinth_memory_set_name(memory, "name"));
+  REFUSED(plinth_memory_sleep(NULL, NULL));
+  REFUSED(plinth_memory_sleep_info(NULL, out));
   REFUSED(plinth_memory_snapshot(true, out));
   REFUSED(plinth_memory_snapshot_each(NULL, NULL));
   REFUSED(plinth_memory_stack_each(0, NULL, NULL));
@@ -370,6 +375,9 @@ static void call_what_is_refused(void) {
   REFUSED(plinth_memory_stats_each(0, NULL, NULL));
   REFUSED(plinth_memory_summary(0, true, out));
   REFUSED(plinth_memory_usage(0, out));
+  REFUSED(plinth_memory_wake(NULL));
+  REFUSED(plinth_memory_wake_async(NULL));
+  REFUSED(plinth_memory_wake_wait(NULL, stream));
   REFUSED(plinth_memset(memory, 1, 1, stream));
   REFUSED(plinth_memset_pattern(memory, memory, 1, 1, stream));
   REFUSED(plinth_nccl_all_gather(out, out, 1, out, out));
@@ -530,6 +538,7 @@ static void call_what_releases(void) {
   RELEASED(plinth_kernel_module_destroy(kernel_module));
   RELEASED(plinth_managed_free(managed_memory));
   RELEASED(plinth_mem_pool_destroy(pool));
+  RELEASED(plinth_memory_free_backup(NULL));
   RELEASED(plinth_nvtx_domain_destroy(nvtx_domain));
   RELEASED(plinth_pinned_free(driver_pinned));
   RELEASED(plinth_pluggable_allocator_destroy(pluggable_allocator));

@@ -83,6 +83,38 @@ TEST(checkpoints_restore_the_blocks_of_a_pool) {
   expect_sound();
 }
 
+TEST(tagged_pools_sleep_and_wake) {
+  plinth::MemPool pool;
+  CHECK(pool.tag().empty());
+  pool.set_tag("weights");
+  CHECK_TEXT(pool.tag().c_str(), "weights");
+  plinth::DeviceBuffer weights;
+  {
+    const plinth::MemPoolGuard guard(pool);
+    weights = plinth::DeviceBuffer(4 * MIB);
+  }
+  const plinth::Stream stream;
+  plinth::memset(weights.get(), 42, weights.size(), stream);
+  const plinth::SleepOptions options{plinth::Backup::pinned, false};
+  stream.synchronize();
+  plinth::memory_alloc_backup("weights", options);
+  plinth::memory_sleep("weights", {plinth::Backup::pinned});
+  CHECK_EQ(plinth::memory_sleep_info().pools_asleep, 1);
+  CHECK_EQ(pool.memory().reserved, 0);
+  THROWS(plinth::memory_free_backup(), PLINTH_ERROR_GRAPH_ASLEEP);
+  THROWS(plinth::memory_wake("kv"), PLINTH_ERROR_INVALID_VALUE);
+  THROWS(plinth::memory_sleep({}, {plinth::Backup::pinned, true, "/tmp"}), PLINTH_ERROR_INVALID_VALUE);
+  plinth::memory_wake_async("weights");
+  plinth::memory_wake_wait("weights", stream);
+  unsigned char last = 0;
+  plinth::memcpy(&last, weights.as<unsigned char>() + 4 * MIB - 1, 1, stream);
+  stream.synchronize();
+  CHECK_EQ(last, 42);
+  plinth::memory_wake();
+  plinth::memory_free_backup();
+  CHECK_EQ(plinth::memory_sleep_info("weights").backup_bytes, 0);
+}
+
 TEST(buffers_belong_to_a_stream) {
   const std::int32_t last = plinth::device_count() - 1;
   const plinth::Stream stream(last), json_path(last);

@@ -23,6 +23,7 @@
 #include "plinth_jit.hpp"
 #include "plinth_libraries.hpp"
 #include "plinth_memory.hpp"
+#include "plinth_memory_sleep.hpp"
 #include "plinth_profile.hpp"
 #include "plinth_random.hpp"
 #include "plinth_sanitizer.hpp"

@@ -236,6 +236,11 @@ class MemPool {
   std::size_t budget() const {
     return detail::output<std::size_t>([&](std::size_t *out) { return plinth_mem_pool_get_budget(pool_, out); });
   }
+  /*! The tag by which memory_sleep and memory_wake find the pool; without a comma. Empty for none. */
+  void set_tag(const std::string &tag) { check(plinth_mem_pool_set_tag(pool_, tag.c_str())); }
+  std::string tag() const {
+    return detail::text([&](char **out) { return plinth_mem_pool_get_tag(pool_, out); });
+  }
   void set_use_on_oom(bool use) { check(plinth_mem_pool_set_use_on_oom(pool_, use)); }
   std::int32_t use_count(std::int32_t device = -1) const {
     return detail::output<std::int32_t>(

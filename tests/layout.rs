@@ -4,8 +4,8 @@
 use plinth::internal::ffi::{
     backend::*, communicator::*, compile_kernel::*, cufft::*, generator::*, graph::*, graph_build::*,
     graph_callable::*, graph_times::*, host_kernel::*, host_memory_stats::*, ipc::*, jiterator::*, kernel_launch::*,
-    memory_history::*, memory_stats::*, nvtx::*, pointer::*, pool::*, properties::*, sanitizer::*, snapshot::*,
-    stream::*, telemetry::*, tensor::*, testing::*,
+    memory_history::*, memory_sleep::*, memory_stats::*, nvtx::*, pointer::*, pool::*, properties::*, sanitizer::*,
+    snapshot::*, stream::*, telemetry::*, tensor::*, testing::*,
 };
 use std::{
     fmt::Write,
@@ -56,6 +56,10 @@ fn struct_layouts_match_c() {
     layout!(list, plinth_host_memory_stats_t {
         struct_size allocations active_requests allocated_bytes active_bytes num_host_alloc num_host_free
         host_alloc_time host_free_time
+    });
+    layout!(list, plinth_sleep_options_t { struct_size backup flags folder });
+    layout!(list, plinth_sleep_info_t {
+        struct_size pools pools_asleep mapped_bytes asleep_bytes saved_bytes backup_bytes
     });
     layout!(list, plinth_ipc_memory_t { struct_size pointer size offset device reserved });
     layout!(list, plinth_ipc_export_t { struct_size bytes size descriptors descriptor_count });

@@ -19,7 +19,7 @@ Importing plinth loads libplinth.so, and uses no device. Errors are exceptions o
 import typing as _typing
 
 from . import comm, communicator, errors, green_contexts, ipc, jiterator, memory, nccl, nvtx, profiler, random
-from . import sanitizer, telemetry
+from . import sanitizer, sleeping, telemetry
 from ._native import lib as _lib
 from .blas import current_blas_handle
 from .buffer import Buffer, empty, empty_pinned, to_device, zeros
@@ -54,33 +54,33 @@ from .stream import (
     ExternalStream, Stream, StreamContext, _sleep, current_stream, default_stream, get_stream_from_external,
     is_current_stream_capturing, set_stream, stream,
 )
+from .sleeping import pool, sleep, wake
 from .telemetry import (
     clock_rate, device_memory_used, list_gpu_processes, memory_usage, power_draw, temperature, utilization,
 )
 
 __all__ = [
     "AcceleratorError", "Buffer", "CUDAGraph", "CUDAPluggableAllocator", "Communicator", "CudaError",
-    "DeviceProperties", "Event", "ExternalStream", "Generator", "GreenContext", "Kernel", "MemPool",
-    "OutOfMemoryError", "PlinthError", "Store", "Stream", "StreamContext", "caching_allocator_alloc",
-    "caching_allocator_delete", "caching_allocator_disabled", "caching_allocator_enable", "can_device_access_peer",
-    "change_current_allocator", "check_error", "clock_rate", "comm", "communicator", "compile_kernel",
-    "current_blas_handle", "current_device", "current_stream", "default_stream", "device", "device_count",
-    "device_kind", "device_memory_used", "device_of", "disable_peer_access", "empty", "empty_cache", "empty_pinned",
-    "enable_peer_access", "errors", "get_allocator_backend", "get_allocator_settings", "get_arch_list",
-    "get_device_capability", "get_device_name", "get_device_properties", "get_gencode_flags",
-    "get_per_process_memory_fraction", "get_rng_state", "get_rng_state_all", "get_stream_from_external",
-    "get_sync_debug_mode", "graph", "graph_pool_handle", "green_contexts", "host_empty_cache", "host_memory_stats",
-    "host_memory_stats_as_nested_dict", "init", "initial_seed", "ipc", "ipc_collect", "is_available",
-    "is_bf16_supported", "is_current_stream_capturing", "is_initialized", "is_tf32_supported", "jiterator",
-    "list_gpu_processes", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_cached",
-    "max_memory_reserved", "mem_get_info", "memory", "memory_allocated", "memory_cached", "memory_reserved",
-    "memory_snapshot", "memory_stats", "memory_stats_as_nested_dict", "memory_summary", "memory_usage", "nccl",
-    "nvtx", "power_draw", "profiler", "random", "reset_accumulated_host_memory_stats",
-    "reset_accumulated_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached",
-    "reset_peak_host_memory_stats", "reset_peak_memory_stats", "sanitizer", "seed", "seed_all",
-    "set_allocator_settings", "set_device", "set_device_kind", "set_per_process_memory_fraction", "set_rng_state",
-    "set_rng_state_all", "set_stream", "set_sync_debug_mode", "stream", "synchronize", "telemetry", "temperature",
-    "to_device", "use_mem_pool", "utilization", "zeros",
+    "DeviceProperties", "Event", "ExternalStream", "Generator", "GreenContext", "Kernel", "MemPool", "OutOfMemoryError",
+    "PlinthError", "Store", "Stream", "StreamContext", "caching_allocator_alloc", "caching_allocator_delete",
+    "caching_allocator_disabled", "caching_allocator_enable", "can_device_access_peer", "change_current_allocator",
+    "check_error", "clock_rate", "comm", "communicator", "compile_kernel", "current_blas_handle", "current_device",
+    "current_stream", "default_stream", "device", "device_count", "device_kind", "device_memory_used", "device_of",
+    "disable_peer_access", "empty", "empty_cache", "empty_pinned", "enable_peer_access", "errors",
+    "get_allocator_backend", "get_allocator_settings", "get_arch_list", "get_device_capability", "get_device_name",
+    "get_device_properties", "get_gencode_flags", "get_per_process_memory_fraction", "get_rng_state",
+    "get_rng_state_all", "get_stream_from_external", "get_sync_debug_mode", "graph", "graph_pool_handle",
+    "green_contexts", "host_empty_cache", "host_memory_stats", "host_memory_stats_as_nested_dict", "init",
+    "initial_seed", "ipc", "ipc_collect", "is_available", "is_bf16_supported", "is_current_stream_capturing",
+    "is_initialized", "is_tf32_supported", "jiterator", "list_gpu_processes", "manual_seed", "manual_seed_all",
+    "max_memory_allocated", "max_memory_cached", "max_memory_reserved", "mem_get_info", "memory", "memory_allocated",
+    "memory_cached", "memory_reserved", "memory_snapshot", "memory_stats", "memory_stats_as_nested_dict",
+    "memory_summary", "memory_usage", "nccl", "nvtx", "pool", "power_draw", "profiler", "random",
+    "reset_accumulated_host_memory_stats", "reset_accumulated_memory_stats", "reset_max_memory_allocated",
+    "reset_max_memory_cached", "reset_peak_host_memory_stats", "reset_peak_memory_stats", "sanitizer", "seed",
+    "seed_all", "set_allocator_settings", "set_device", "set_device_kind", "set_per_process_memory_fraction",
+    "set_rng_state", "set_rng_state_all", "set_stream", "set_sync_debug_mode", "sleep", "sleeping", "stream",
+    "synchronize", "telemetry", "temperature", "to_device", "use_mem_pool", "utilization", "wake", "zeros",
 ]
 
 __version__: str = _lib.plinth_version_string().decode()

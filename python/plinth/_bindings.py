@@ -106,6 +106,11 @@ PLINTH_HOST_REGISTER_PORTABLE = 1
 PLINTH_HOST_REGISTER_MAPPED = 2
 PLINTH_HOST_REGISTER_IO_MEMORY = 4
 PLINTH_HOST_REGISTER_READ_ONLY = 8
+PLINTH_SLEEP_NO_WAIT = 1
+PLINTH_BACKUP_NONE = 0
+PLINTH_BACKUP_PINNED = 1
+PLINTH_BACKUP_PAGEABLE = 2
+PLINTH_BACKUP_FILE = 3
 PLINTH_MEMORY_HISTORY_OFF = 0
 PLINTH_MEMORY_HISTORY_STATE = 1
 PLINTH_MEMORY_HISTORY_ALL = 2
@@ -406,6 +411,36 @@ class plinth_host_memory_stats_t(Structure):
 
 
 plinth_host_memory_stats_callback_t = CFUNCTYPE(None, c_char_p, c_uint64, c_void_p)
+plinth_backup_t = c_int32
+
+
+class plinth_sleep_options_t(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("backup", plinth_backup_t),
+        ("flags", c_uint32),
+        ("folder", c_char_p),
+    ]
+
+    @classmethod
+    def init(cls):
+        return cls(struct_size=sizeof(cls))
+
+
+class plinth_sleep_info_t(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("pools", c_uint32),
+        ("pools_asleep", c_uint32),
+        ("mapped_bytes", c_uint64),
+        ("asleep_bytes", c_uint64),
+        ("saved_bytes", c_uint64),
+        ("backup_bytes", c_uint64),
+    ]
+
+    @classmethod
+    def init(cls):
+        return cls(struct_size=sizeof(cls))
 
 
 class plinth_memory_stat_t(Structure):
@@ -1072,6 +1107,15 @@ PROTOTYPES = {
     "plinth_host_memory_stats_as_json": (plinth_status_t, (c_bool, POINTER(c_char_p))),  # nested, text
     "plinth_reset_peak_host_memory_stats": (plinth_status_t, ()),
     "plinth_reset_accumulated_host_memory_stats": (plinth_status_t, ()),
+    "plinth_mem_pool_set_tag": (plinth_status_t, (plinth_pool_id_t, c_char_p)),  # pool, tag
+    "plinth_mem_pool_get_tag": (plinth_status_t, (plinth_pool_id_t, POINTER(c_char_p))),  # pool, tag
+    "plinth_memory_sleep": (plinth_status_t, (c_char_p, POINTER(plinth_sleep_options_t))),  # tags, options
+    "plinth_memory_wake": (plinth_status_t, (c_char_p,)),  # tags
+    "plinth_memory_wake_async": (plinth_status_t, (c_char_p,)),  # tags
+    "plinth_memory_wake_wait": (plinth_status_t, (c_char_p, c_void_p)),  # tags, stream
+    "plinth_memory_alloc_backup": (plinth_status_t, (c_char_p, POINTER(plinth_sleep_options_t))),  # tags, options
+    "plinth_memory_free_backup": (plinth_status_t, (c_char_p,)),  # tags
+    "plinth_memory_sleep_info": (plinth_status_t, (c_char_p, POINTER(plinth_sleep_info_t))),  # tags, info
     "plinth_memory_stats": (plinth_status_t, (c_int32, POINTER(plinth_memory_stats_t))),  # device, stats
     "plinth_mem_pool_stats": (plinth_status_t, (plinth_pool_id_t, c_int32, POINTER(plinth_memory_stats_t))),  # pool, device, stats
     "plinth_stream_memory_stats": (plinth_status_t, (c_void_p, POINTER(plinth_memory_stats_t))),  # stream, stats

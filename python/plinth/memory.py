@@ -477,6 +477,15 @@ class MemPool:
     def budget(self, size: Optional[int]) -> None:
         check(lib.plinth_mem_pool_set_budget(pool_id(self), c_size_t(-1) if size is None else size))
 
+    @property
+    def tag(self) -> Optional[str]:
+        """The tag by which plinth.sleeping finds the pool; None, the default, is no tag. Settable, without a comma."""
+        return take_text(lib.plinth_mem_pool_get_tag, pool_id(self)) or None
+
+    @tag.setter
+    def tag(self, tag: Optional[str]) -> None:
+        check(lib.plinth_mem_pool_set_tag(pool_id(self), None if tag is None else tag.encode()))
+
     def __reduce__(self) -> Any:
         raise TypeError("a pool cannot be pickled or copied")
 

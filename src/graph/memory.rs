@@ -1,9 +1,13 @@
 //! The memory of a graph's pool: usage, and sleep, which releases physical memory and keeps the addresses.
 
-use super::lock;
+use super::{lock, replay_order};
 use crate::{
     error::{Context, Result},
-    memory::{self, PoolId, pool, trackers},
+    memory::{
+        self, PoolId, pool,
+        sleep::{self as memory_sleep, LiveBlocks, backup::Options},
+        trackers,
+    },
     runtime::{self, sync_debug},
 };
 
@@ -34,7 +38,8 @@ fn put_to_sleep(handle: u64) -> Result<()> {
     // Held so that no replay is launched while the memory is released.
     let mut last_replay = resources.pool.lock_last_replay();
     last_replay.disable_fast_path();
-    memory::pool_sleep(runtime, resources.pool.id).context(|| "putting a graph's memory to sleep")
+    memory_sleep::sleep(runtime, &[resources.pool.id], &Options::default(), LiveBlocks::Refuse)
+        .context(|| "putting a graph's memory to sleep")
 }
 
 /// Maps physical memory for a graph's pool again, at the same addresses.
@@ -49,10 +54,51 @@ fn wake_up(handle: u64) -> Result<()> {
     let graph_state = lock(handle)?;
     let resources = &graph_state.ready("waking a graph's memory")?.resources;
     let _last_replay = resources.pool.lock_last_replay();
-    memory::pool_wake(runtime, resources.pool.id).context(|| "waking a graph's memory")
+    memory_sleep::wake(runtime, &[resources.pool.id], false).context(|| "waking a graph's memory")
 }
 
 /// Returns whether the memory of a graph's pool is asleep.
 pub fn is_asleep(handle: u64) -> Result<bool> {
     Ok(pool::is_suspended(super::pool(handle)?))
+}
+
+/// Puts the pools with these tags to sleep. Waits for the work of the devices. With an empty list, every pool that has a tag
+/// sleeps, and memory that is cached elsewhere is released too.
+pub fn sleep_tagged(tags: &str, options: &Options) -> Result<()> {
+    let slept = put_tagged_to_sleep(tags, options);
+    trackers::deliver();
+    slept
+}
+
+fn put_tagged_to_sleep(tags: &str, options: &Options) -> Result<()> {
+    let runtime = runtime::ready()?;
+    let mut ids = pool::tagged(tags)?;
+    sync_debug::check("plinth_memory_sleep")?;
+    // In one order in all threads, because the pools of several graphs are locked at once.
+    ids.sort_unstable();
+    let shared: Vec<_> = ids.iter().filter_map(|id| replay_order::find_shared_pool(*id)).collect();
+    let mut last_replays: Vec<_> = shared.iter().map(|pool| pool.lock_last_replay()).collect();
+    last_replays.iter_mut().for_each(|last_replay| last_replay.disable_fast_path());
+    memory_sleep::sleep(runtime, &ids, options, LiveBlocks::Allow)?;
+    if tags.is_empty() {
+        memory::empty_cache()?;
+    }
+    Ok(())
+}
+
+/// Wakes the pools with these tags, in the order of the tags. With `asynchronous`, does not wait for the copies of pinned
+/// backups.
+pub fn wake_tagged(tags: &str, asynchronous: bool) -> Result<()> {
+    let woken = wake_pools(tags, asynchronous);
+    trackers::deliver();
+    woken
+}
+
+fn wake_pools(tags: &str, asynchronous: bool) -> Result<()> {
+    let runtime = runtime::ready()?;
+    let ids = pool::tagged(tags)?;
+    if !asynchronous {
+        sync_debug::check("plinth_memory_wake")?;
+    }
+    memory_sleep::wake(runtime, &ids, asynchronous)
 }

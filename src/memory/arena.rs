@@ -7,7 +7,7 @@
 
 use super::{
     biased::{Biased, BiasedGuard},
-    block::BlockId,
+    block::{Block, BlockId, BlockState},
     growth::{DetachedHandle, ReclaimableHandle},
     lock::Lock,
     pool::{self, PoolId},
@@ -188,6 +188,19 @@ impl Arena {
 }
 
 impl Inner {
+    /// Records the use of all live blocks by a stream.
+    pub fn record_stream_on_live(&mut self, stream_use: StreamUse) {
+        let is_live = |(id, block): (BlockId, &Block)| (block.state == BlockState::Live).then_some(id);
+        let live: Vec<BlockId> = self.space.blocks.iter().filter_map(is_live).collect();
+        for id in live {
+            self.space.blocks[id].used_elsewhere = true;
+            let uses = self.stream_uses.entry(id).or_default();
+            if !uses.contains(&stream_use) {
+                uses.push(stream_use);
+            }
+        }
+    }
+
     /// Returns whether no block is in use or waiting and nothing is mapped.
     pub fn is_empty(&self) -> bool {
         self.deferred_frees.is_empty() && self.pending_unmaps.is_empty() && self.space.is_empty()

@@ -19,6 +19,7 @@ use crate::{
     error::{Error, Result},
     status::Status,
 };
+use once_cell::sync::OnceCell;
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::HashMap,
@@ -86,6 +87,8 @@ struct Pool {
     allocator: Option<Arc<Plugin>>,
     /// The maximum number of physical bytes on each device.
     budget: Option<u64>,
+    /// The name of the group of pools that sleep and wake together.
+    tag: Option<Arc<str>>,
     /// Whether the program created the pool and has not destroyed it.
     created: bool,
     /// Whether memory of it was allocated outside of captures.
@@ -178,6 +181,61 @@ pub fn set_budget(id: PoolId, budget: Option<u64>) -> Result<()> {
 /// Returns the maximum number of physical bytes of a pool on each device.
 pub fn budget(id: PoolId) -> Result<Option<u64>> {
     with(|pools| Ok(settings_of(pools, id)?.budget))
+}
+
+/// Called with a pool and a device that nothing uses the pool on any more, before its memory there is released.
+static RELEASE_OBSERVER: OnceCell<fn(PoolId, u32)> = OnceCell::new();
+
+/// Sets the function that is called before a pool's memory is released. There is only one such function.
+pub fn observe_releases(observer: fn(PoolId, u32)) {
+    RELEASE_OBSERVER.get_or_init(|| observer);
+}
+
+/// Tells the observer that a pool's memory on a device is released.
+pub fn notify_release(id: PoolId, device: u32) {
+    if let Some(observer) = RELEASE_OBSERVER.get() {
+        observer(id, device);
+    }
+}
+
+/// Sets the tag of a pool; an empty text removes it.
+pub fn set_tag(id: PoolId, tag: &str) -> Result<()> {
+    if tag.contains(',') {
+        return Err(Error::new(Status::INVALID_VALUE, format!("a tag cannot contain a comma: \"{tag}\"")));
+    }
+    with(|pools| {
+        settings_of(pools, id)?.tag = Some(tag).filter(|tag| !tag.is_empty()).map(Arc::from);
+        Ok(())
+    })
+}
+
+/// Returns the tag of a pool.
+pub fn tag(id: PoolId) -> Option<Arc<str>> {
+    with(|pools| pools.get(&id)?.tag.clone())
+}
+
+/// Returns the pools with tags of a comma-separated list, in its order; every pool that has a tag for an empty list.
+pub fn tagged(tags: &str) -> Result<Vec<PoolId>> {
+    let mut all: Vec<(Arc<str>, PoolId)> =
+        with(|pools| pools.iter().filter_map(|(id, pool)| Some((pool.tag.clone()?, *id))).collect());
+    all.sort_unstable_by_key(|(_, id)| *id);
+    if tags.is_empty() {
+        return Ok(all.into_iter().map(|(_, id)| id).collect());
+    }
+    let mut found = Vec::new();
+    for tag in tags.split(',') {
+        let before = found.len();
+        found.extend(
+            all.iter()
+                .filter(|(other, id)| &**other == tag && !found.contains(id))
+                .map(|(_, id)| *id)
+                .collect::<Vec<_>>(),
+        );
+        if found.len() == before && !all.iter().any(|(other, _)| &**other == tag) {
+            return Err(Error::new(Status::INVALID_VALUE, format!("no pool has the tag \"{tag}\"")));
+        }
+    }
+    Ok(found)
 }
 
 /// Returns a pool's budget, and a lock that serializes the growth of pools with a budget: two threads at once could
@@ -280,7 +338,8 @@ pub fn remove_user(id: PoolId, device: u32) -> Result<u32> {
         if left == 0 {
             pool.users.remove(&device);
             // The settings of a pool for graphs are those of its id, which stays valid.
-            let has_settings = id.is_issued_for_graphs() && (pool.budget.is_some() || pool.options.use_on_oom);
+            let has_settings = pool.budget.is_some() || pool.options.use_on_oom || pool.tag.is_some();
+            let has_settings = id.is_issued_for_graphs() && has_settings;
             if pool.users.is_empty() && !pool.created && !has_settings {
                 pools.remove(&id);
             }

@@ -64,6 +64,20 @@ pub fn pool_set_use_on_oom(id: PoolId, use_on_oom: bool) -> Result<()> {
     pool::set_use_on_oom(pool::find(id).unwrap_or(id), use_on_oom)
 }
 
+/// Sets the tag of a pool.
+pub fn pool_set_tag(id: PoolId, tag: &str) -> Result<()> {
+    runtime::ready()?;
+    pool::set_tag(pool::find(id).unwrap_or(id), tag)
+}
+
+/// Returns the tag of a pool; an empty text if it has none.
+pub fn pool_tag(id: PoolId) -> Result<Arc<str>> {
+    runtime::ready()?;
+    let found = pool::find(id).unwrap_or(id);
+    pool::check_usable(found)?;
+    Ok(pool::tag(found).unwrap_or_else(|| "".into()))
+}
+
 /// Returns the number of users of a pool on a device.
 pub fn pool_use_count(id: PoolId, number: i32) -> Result<u32> {
     pool::users(pool::find(id).unwrap_or(id), runtime::ready()?.device(number)?.ordinal)
@@ -105,7 +119,12 @@ fn begin_route(number: i32, scope: RouteScope, id: PoolId, owner: RouteOwner) ->
     }
     pool::check_usable(id)?;
     check_not_suspended(id)?;
-    device.memory().routes.begin(scope, id, owner, None)?;
+    device.memory().routes.begin(scope, id, owner.clone(), None)?;
+    // Another thread may have suspended the pool before it could see the route.
+    if let Err(error) = check_not_suspended(id) {
+        device.memory().routes.end(id, &owner)?;
+        return Err(error);
+    }
     pool::add_user(id, device.ordinal);
     pool::set_routed_by_program(id);
     if scope != RouteScope::Capture {
@@ -128,12 +147,14 @@ struct CaptureRoutes(PoolId);
 impl CaptureResource for CaptureRoutes {
     /// Removes the routes. The users of the pool remain.
     fn on_capture_end(&self, runtime: &Runtime, _capture: u64) -> bool {
-        for device in runtime.devices() {
-            // Every device has the route, so this cannot fail.
-            let _ = device.memory().routes.end(self.0, &RouteOwner::Capture);
-        }
+        runtime.devices().iter().for_each(|device| end_capture_route(device, self.0));
         false
     }
+}
+
+/// Removes the route of a capture's requests to a pool, which exists, so that this cannot fail.
+fn end_capture_route(device: &Device, id: PoolId) {
+    let _ = device.memory().routes.end(id, &RouteOwner::Capture);
 }
 
 /// Routes the requests of one capture to a pool on every device until the capture ends, and adds a user of the pool on
@@ -141,13 +162,14 @@ impl CaptureResource for CaptureRoutes {
 pub fn begin_capture_to_pool(runtime: &Runtime, id: PoolId, capture: u64) -> Result<()> {
     pool::check_usable(id)?;
     check_not_suspended(id)?;
+    let begin = |device: &Device| {
+        device.memory().routes.begin(RouteScope::Capture, id, RouteOwner::Capture, Some(capture))?;
+        // Another thread may have suspended the pool before it could see the route.
+        check_not_suspended(id).inspect_err(|_| end_capture_route(device, id))
+    };
     for (index, device) in runtime.devices().iter().enumerate() {
-        let begun = device.memory().routes.begin(RouteScope::Capture, id, RouteOwner::Capture, Some(capture));
-        if let Err(error) = begun {
-            for begun in &runtime.devices()[..index] {
-                // The route was added above, so this cannot fail.
-                let _ = begun.memory().routes.end(id, &RouteOwner::Capture);
-            }
+        if let Err(error) = begin(device) {
+            runtime.devices()[..index].iter().for_each(|begun| end_capture_route(begun, id));
             return Err(error);
         }
     }
@@ -227,6 +249,7 @@ fn release_unused(runtime: &'static Runtime, number: u32, id: PoolId, routed: bo
     if pool::in_use(id, number) {
         return;
     }
+    pool::notify_release(id, number);
     let Ok(device) = device(runtime, number) else { return };
     let arenas = device.memory().arenas_of(id);
     if arenas.is_empty() {

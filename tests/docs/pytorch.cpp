@@ -1,4 +1,4 @@
 // compiled only: RMM's resources need a GPU
 // headers: rmm
 #define LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE
-#include "pytorch.8.inc"
+#include "pytorch.11.inc"

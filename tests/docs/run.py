@@ -47,6 +47,7 @@ NOT_RUN = {
     ("nvtx", "sh"): "needs Nsight Systems and a GPU",
     ("packages", "sh"): "installs packages; tests/package/packages.sh installs each kind",
     ("pytorch", "python"): "needs PyTorch, CuPy or RMM, and a GPU",
+    ("pytorch", "sh"): "needs vLLM and a GPU",
     ("python", "python"): "tests/python/test_docs.py runs it",
     ("python", "sh"): "installs the wheel; tests/package/wheel.sh does the same",
     ("sanitizer", "sh"): "./program stands for the reader's program",

@@ -35,6 +35,16 @@ impl Pages {
         self.span
     }
 
+    /// Tells the system that the pages are a backup: large pages are faster to touch and to copy, and a forked child needs
+    /// none of them.
+    pub fn advise_backup(&self) {
+        for advice in [libc::MADV_HUGEPAGE, libc::MADV_DONTFORK] {
+            // SAFETY: the pages are this value's own, and the advice does not change their contents. A system that cannot
+            // follow it reports an error, which changes nothing.
+            unsafe { libc::madvise(self.span.address() as *mut _, self.span.bytes(), advice) };
+        }
+    }
+
     /// Touches every page, with `threads` threads including the calling one.
     pub fn touch(&self, threads: u32) {
         let threads = threads.max(1) as usize;

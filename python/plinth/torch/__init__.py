@@ -17,7 +17,7 @@ import warnings
 from .. import _native
 from . import _build
 
-__all__ = ["EnableError", "enable", "is_enabled"]
+__all__ = ["EnableError", "enable", "is_enabled", "pool_id"]
 
 # The versions of PyTorch whose headers the bridge was compiled against, by major and minor version.
 SUPPORTED = {(2, 10), (2, 11)}
@@ -97,6 +97,9 @@ def _install_bridge(torch):
     except OSError as error:
         raise _build.BuildError(f"the compiled bridge {path} cannot be loaded: {error}; delete it and try again") from None
     bridge.plinth_torch_install.restype = ctypes.c_char_p
+    bridge.plinth_torch_pool.restype = ctypes.c_char_p
+    bridge.plinth_torch_pool.argtypes = [ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64,
+                                         ctypes.POINTER(_native.plinth_pool_id_t)]
     message = bridge.plinth_torch_install()
     if message is not None:
         raise EnableError(f"enabling plinth: PyTorch refused the allocator: {message.decode(errors='replace')}")
@@ -152,6 +155,25 @@ def enable(*, fallback=True):
 def is_enabled():
     """Returns whether plinth is PyTorch's allocator in this process, by enable() here or in the parent of a fork."""
     return _enabled_by is not None
+
+
+def pool_id(pool, device=None):
+    """Returns plinth's id of a pool of PyTorch on a device, by default the current one, as a pair of integers.
+
+    `pool` is a torch.cuda.MemPool, a torch.cuda.CUDAGraph, or the pair that torch.cuda.graph_pool_handle returns. The
+    id serves plinth's own functions, such as the tag of plinth.MemPool. Raises EnableError without the bridge, and
+    RuntimeError for a pool that PyTorch has not used on the device.
+    """
+    if _enabled_by != "bridge":
+        raise EnableError("pools of PyTorch are pools of plinth only if plinth.torch.enable() has installed the bridge")
+    import torch
+    owner, index = pool.pool() if hasattr(pool, "pool") else getattr(pool, "id", pool)
+    number = torch.cuda.current_device() if device is None else torch.device(device).index
+    found = _native.plinth_pool_id_t()
+    message = _kept[0].plinth_torch_pool(number, owner, index, ctypes.byref(found))
+    if message is not None:
+        raise RuntimeError(message.decode(errors="replace"))
+    return found.owner, found.index
 
 
 def _enable_after_import():

@@ -244,9 +244,13 @@ void test_external_pool() {
   EXPECT(external.use_count() == 1);
 }
 
+extern "C" const char* plinth_torch_pool(int device, uint64_t owner, uint64_t index, plinth_pool_id_t* pool);
+
 void test_checkpoints() {
   auto* allocator = caching::get();
   const c10::MempoolId_t id{1, 0};
+  plinth_pool_id_t pool{};
+  EXPECT(contains(plinth_torch_pool(0, 1, 0, &pool), "Could not find pool"));
   EXPECT(contains(message_of([&] { caching::getCheckpointState(0, id); }), "Could not find pool"));
   caching::beginAllocateToPool(0, id, every_stream());
   auto kept = allocator->allocate(3 * kMiB);
@@ -260,6 +264,10 @@ void test_checkpoints() {
   EXPECT(caching::checkPoolLiveAllocations(0, id, {kept_address, freed_address}));
   EXPECT(!caching::checkPoolLiveAllocations(0, id, {kept_address}));
   const auto state = caching::getCheckpointState(0, id);
+  EXPECT(plinth_torch_pool(0, 1, 0, &pool) == nullptr);
+  size_t live = 0, held = 0;
+  OK(plinth_mem_pool_memory(pool, 0, &live, &held));
+  EXPECT(live == 5 * kMiB);
 
   // Afterwards one block is freed and another is made. The restore undoes both.
   freed.clear();

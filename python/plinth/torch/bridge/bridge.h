@@ -59,6 +59,9 @@ class Allocator final : public caching::CUDAAllocator {
   void attachOutOfMemoryObserver(caching::OutOfMemoryObserver observer) override;
   std::string name() override;
 
+  // pools.cpp: Returns the pool of plinth behind one of torch; throws if torch has no such pool.
+  plinth_pool_id_t pool_of_torch(c10::DeviceIndex device, c10::MempoolId_t id) { return pools_.of_torch(device, id); }
+
   // statistics.cpp
   double getMemoryFraction(c10::DeviceIndex device) override;
   void setMemoryFraction(double fraction, c10::DeviceIndex device) override;

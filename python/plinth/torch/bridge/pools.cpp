@@ -380,3 +380,18 @@ caching::CheckpointDelta Allocator::setCheckpointPoolState(c10::DeviceIndex devi
 }
 
 }  // namespace plinth_torch
+
+// Finds the pool of plinth behind a pool of torch. Returns NULL, or a message, which is valid until the thread's next call.
+extern "C" __attribute__((visibility("default"))) const char* plinth_torch_pool(int device, uint64_t owner, uint64_t index,
+                                                                                plinth_pool_id_t* pool) {
+  static thread_local std::string failure;
+  try {
+    *pool = plinth_torch::instance().pool_of_torch(static_cast<c10::DeviceIndex>(device), {owner, index});
+    return nullptr;
+  } catch (const c10::Error& error) {
+    failure = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    failure = error.what();
+  }
+  return failure.c_str();
+}

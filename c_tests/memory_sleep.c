@@ -1,0 +1,530 @@
+/*
+ * Memory that sleeps and wakes: contents, addresses, graphs, order, refusals.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+/* also: PLINTH_IPC=wait */
+#include "driver.h"
+#include "graphing.h"
+#include "peering.h"
+#include "pooling.h"
+
+static const plinth_sleep_options_t no_backup = PLINTH_SLEEP_OPTIONS_INIT;
+
+static plinth_sleep_options_t backup_in(plinth_backup_t backup) {
+  plinth_sleep_options_t options = PLINTH_SLEEP_OPTIONS_INIT;
+  options.backup = backup;
+  return options;
+}
+
+static plinth_sleep_info_t info_of(const char *tags) {
+  plinth_sleep_info_t info = PLINTH_SLEEP_INFO_INIT;
+  CHECK_OK(plinth_memory_sleep_info(tags, &info));
+  CHECK_EQ(info.struct_size, sizeof info);
+  return info;
+}
+
+static plinth_pool_id_t tagged_pool(const char *tag) {
+  const plinth_pool_id_t pool = new_pool(false, false);
+  CHECK_OK(plinth_mem_pool_set_tag(pool, tag));
+  return pool;
+}
+
+static unsigned char *alloc_in(plinth_pool_id_t pool, size_t bytes, int32_t device, plinth_stream_t stream) {
+  enter(pool, device);
+  unsigned char *block = alloc_on(bytes, device, stream);
+  leave(pool, device);
+  return block;
+}
+
+/* ---- contents */
+
+enum { BLOCKS = 60 };
+
+/* Blocks of a pool, each with a pattern of its own; some between them are freed. */
+typedef struct filled_pool {
+  plinth_pool_id_t id;
+  unsigned char *blocks[BLOCKS];
+  size_t sizes[BLOCKS];
+} filled_pool;
+
+static filled_pool fill(const char *tag, int32_t device, uint64_t seed) {
+  filled_pool pool = {tagged_pool(tag), {NULL}, {0}};
+  plinth_stream_t streams[2] = {NULL, stream_on(device)};
+  enter(pool.id, device);
+  for (int index = 0; index < BLOCKS; index++) {
+    const uint64_t random = random_next(&seed);
+    pool.sizes[index] = index % 8 == 7 ? 1 + random % (24 * MIB) : 1 + random % (index % 2 ? 3 * MIB : 3000);
+    pool.blocks[index] = alloc_on(pool.sizes[index], device, streams[index % 3 == 2]);
+  }
+  leave(pool.id, device);
+  for (int index = 0; index < BLOCKS; index++) {
+    if (index % 5 == 4) {
+      release(pool.blocks[index]);
+      pool.blocks[index] = NULL;
+    } else {
+      put_pattern(pool.blocks[index], pool.sizes[index], (unsigned)index + 1);
+    }
+  }
+  return pool;
+}
+
+static void expect_contents(const filled_pool *pool) {
+  for (int index = 0; index < BLOCKS; index++) {
+    if (pool->blocks[index] != NULL) {
+      CHECK(has_pattern(pool->blocks[index], pool->sizes[index], (unsigned)index + 1));
+    }
+  }
+}
+
+static void end(filled_pool *pool) {
+  for (int index = 0; index < BLOCKS; index++) {
+    if (pool->blocks[index] != NULL) {
+      release(pool->blocks[index]);
+    }
+  }
+  destroy(pool->id);
+}
+
+TEST(contents_survive_in_each_backup) {
+  for (plinth_backup_t backup = PLINTH_BACKUP_PINNED; backup <= PLINTH_BACKUP_FILE; backup++) {
+    const plinth_sleep_options_t options = backup_in(backup);
+    filled_pool pool = fill("weights", 0, 7);
+    const size_t live = pool_allocated(pool.id, 0), held = pool_reserved(pool.id, 0);
+    size_t still_live = UNTOUCHED, still_held = UNTOUCHED;
+    CHECK_OK(plinth_empty_cache());
+    const size_t elsewhere = reserved(0) - held;
+    for (int round = 0; round < 3; round++) {
+      CHECK_OK(plinth_memory_sleep("weights", &options));
+      expect_sound();
+      const plinth_sleep_info_t asleep = info_of("weights");
+      CHECK(asleep.pools == 1 && asleep.pools_asleep == 1);
+      CHECK_EQ(asleep.mapped_bytes, 0);
+      CHECK_EQ(asleep.asleep_bytes, held);
+      CHECK(asleep.saved_bytes >= live && asleep.saved_bytes <= held);
+      CHECK(asleep.backup_bytes >= asleep.saved_bytes);
+      CHECK_EQ(reserved(0), elsewhere);
+      CHECK_OK(plinth_mem_pool_memory(pool.id, 0, &still_live, &still_held));
+      CHECK(still_live == live && still_held == 0);
+      /* Others use the memory meanwhile. */
+      unsigned char *other = alloc_on(32 * MIB, 0, NULL);
+      put_pattern(other, 32 * MIB, 99);
+      release(other);
+      CHECK_OK(plinth_memory_sleep("weights", &options));
+      CHECK_OK(plinth_memory_wake("weights"));
+      expect_sound();
+      const plinth_sleep_info_t awake = info_of("weights");
+      CHECK(awake.pools_asleep == 0 && awake.asleep_bytes == 0 && awake.saved_bytes == 0 && awake.backup_bytes == 0);
+      CHECK_EQ(awake.mapped_bytes, held);
+      CHECK_OK(plinth_memory_wake("weights"));
+      expect_contents(&pool);
+      CHECK_OK(plinth_empty_cache());
+    }
+    end(&pool);
+    expect_nothing_left();
+  }
+}
+
+TEST(memory_without_a_backup_keeps_its_addresses) {
+  const plinth_pool_id_t pool = tagged_pool("kv");
+  unsigned char *block = alloc_in(pool, 40 * MIB, 0, NULL);
+  for (int round = 0; round < 3; round++) {
+    CHECK_OK(plinth_memory_sleep("kv", round == 0 ? NULL : &no_backup));
+    CHECK_EQ(pool_reserved(pool, 0), 0);
+    CHECK_EQ(info_of("kv").saved_bytes, 0);
+    CHECK_OK(plinth_memory_wake("kv"));
+    put_pattern(block, 40 * MIB, 3);
+    CHECK(has_pattern(block, 40 * MIB, 3));
+  }
+  release(block);
+  destroy(pool);
+  expect_nothing_left();
+}
+
+TEST(a_thousand_cycles_change_no_bit) {
+  const plinth_sleep_options_t options = backup_in(PLINTH_BACKUP_PINNED);
+  const plinth_pool_id_t pool = tagged_pool("weights");
+  unsigned char *large = alloc_in(pool, 5 * MIB, 0, NULL), *small = alloc_in(pool, 700, 0, NULL);
+  put_pattern(large, 5 * MIB, 1);
+  put_pattern(small, 700, 2);
+  CHECK_OK(plinth_memory_alloc_backup("weights", &options));
+  CHECK(info_of("weights").backup_bytes >= 5 * MIB + 700);
+  for (int round = 0; round < 1000; round++) {
+    CHECK_OK(plinth_memory_sleep("weights", &options));
+    CHECK_OK(plinth_memory_wake("weights"));
+    if (round % 100 == 0) {
+      CHECK(has_pattern(large, 5 * MIB, 1));
+    }
+  }
+  CHECK(has_pattern(large, 5 * MIB, 1));
+  CHECK(has_pattern(small, 700, 2));
+  CHECK(info_of("weights").backup_bytes > 0);
+  CHECK_OK(plinth_memory_free_backup("weights"));
+  CHECK_EQ(info_of("weights").backup_bytes, 0);
+  release(large);
+  release(small);
+  destroy(pool);
+  expect_nothing_left();
+}
+
+TEST(pools_of_several_devices_sleep_together) {
+  need_devices(2);
+  const plinth_sleep_options_t options = backup_in(PLINTH_BACKUP_PINNED);
+  const plinth_pool_id_t pool = tagged_pool("weights");
+  unsigned char *first = alloc_in(pool, 20 * MIB, 0, NULL), *second = alloc_in(pool, 30 * MIB, 1, NULL);
+  put_pattern(first, 20 * MIB, 1);
+  put_pattern(second, 30 * MIB, 2);
+  CHECK_OK(plinth_memory_sleep("weights", &options));
+  CHECK(pool_reserved(pool, 0) == 0 && pool_reserved(pool, 1) == 0);
+  CHECK_EQ(info_of(NULL).saved_bytes, 50 * MIB);
+  CHECK_OK(plinth_memory_wake("weights"));
+  CHECK(has_pattern(first, 20 * MIB, 1));
+  CHECK(has_pattern(second, 30 * MIB, 2));
+  release(first);
+  release(second);
+  destroy(pool);
+  expect_nothing_left();
+}
+
+/* ---- graphs */
+
+TEST(a_graph_over_the_memory_replays_afterwards) {
+  const plinth_sleep_options_t options = backup_in(PLINTH_BACKUP_PINNED);
+  plinth_stream_t stream = on_new_stream(0);
+  const plinth_pool_id_t weights = tagged_pool("weights"), graphs = shared_pool();
+  CHECK_OK(plinth_mem_pool_set_tag(graphs, "graphs"));
+  unsigned char *weight = alloc_in(weights, 8 * MIB, 0, stream);
+  fill_words(weight, 5, 8 * MIB, stream);
+  void *result = pinned_memory(8 * MIB);
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, &graphs, PLINTH_CAPTURE_GLOBAL));
+  unsigned char *inside = alloc_on(8 * MIB, 0, stream), *kept = alloc_on(4 * MIB, 0, stream);
+  CHECK_OK(plinth_memcpy(inside, weight, 8 * MIB, stream));
+  CHECK_OK(plinth_memcpy(result, inside, 8 * MIB, stream));
+  release(inside);
+  CHECK_OK(plinth_graph_capture_end(graph));
+  fill_words(kept, 6, 4 * MIB, stream);
+  for (int round = 0; round < 3; round++) {
+    CHECK_OK(plinth_memory_sleep(round == 0 ? NULL : "graphs,weights", &options));
+    CHECK_EQ(info_of(NULL).pools_asleep, 2);
+    CHECK_STATUS(plinth_graph_replay(graph), PLINTH_ERROR_GRAPH_ASLEEP);
+    CHECK_OK(plinth_memory_wake("weights"));
+    CHECK_STATUS(plinth_graph_replay(graph), PLINTH_ERROR_GRAPH_ASLEEP);
+    CHECK_OK(plinth_memory_wake(NULL));
+    memset(result, 0, 8 * MIB);
+    CHECK_OK(plinth_graph_replay(graph));
+    finish(stream);
+    CHECK_EQ(words_mismatch(result, 5, 8 * MIB), 8 * MIB);
+    /* What a capture leaves to the program keeps its contents, too. */
+    CHECK_OK(plinth_memcpy(result, kept, 4 * MIB, stream));
+    finish(stream);
+    CHECK_EQ(words_mismatch(result, 6, 4 * MIB), 4 * MIB);
+  }
+  release(kept);
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_OK(plinth_mem_pool_set_tag(graphs, NULL));
+  CHECK_OK(plinth_pinned_free(result));
+  release(weight);
+  destroy(weights);
+  expect_nothing_left();
+}
+
+/* ---- frees and requests */
+
+TEST(blocks_may_be_freed_while_they_sleep) {
+  for (plinth_backup_t backup = PLINTH_BACKUP_NONE; backup <= PLINTH_BACKUP_PINNED; backup++) {
+    const plinth_sleep_options_t options = backup_in(backup);
+    const plinth_pool_id_t pool = tagged_pool("weights");
+    unsigned char *kept = alloc_in(pool, 3 * MIB, 0, NULL), *freed = alloc_in(pool, 3 * MIB, 0, NULL);
+    put_pattern(kept, 3 * MIB, 1);
+    CHECK_OK(plinth_memory_sleep("weights", &options));
+    release(freed);
+    CHECK_STATUS(plinth_begin_allocate_current_thread_to_pool(0, pool), PLINTH_ERROR_GRAPH_ASLEEP);
+    expect_sound();
+    CHECK_OK(plinth_memory_wake("weights"));
+    unsigned char *again = alloc_in(pool, 3 * MIB, 0, NULL);
+    CHECK_SAME(again, freed);
+    put_pattern(again, 3 * MIB, 2);
+    CHECK(backup == PLINTH_BACKUP_NONE || has_pattern(kept, 3 * MIB, 1));
+    release(again);
+    release(kept);
+    destroy(pool);
+    expect_nothing_left();
+  }
+}
+
+TEST(a_pool_may_be_destroyed_while_it_sleeps) {
+  const plinth_sleep_options_t options = backup_in(PLINTH_BACKUP_PINNED);
+  const plinth_pool_id_t pool = tagged_pool("weights");
+  unsigned char *block = alloc_in(pool, 3 * MIB, 0, NULL);
+  CHECK_OK(plinth_memory_sleep("weights", &options));
+  destroy(pool);
+  CHECK_STATUS(plinth_memory_wake("weights"), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_EQ(info_of(NULL).pools, 0);
+  release(block);
+  expect_nothing_left();
+}
+
+/* ---- order */
+
+/* The copies of a wake run while the CPU goes on; the streams that are told to wait for them do. */
+TEST(an_asynchronous_wake_restores_in_order) {
+  const plinth_sleep_options_t options = backup_in(PLINTH_BACKUP_PINNED);
+  plinth_stream_t stream = stream_on(0);
+  const plinth_pool_id_t layers[2] = {tagged_pool("layer 0"), tagged_pool("layer 1")};
+  unsigned char *blocks[2], *results[2];
+  for (int layer = 0; layer < 2; layer++) {
+    blocks[layer] = alloc_in(layers[layer], 64 * MIB, 0, stream);
+    results[layer] = pinned_memory(64 * MIB);
+    put_pattern(blocks[layer], 64 * MIB, (unsigned)layer + 1);
+  }
+  for (int round = 0; round < 3; round++) {
+    CHECK_OK(plinth_memory_sleep("layer 0,layer 1", &options));
+    CHECK_STATUS(plinth_memory_wake_wait("layer 0", stream), PLINTH_ERROR_GRAPH_ASLEEP);
+    CHECK_OK(plinth_memory_wake_async("layer 0,layer 1"));
+    for (int layer = 0; layer < 2; layer++) {
+      CHECK_OK(plinth_memory_wake_wait(layer == 0 ? "layer 0" : "layer 1", stream));
+      CHECK_OK(plinth_memcpy(results[layer], blocks[layer], 64 * MIB, stream));
+    }
+    finish(stream);
+    for (int layer = 0; layer < 2; layer++) {
+      CHECK_EQ(pattern_mismatch(results[layer], 64 * MIB, (unsigned)layer + 1), 64 * MIB);
+    }
+  }
+  for (int layer = 0; layer < 2; layer++) {
+    release(blocks[layer]);
+    CHECK_OK(plinth_pinned_free(results[layer]));
+    destroy(layers[layer]);
+  }
+  CHECK_OK(plinth_synchronize(0));
+  expect_nothing_left();
+}
+
+/* A block that is freed at once after an asynchronous wake is not written to after the next request got it. */
+TEST(an_asynchronous_wake_does_not_overwrite_later_blocks) {
+  const plinth_sleep_options_t options = backup_in(PLINTH_BACKUP_PINNED);
+  plinth_stream_t stream = stream_on(0);
+  const plinth_pool_id_t pool = tagged_pool("weights");
+  for (int round = 0; round < some_rounds(16); round++) {
+    unsigned char *freed = alloc_in(pool, 24 * MIB, 0, stream), *before = alloc_in(pool, 24 * MIB, 0, stream);
+    put_pattern(freed, 24 * MIB, 1);
+    put_pattern(before, 24 * MIB, 2);
+    CHECK_OK(plinth_memory_sleep("weights", &options));
+    if (round % 2 == 0) {
+      release(before);
+    }
+    CHECK_OK(plinth_memory_wake_async("weights"));
+    if (round % 2 != 0) {
+      release(before);
+    }
+    release(freed);
+    unsigned char *one = alloc_in(pool, 24 * MIB, 0, stream), *two = alloc_in(pool, 24 * MIB, 0, stream);
+    fill_words(one, 11, 24 * MIB, stream);
+    fill_words(two, 12, 24 * MIB, stream);
+    finish(stream);
+    CHECK_OK(plinth_synchronize(0));
+    void *pinned = pinned_memory(24 * MIB);
+    CHECK(has_words(one, 11, 24 * MIB, stream, pinned));
+    CHECK(has_words(two, 12, 24 * MIB, stream, pinned));
+    CHECK_OK(plinth_pinned_free(pinned));
+    release(one);
+    release(two);
+  }
+  destroy(pool);
+  expect_nothing_left();
+}
+
+/* Sleep waits for the work of every stream; with PLINTH_SLEEP_NO_WAIT it is refused. */
+TEST(sleep_waits_for_work_or_is_refused) {
+  plinth_sleep_options_t options = backup_in(PLINTH_BACKUP_PINNED);
+  plinth_stream_t stream = stream_on(0);
+  const plinth_pool_id_t pool = tagged_pool("weights");
+  unsigned char *block = alloc_in(pool, 4 * MIB, 0, NULL);
+  warm_up();
+  options.flags = PLINTH_SLEEP_NO_WAIT;
+  gate *shut = gate_shut(stream);
+  fill_words(block, 8, 4 * MIB, stream);
+  CHECK_STATUS(plinth_memory_sleep("weights", &options), PLINTH_ERROR_GRAPH_MEMORY_IN_USE);
+  CHECK_MESSAGE("has work that is not complete");
+  CHECK_EQ(info_of("weights").pools_asleep, 0);
+  CHECK_EQ(info_of("weights").backup_bytes, 0);
+  options.flags = 0;
+  const pthread_t thread = gate_open_soon(shut);
+  CHECK_OK(plinth_memory_sleep("weights", &options));
+  CHECK(gate_is_open(shut));
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK_OK(plinth_memory_wake("weights"));
+  void *pinned = pinned_memory(4 * MIB);
+  CHECK(has_words(block, 8, 4 * MIB, stream, pinned));
+  CHECK_OK(plinth_pinned_free(pinned));
+  options.flags = PLINTH_SLEEP_NO_WAIT;
+  CHECK_OK(plinth_synchronize(0));
+  CHECK_OK(plinth_memory_sleep("weights", &options));
+  CHECK_OK(plinth_memory_wake("weights"));
+  release(block);
+  destroy(pool);
+  expect_nothing_left();
+}
+
+/* ---- refusals */
+
+TEST(wrong_arguments_are_refused) {
+  plinth_sleep_options_t options = PLINTH_SLEEP_OPTIONS_INIT;
+  const plinth_pool_id_t pool = tagged_pool("weights"), none = {0, 0};
+  char *tag = NULL;
+  CHECK_OK(plinth_mem_pool_get_tag(pool, &tag));
+  CHECK_TEXT(tag, "weights");
+  plinth_string_free(tag);
+  CHECK_STATUS(plinth_mem_pool_set_tag(pool, "a,b"), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_mem_pool_set_tag(none, "a"), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_STATUS(plinth_memory_sleep("kv", NULL), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("no pool has the tag \"kv\"");
+  CHECK_STATUS(plinth_memory_sleep("weights,kv", NULL), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_memory_wake("kv"), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_memory_wake_wait("kv", NULL), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_memory_alloc_backup("weights", NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_memory_alloc_backup("weights", &options), PLINTH_ERROR_INVALID_VALUE);
+  options.backup = 4;
+  CHECK_STATUS(plinth_memory_sleep("weights", &options), PLINTH_ERROR_INVALID_VALUE);
+  options.backup = PLINTH_BACKUP_PINNED;
+  options.flags = 2;
+  CHECK_STATUS(plinth_memory_sleep("weights", &options), PLINTH_ERROR_INVALID_VALUE);
+  options.flags = 0;
+  options.folder = "/tmp";
+  CHECK_STATUS(plinth_memory_sleep("weights", &options), PLINTH_ERROR_INVALID_VALUE);
+  options.struct_size = 0;
+  CHECK_STATUS(plinth_memory_sleep("weights", &options), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_memory_sleep_info(NULL, NULL), PLINTH_ERROR_NULL_POINTER);
+  /* A pool without memory sleeps. */
+  CHECK_OK(plinth_memory_sleep(NULL, NULL));
+  CHECK_EQ(info_of("weights").pools_asleep, 1);
+  CHECK_OK(plinth_memory_wake(NULL));
+  CHECK_OK(plinth_mem_pool_set_tag(pool, ""));
+  CHECK_OK(plinth_mem_pool_get_tag(pool, &tag));
+  CHECK_TEXT(tag, "");
+  plinth_string_free(tag);
+  CHECK_EQ(info_of(NULL).pools, 0);
+  destroy(pool);
+  expect_nothing_left();
+}
+
+/* A refusal changes nothing, also in the other pools of the call. */
+static void expect_refused(plinth_status_t expected, const plinth_sleep_options_t *options, const char *message) {
+  CHECK_STATUS(plinth_memory_sleep("good,bad", options), expected);
+  CHECK_MESSAGE(message);
+  const plinth_sleep_info_t info = info_of("good,bad");
+  CHECK(info.pools == 2 && info.pools_asleep == 0 && info.asleep_bytes == 0 && info.backup_bytes == 0);
+  expect_sound();
+}
+
+HELPER(holds_one_block) {
+  const plinth_ipc_memory_t memory = receive_from(SOCKET);
+  say(SOCKET, 'h');
+  expect_to_hear(SOCKET, 'c');
+  CHECK_OK(plinth_ipc_close(memory.pointer));
+  say(SOCKET, 'c');
+  expect_to_hear(SOCKET, 'e');
+}
+
+TEST(memory_in_use_is_refused) {
+  const plinth_sleep_options_t pinned = backup_in(PLINTH_BACKUP_PINNED);
+  plinth_sleep_options_t file = backup_in(PLINTH_BACKUP_FILE);
+  const plinth_pool_id_t good = tagged_pool("good"), bad = tagged_pool("bad");
+  unsigned char *kept = alloc_in(good, 3 * MIB, 0, NULL), *block = alloc_in(bad, 3 * MIB, 0, NULL);
+  put_pattern(kept, 3 * MIB, 1);
+  enter(bad, 0);
+  expect_refused(PLINTH_ERROR_GRAPH_MEMORY_IN_USE, &pinned, "(\"bad\") to sleep: requests on device 0 are still routed");
+  leave(bad, 0);
+
+  file.folder = "/nonexistent folder";
+  expect_refused(PLINTH_ERROR_SYSTEM, &file, "/nonexistent folder");
+
+  const peer holder = start_peer("holds_one_block", SOCK_SEQPACKET);
+  CHECK_OK(plinth_ipc_send(holder.socket, block));
+  expect_to_hear(holder.socket, 'h');
+  expect_refused(PLINTH_ERROR_GRAPH_MEMORY_IN_USE, &pinned, "other processes hold memory of it");
+  say(holder.socket, 'c');
+  expect_to_hear(holder.socket, 'c');
+  say(holder.socket, 'e');
+  expect_end(holder);
+
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  expect_refused(PLINTH_ERROR_CAPTURE_FORBIDS, &pinned, "is capturing");
+  CHECK_STATUS(plinth_memory_wake_wait("good", stream), PLINTH_ERROR_CAPTURE_FORBIDS);
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_destroy(graph));
+
+  CHECK_OK(plinth_memory_sleep("good,bad", &pinned));
+  CHECK_STATUS(plinth_memory_free_backup("good"), PLINTH_ERROR_GRAPH_ASLEEP);
+  CHECK_STATUS(plinth_memory_alloc_backup("good", &pinned), PLINTH_ERROR_GRAPH_ASLEEP);
+  CHECK_OK(plinth_memory_wake("bad,good"));
+  CHECK(has_pattern(kept, 3 * MIB, 1));
+  release(kept);
+  release(block);
+  destroy(good);
+  destroy(bad);
+  expect_nothing_left();
+}
+
+TEST(a_pool_sleeps_on_without_room) {
+  const plinth_sleep_options_t options = backup_in(PLINTH_BACKUP_PAGEABLE);
+  const plinth_pool_id_t pool = tagged_pool("weights");
+  unsigned char *block = alloc_in(pool, 300 * MIB, 0, NULL);
+  put_pattern(block, 300 * MIB, 1);
+  CHECK_OK(plinth_memory_sleep("weights", &options));
+  void *eager = alloc_on(64 * MIB, 0, NULL);
+  /* There is room for a part of it. */
+  limit_memory(reserved(0) + 200 * MIB, 0);
+  for (int round = 0; round < 2; round++) {
+    CHECK_STATUS(round == 0 ? plinth_memory_wake("weights") : plinth_memory_wake_async("weights"),
+                 PLINTH_ERROR_OUT_OF_MEMORY);
+    CHECK_MESSAGE("(\"weights\"): it needs");
+    CHECK_MESSAGE("stays asleep");
+    expect_sound();
+    CHECK(info_of("weights").pools_asleep == 1 && info_of("weights").mapped_bytes == 0);
+  }
+  lift_limit(0);
+  CHECK_OK(plinth_memory_wake("weights"));
+  CHECK(has_pattern(block, 300 * MIB, 1));
+  release(eager);
+  release(block);
+  destroy(pool);
+  expect_nothing_left();
+}
+
+/* ---- threads */
+
+static plinth_pool_id_t thread_pools[4];
+
+static void *sleep_and_wake(void *argument) {
+  const int number = *(const int *)argument;
+  const char *tags[] = {"0", "1", "2", "3"};
+  const plinth_sleep_options_t options = backup_in(PLINTH_BACKUP_PINNED);
+  plinth_stream_t stream = stream_on(0);
+  for (int round = 0; round < some_rounds(60); round++) {
+    unsigned char *block = alloc_in(thread_pools[number], 3 * MIB, 0, stream);
+    fill_words(block, (uint32_t)round, 3 * MIB, stream);
+    CHECK_OK(plinth_memory_sleep(tags[number], &options));
+    CHECK_OK(round % 2 ? plinth_memory_wake(tags[number]) : plinth_memory_wake_async(tags[number]));
+    CHECK_OK(plinth_memory_wake_wait(tags[number], stream));
+    void *pinned = pinned_memory(3 * MIB);
+    CHECK(has_words(block, (uint32_t)round, 3 * MIB, stream, pinned));
+    CHECK_OK(plinth_pinned_free(pinned));
+    release(block);
+  }
+  return NULL;
+}
+
+TEST(threads_put_their_pools_to_sleep) {
+  const char *tags[] = {"0", "1", "2", "3"};
+  for (int index = 0; index < 4; index++) {
+    thread_pools[index] = tagged_pool(tags[index]);
+  }
+  run_threads(4, sleep_and_wake);
+  for (int index = 0; index < 4; index++) {
+    destroy(thread_pools[index]);
+  }
+  expect_nothing_left();
+}

@@ -1,0 +1,189 @@
+//! The suspended mappings of an arena, and what of its memory must be saved. This module makes no driver call.
+
+use super::backup::Piece;
+use crate::{
+    driver::Physical,
+    memory::{
+        block::BlockState,
+        history::Action,
+        mapped::{Backing, Mapped},
+        space::Space,
+    },
+};
+
+/// Free memory between live blocks is saved with them up to this size, because a copy costs the time of so many bytes.
+const MAX_GAP: u64 = 64 << 10;
+
+/// A suspended mapping of an arena.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::memory) struct SuspendedMapping {
+    pub address: u64,
+    pub bytes: u64,
+}
+
+impl Space {
+    /// Returns every handle with its address. Returns `None` if there are segments.
+    pub(in crate::memory) fn mapped_handles(&self) -> Option<Vec<(SuspendedMapping, Physical)>> {
+        let mut handles = Vec::new();
+        for (address, mapped) in &self.mapped {
+            match mapped.backing {
+                Backing::Handle(physical) => {
+                    handles.push((SuspendedMapping { address: *address, bytes: mapped.bytes }, physical));
+                }
+                Backing::Segment(_) | Backing::External => return None,
+                Backing::Moved | Backing::Suspended => {}
+            }
+        }
+        Some(handles)
+    }
+
+    /// Returns the suspended mappings.
+    pub(in crate::memory) fn suspended_mappings(&self) -> Vec<SuspendedMapping> {
+        let suspended = self.mapped.iter().filter(|(_, mapped)| mapped.backing == Backing::Suspended);
+        suspended.map(|(address, mapped)| SuspendedMapping { address: *address, bytes: mapped.bytes }).collect()
+    }
+
+    /// Returns whether any mapping is suspended.
+    pub(super) fn is_any_suspended(&self) -> bool {
+        self.mapped.values().any(|mapped| mapped.backing == Backing::Suspended)
+    }
+
+    /// Sets the memory behind an address.
+    pub(in crate::memory) fn set_backing(&mut self, mapping: SuspendedMapping, backing: Backing) {
+        self.mapped.insert(mapping.address, Mapped { bytes: mapping.bytes, backing });
+        let region = self.regions.iter().find(|region| {
+            region.address <= mapping.address && mapping.address + mapping.bytes <= region.address + region.bytes
+        });
+        if let Some(zone) = region.map(|region| region.zone) {
+            match backing {
+                Backing::Suspended => {
+                    self.counters.unmap(zone, mapping.bytes);
+                    self.on_segment(Action::SegmentUnmap, mapping.address, mapping.bytes);
+                }
+                _ => {
+                    self.counters.map(zone, mapping.bytes);
+                    self.on_segment(Action::SegmentMap, mapping.address, mapping.bytes);
+                }
+            }
+        }
+    }
+
+    /// Returns the address ranges of adjacent live blocks, in ascending order.
+    pub(super) fn live_runs(&self) -> Vec<(u64, u64)> {
+        let live = self.blocks.iter().filter(|(_, block)| block.state == BlockState::Live);
+        let mut runs: Vec<(u64, u64)> = live.map(|(_, block)| (block.address, block.address + block.size)).collect();
+        runs.sort_unstable();
+        runs.dedup_by(|next, run| {
+            let adjacent = run.1 == next.0;
+            if adjacent {
+                run.1 = next.1;
+            }
+            adjacent
+        });
+        runs
+    }
+
+    /// Turns suspended mappings in free blocks into holes, because they will never be resumed.
+    pub(in crate::memory) fn drop_suspended_state(&mut self) {
+        for handle in self.reclaimable_handles_where(|backing| backing == Backing::Suspended) {
+            if let Some(block) = self.detach_block(&handle) {
+                self.mark_unmapped(block, handle.address);
+            }
+        }
+    }
+}
+
+/// The parts of `ranges` that lie in `runs`; both are sorted.
+pub(super) fn intersect<'a>(ranges: &'a [(u64, u64)], runs: &'a [(u64, u64)]) -> impl Iterator<Item = (u64, u64)> + 'a {
+    ranges.iter().flat_map(move |(start, end)| {
+        let first = runs.partition_point(|run| run.1 <= *start);
+        runs[first..].iter().take_while(move |run| run.0 < *end).map(move |run| (run.0.max(*start), run.1.min(*end)))
+    })
+}
+
+/// Returns what must be copied of these mappings to keep the contents of the live runs, without offsets.
+pub(super) fn pieces_of(mappings: &[(SuspendedMapping, Physical)], runs: &[(u64, u64)]) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    for (mapping, _) in mappings {
+        let first = pieces.len();
+        for (start, end) in intersect(&[(mapping.address, mapping.address + mapping.bytes)], runs) {
+            match pieces[first..].last_mut() {
+                Some(last) if start - (last.address + last.bytes) <= MAX_GAP => last.bytes = end - last.address,
+                _ => pieces.push(Piece { address: start, bytes: end - start, offset: 0 }),
+            }
+        }
+    }
+    pieces
+}
+
+/// The pieces, sorted by address, of mappings that are adjacent in memory.
+pub(super) fn pieces_in<'a, T>(
+    pieces: &'a [Piece],
+    mappings: &[T],
+    mapping: impl Fn(&T) -> SuspendedMapping,
+) -> &'a [Piece] {
+    let ends = mappings.first().map(&mapping).zip(mappings.last().map(&mapping));
+    let (start, end) = ends.map_or((0, 0), |(first, last)| (first.address, last.address + last.bytes));
+    let from = pieces.partition_point(|piece| piece.address < start);
+    &pieces[from..pieces.partition_point(|piece| piece.address < end).max(from)]
+}
+
+/// The consecutive items that are adjacent in memory and at most `most` bytes together, or one larger item.
+pub(super) fn adjacent<T>(items: &[T], most: u64, mapping: impl Fn(&T) -> SuspendedMapping) -> Vec<&[T]> {
+    let (mut groups, mut first, mut bytes) = (Vec::new(), 0, 0);
+    for index in 0..items.len() {
+        let next = mapping(&items[index]);
+        let continues = index > first && {
+            let last = mapping(&items[index - 1]);
+            last.address + last.bytes == next.address && bytes + next.bytes <= most
+        };
+        if !continues {
+            if index > first {
+                groups.push(&items[first..index]);
+            }
+            (first, bytes) = (index, 0);
+        }
+        bytes += next.bytes;
+    }
+    if first < items.len() {
+        groups.push(&items[first..]);
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(address: u64, bytes: u64) -> SuspendedMapping {
+        SuspendedMapping { address, bytes }
+    }
+
+    #[test]
+    fn ranges_are_clipped_to_runs() {
+        let runs = [(0, 10), (20, 30), (35, 60)];
+        let clipped: Vec<_> = intersect(&[(5, 25), (29, 40), (60, 70)], &runs).collect();
+        assert_eq!(clipped, [(5, 10), (20, 25), (29, 30), (35, 40)]);
+        assert_eq!(intersect(&[(0, 100)], &[]).count(), 0);
+    }
+
+    #[test]
+    fn small_gaps_are_saved_and_large_ones_are_not() {
+        let mib = 1 << 20;
+        let handles =
+            [(mapping(0, 2 * mib), Physical::dangling(1)), (mapping(2 * mib, 2 * mib), Physical::dangling(2))];
+        let runs =
+            [(0, 512), (512 + MAX_GAP, mib), (mib + MAX_GAP + 512, mib + 400_000), (2 * mib - 512, 2 * mib + 512)];
+        let pieces: Vec<_> = pieces_of(&handles, &runs).iter().map(|piece| (piece.address, piece.bytes)).collect();
+        let second = (mib + MAX_GAP + 512, 400_000 - MAX_GAP - 512);
+        assert_eq!(pieces, [(0, mib), second, (2 * mib - 512, 512), (2 * mib, 512)]);
+    }
+
+    #[test]
+    fn groups_are_adjacent_and_not_too_large() {
+        let all = [mapping(0, 4), mapping(4, 4), mapping(8, 4), mapping(16, 4), mapping(20, 40), mapping(60, 1)];
+        let groups: Vec<usize> = adjacent(&all, 10, |mapping| *mapping).iter().map(|group| group.len()).collect();
+        assert_eq!(groups, [2, 1, 1, 1, 1]);
+        assert!(adjacent(&all[..0], 10, |mapping| *mapping).is_empty());
+    }
+}

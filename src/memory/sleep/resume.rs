@@ -1,0 +1,202 @@
+//! Resumes pools: maps physical memory at their addresses, and restores the contents that were saved.
+
+use super::{
+    Part,
+    backup::Piece,
+    describe,
+    mappings::{SuspendedMapping, adjacent, intersect, pieces_in},
+    on_each_device, stream_of, take_transfer,
+    transfer::Transfer,
+    transfers_of,
+};
+use crate::{
+    base::{retry::retry, units::Bytes},
+    driver::observer,
+    error::{Context, Error, Result},
+    memory::{
+        arena::Arena,
+        cache,
+        handles::{self, Handle},
+        mapped::Backing,
+        peak_budget,
+    },
+    runtime::{Runtime, checked_stream::StreamUse, device::Device},
+    status::Status,
+    stream::event_pool::PooledEvent,
+};
+use parking_lot::Mutex;
+
+/// The most that is created and mapped before the copies to it begin.
+const MAP: u64 = 128 << 20;
+
+/// A suspended mapping and its arena.
+type ArenaMapping = (&'static Arena, SuspendedMapping);
+
+/// Resumes the memory of a pool on every device. With `asynchronous`, does not wait for the copies.
+pub(super) fn resume_parts(runtime: &'static Runtime, parts: &mut [Part<'_>], asynchronous: bool) -> Result<()> {
+    let arenas: Vec<&'static Arena> = parts.iter().flat_map(|part| part.arenas.clone()).collect();
+    let _growing: Vec<_> = arenas.iter().map(|arena| arena.growth.lock()).collect();
+    let transfers = Mutex::new(transfers_of(runtime, parts)?);
+    on_each_device(parts, |parts| {
+        let device = parts[0].device;
+        let mut transfer = take_transfer(&transfers, device);
+        device.with_context(&runtime.driver, |driver| {
+            driver.with_relaxed_capture(|| {
+                parts.iter_mut().try_for_each(|part| resume_part(runtime, part, &mut transfer, asynchronous))
+            })?
+        })
+    })
+}
+
+/// Resumes the memory of a pool on a device; all or nothing. The growth locks are held and the device's context is
+/// current.
+pub(super) fn resume_part(
+    runtime: &'static Runtime,
+    part: &mut Part<'_>,
+    transfer: &mut Option<Transfer<'_>>,
+    asynchronous: bool,
+) -> Result<()> {
+    let mut mappings: Vec<ArenaMapping> = Vec::new();
+    for arena in &part.arenas {
+        mappings.extend(arena.lock().space.suspended_mappings().into_iter().map(|mapping| (*arena, mapping)));
+    }
+    mappings.sort_unstable_by_key(|(_, mapping)| mapping.address);
+    let (driver, device) = (&runtime.driver, part.device);
+    let mut created = Vec::with_capacity(mappings.len());
+    let restored = map_and_restore(runtime, part, &mappings, &mut created, transfer, asynchronous);
+    let restored = match restored {
+        Ok(restored) => restored,
+        Err(error) => {
+            if let Some(transfer) = transfer {
+                retry(|| transfer.finish());
+            }
+            for ((_, mapping), _) in mappings.iter().zip(&created) {
+                retry(|| driver.memory_unmap(mapping.address, mapping.bytes));
+            }
+            handles::undo(device, driver, created);
+            return Err(error.context(format_args!("waking {}", describe(part.id))));
+        }
+    };
+    for ((arena, mapping), (physical, _)) in mappings.into_iter().zip(created) {
+        arena.lock().space.set_backing(mapping, Backing::Handle(physical));
+    }
+    for arena in &part.arenas {
+        peak_budget::ensure_budget(device.memory(), arena);
+    }
+    part.saved.pieces = None;
+    part.saved.restored = restored;
+    part.saved.drop_unreserved();
+    Ok(())
+}
+
+/// Creates and maps handles, which are added to `created`, and copies the contents of each as soon as it is mapped. Returns
+/// the event after copies that may be in progress.
+fn map_and_restore(
+    runtime: &'static Runtime,
+    part: &Part<'_>,
+    mappings: &[ArenaMapping],
+    created: &mut Vec<Handle>,
+    transfer: &mut Option<Transfer<'_>>,
+    asynchronous: bool,
+) -> Result<Option<PooledEvent>> {
+    let pieces = part.pieces_to_restore(asynchronous);
+    for group in adjacent(mappings, MAP, |(_, mapping)| *mapping) {
+        let first = group[0].1.address;
+        let handles = create_for(runtime, part, mappings, group)?;
+        if let Err(error) = handles::map(part.device, &runtime.driver, first, &handles) {
+            handles::undo(part.device, &runtime.driver, handles);
+            return Err(error);
+        }
+        created.extend(handles);
+        if let (Some(transfer), Some(backup)) = (transfer.as_mut(), &part.saved.backup) {
+            transfer.restore(backup, pieces_in(&pieces, group, |(_, mapping)| *mapping))?;
+        }
+    }
+    match transfer.as_mut() {
+        Some(_) if asynchronous && !pieces.is_empty() => part.record_restore(runtime).map(Some),
+        Some(transfer) => transfer.finish().map(|()| None),
+        None => Ok(None),
+    }
+}
+
+/// Creates the handles of a group of the mappings.
+fn create_for(
+    runtime: &'static Runtime,
+    part: &Part<'_>,
+    mappings: &[ArenaMapping],
+    group: &[ArenaMapping],
+) -> Result<Vec<Handle>> {
+    let sizes: Vec<u64> = group.iter().map(|(_, mapping)| mapping.bytes).collect();
+    if let Some(created) = create(runtime, part.device, &sizes)? {
+        return Ok(created);
+    }
+    // Releasing cached memory may make enough room. A failure to release is not an error here.
+    let _ = cache::empty(runtime);
+    create(runtime, part.device, &sizes)?.ok_or_else(|| {
+        let (free, _) = part.device.memory_info(&runtime.driver).unwrap_or((0, 0));
+        let needed = mappings.iter().map(|(_, mapping)| mapping.bytes).sum();
+        let ordinal = part.device.ordinal;
+        Error::new(
+            Status::OUT_OF_MEMORY,
+            format!("it needs {}, and device {ordinal} has {} free; it stays asleep", Bytes(needed), Bytes(free)),
+        )
+    })
+}
+
+/// Creates handles of these sizes: all of them, or none if memory does not suffice.
+fn create(runtime: &Runtime, device: &Device, sizes: &[u64]) -> Result<Option<Vec<Handle>>> {
+    let driver = &runtime.driver;
+    let total = device.memory().total(device, driver)?;
+    let limit = device.memory().limit(total).unwrap_or(total);
+    let mut created = Vec::with_capacity(sizes.len());
+    for size in sizes {
+        match handles::create(device, driver, *size, limit) {
+            Ok(Some(handle)) => created.push(handle),
+            other => {
+                handles::undo(device, driver, created);
+                return other.map(|_| None);
+            }
+        }
+    }
+    Ok(Some(created))
+}
+
+impl Part<'_> {
+    /// Returns what must be copied, in the order of the addresses. A copy that continues after the wake must not write to
+    /// blocks that were free then: the next request may get them.
+    fn pieces_to_restore(&self, asynchronous: bool) -> Vec<Piece> {
+        let pieces = self.saved.pieces.as_deref().unwrap_or_default();
+        if !asynchronous {
+            return pieces.to_vec();
+        }
+        let mut runs: Vec<(u64, u64)> = self.arenas.iter().flat_map(|arena| arena.lock().space.live_runs()).collect();
+        runs.sort_unstable();
+        let live = |piece: &Piece| -> Vec<Piece> {
+            intersect(&[(piece.address, piece.address + piece.bytes)], &runs)
+                .map(|(start, end)| Piece {
+                    address: start,
+                    bytes: end - start,
+                    offset: piece.offset + (start - piece.address),
+                })
+                .collect()
+        };
+        pieces.iter().flat_map(live).collect()
+    }
+
+    /// Records an event after the copies, and their stream on the blocks that they write to, so that these are not used
+    /// again before.
+    fn record_restore(&self, runtime: &Runtime) -> Result<PooledEvent> {
+        let stream = stream_of(runtime, self.device)?;
+        let event = PooledEvent::acquire(self.device, &runtime.driver, 0)?;
+        observer::run_unobserved(|| runtime.driver.event_record(event.native(), stream.raw))
+            .context(|| "recording the end of the copies of a backup")?;
+        if let Some(backup) = &self.saved.backup {
+            backup.record_stream(stream)?;
+        }
+        let stream_use = StreamUse::new(stream);
+        for arena in &self.arenas {
+            arena.lock().record_stream_on_live(stream_use);
+        }
+        Ok(event)
+    }
+}

@@ -1,0 +1,206 @@
+//! Suspends pools: saves the contents of their live blocks, and releases their physical memory.
+
+use super::{
+    LiveBlocks, Part,
+    backup::{Kind, Options, PAGE},
+    describe,
+    mappings::{SuspendedMapping, adjacent, pieces_in, pieces_of},
+    on_each_device, resume, take_transfer,
+    transfer::{Point, Transfer},
+    transfers_of,
+};
+use crate::{
+    base::{retry::retry, units::Bytes},
+    driver::Physical,
+    error::{Context, Error, Result},
+    memory::{arena::Arena, device_memory::Method, ipc::exports, mapped::Backing, pool, pool::PoolId, stream_events},
+    runtime::{Runtime, device::Device},
+    status::Status,
+    stream::capture_lock,
+};
+use parking_lot::Mutex;
+
+/// The most that is unmapped at a time: the driver takes less time for one range than for its parts.
+const UNMAP: u64 = 1 << 30;
+
+/// Suspends the memory of pools, sorted by device.
+pub(super) fn suspend_parts(
+    runtime: &'static Runtime,
+    parts: &mut [Part<'_>],
+    options: &Options,
+    blocks: LiveBlocks,
+) -> Result<()> {
+    for part in parts.iter() {
+        check_can_suspend(runtime, part, blocks)?;
+    }
+    for parts in parts.chunk_by(|one, other| one.device.ordinal == other.device.ordinal) {
+        await_device(runtime, parts[0].device, options.no_wait)?;
+    }
+    let arenas: Vec<&'static Arena> = parts.iter().flat_map(|part| part.arenas.clone()).collect();
+    let _growing: Vec<_> = arenas.iter().map(|arena| arena.growth.lock()).collect();
+    for part in parts.iter_mut() {
+        prepare(runtime, part, options)?;
+    }
+    let transfers = Mutex::new(transfers_of(runtime, parts)?);
+    let on_device = |parts: &mut [Part<'_>], body: PartBody<'_>| {
+        let device = parts[0].device;
+        let mut transfer = take_transfer(&transfers, device);
+        let done = device.with_context(&runtime.driver, |driver| {
+            driver.with_relaxed_capture(|| parts.iter_mut().try_for_each(|part| body(part, &mut transfer)))?
+        });
+        transfers.lock().extend(transfer.map(|transfer| (device.ordinal, transfer)));
+        done
+    };
+    let suspended =
+        on_each_device(parts, |parts| on_device(parts, &|part, transfer| suspend_part(runtime, part, transfer)));
+    if suspended.is_err() {
+        // The error is that of the driver; if this fails too, the pool sleeps with its contents.
+        let _ = on_each_device(parts, |parts| {
+            on_device(parts, &|part, transfer| match part.is_changing && part.saved.pieces.is_some() {
+                true => resume::resume_part(runtime, part, transfer, false),
+                false => Ok(()),
+            })
+        });
+    }
+    suspended
+}
+
+type PartBody<'a> = &'a (dyn Fn(&mut Part<'_>, &mut Option<Transfer<'_>>) -> Result<()> + Sync);
+
+fn check_can_suspend(runtime: &Runtime, part: &Part<'_>, blocks: LiveBlocks) -> Result<()> {
+    let Part { id, device, arenas, .. } = part;
+    let refuse = |why: String| {
+        Err(Error::new(Status::GRAPH_MEMORY_IN_USE, format!("cannot put {} to sleep: {why}", describe(*id))))
+    };
+    if device.memory().routes.leads_to(*id) {
+        return refuse(format!("requests on device {} are still routed to it", device.ordinal));
+    }
+    let live: u64 = arenas.iter().map(|arena| arena.lock().space.counters.live()).sum();
+    if blocks == LiveBlocks::Refuse && live > 0 && pool::is_used_outside_captures(*id) {
+        return refuse(format!("{} of it are allocated, possibly outside of captures", Bytes(live)));
+    }
+    for arena in arenas {
+        check_not_exported(device, arena, *id)?;
+        handles_of(arena)?;
+    }
+    if !arenas.is_empty() && device.memory().method(device, &runtime.driver)? == Method::Segments {
+        return Err(Error::new(
+            Status::NOT_SUPPORTED,
+            "cannot put memory to sleep with expandable_segments:False: it has fixed addresses",
+        ));
+    }
+    Ok(())
+}
+
+fn check_not_exported(device: &Device, arena: &Arena, id: PoolId) -> Result<()> {
+    if exports::has_exports(arena.number) {
+        return Err(Error::new(
+            Status::GRAPH_MEMORY_IN_USE,
+            format!(
+                "cannot put {} to sleep: other processes hold memory of it on device {}",
+                describe(id),
+                device.ordinal
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// Waits for a device, or fails if it has work.
+fn await_device(runtime: &Runtime, device: &Device, no_wait: bool) -> Result<()> {
+    if !no_wait {
+        return capture_lock::synchronize_device(runtime, device);
+    }
+    let event = capture_lock::record_in_device(runtime, device)?;
+    if runtime.in_any_context(|driver| Ok(driver.event_query(event.native())?))? {
+        return Ok(());
+    }
+    Err(Error::new(
+        Status::GRAPH_MEMORY_IN_USE,
+        format!("cannot put memory to sleep: device {} has work that is not complete", device.ordinal),
+    ))
+}
+
+/// Returns every handle of an arena. Fails if the arena has other memory, which would not be released.
+fn handles_of(arena: &Arena) -> Result<Vec<(SuspendedMapping, Physical)>> {
+    arena.lock().space.mapped_handles().ok_or_else(|| {
+        let what = "cannot put memory to sleep that the program's allocator or the driver allocated with its addresses";
+        Error::new(Status::NOT_SUPPORTED, what)
+    })
+}
+
+/// Finds what must be saved of a pool's memory, and allocates the backup. The growth locks are held.
+fn prepare(runtime: &Runtime, part: &mut Part<'_>, options: &Options) -> Result<()> {
+    let (mut pieces, mut needed) = (Vec::new(), 0);
+    for arena in &part.arenas {
+        check_not_exported(part.device, arena, part.id)?;
+        part.device.with_context(&runtime.driver, |driver| {
+            driver.with_relaxed_capture(|| stream_events::process_events(runtime, part.device, arena, true))?;
+            Ok(())
+        })?;
+        if options.backup != Kind::None {
+            pieces.extend(pieces_of(&handles_of(arena)?, &arena.lock().space.live_runs()));
+        }
+    }
+    part.is_changing = !part.is_any_suspended();
+    // What was saved of a pool that sleeps, or in part after a failure, stays in its place.
+    if part.saved.pieces.is_some() || pieces.is_empty() {
+        return Ok(());
+    }
+    pieces.sort_unstable_by_key(|piece| piece.address);
+    for piece in &mut pieces {
+        piece.offset = needed;
+        needed += piece.bytes.next_multiple_of(PAGE);
+    }
+    part.saved.reserve(options, needed).context(|| format!("putting {} to sleep", describe(part.id)))?;
+    part.saved.pieces = Some(pieces);
+    Ok(())
+}
+
+/// Copies the contents of a pool's memory on a device to its backup, and releases the handles: those of one range while the
+/// next one is copied. The growth locks are held and the device's context is current.
+fn suspend_part(runtime: &Runtime, part: &mut Part<'_>, transfer: &mut Option<Transfer<'_>>) -> Result<()> {
+    let mut handles: Vec<ArenaHandle> = Vec::new();
+    for arena in &part.arenas {
+        handles.extend(handles_of(arena)?.into_iter().map(|(mapping, physical)| (*arena, mapping, physical)));
+    }
+    handles.sort_unstable_by_key(|(_, mapping, _)| mapping.address);
+    let groups = adjacent(&handles, UNMAP, |(_, mapping, _)| *mapping);
+    let saved = part.saved.backup.as_ref().zip(part.saved.pieces.as_deref()).zip(transfer.as_mut());
+    let Some(((backup, pieces), transfer)) = saved else {
+        return groups.into_iter().try_for_each(|group| release(runtime, part.device, group));
+    };
+    let mut copied: Option<(Point, &[ArenaHandle])> = None;
+    for group in groups {
+        let point = transfer
+            .save(backup, pieces_in(pieces, group, |(_, mapping, _)| *mapping))
+            .context(|| format!("saving {}", describe(part.id)))?;
+        if let Some((point, group)) = copied.replace((point, group)) {
+            transfer.await_point(backup, &point)?;
+            release(runtime, part.device, group)?;
+        }
+    }
+    copied.map_or(Ok(()), |(point, group)| {
+        transfer.await_point(backup, &point)?;
+        release(runtime, part.device, group)
+    })
+}
+
+/// A handle, its address and its arena.
+type ArenaHandle = (&'static Arena, SuspendedMapping, Physical);
+
+/// Unmaps and releases adjacent handles.
+fn release(runtime: &Runtime, device: &Device, handles: &[ArenaHandle]) -> Result<()> {
+    let driver = &runtime.driver;
+    let bytes = handles.iter().map(|(_, mapping, _)| mapping.bytes).sum();
+    let unmapped = driver.memory_unmap(handles[0].1.address, bytes);
+    unmapped.context(|| format!("unmapping {} to put a pool to sleep", Bytes(bytes)))?;
+    for (arena, mapping, physical) in handles {
+        arena.lock().space.set_backing(*mapping, Backing::Suspended);
+        if retry(|| driver.memory_release(*physical)) {
+            device.memory().released.increment();
+            device.memory().release_held(mapping.bytes);
+        }
+    }
+    Ok(())
+}
