@@ -98,7 +98,14 @@ static void sleep_with(plinth_backup_t backup) {
 
 /* The first pool may be awake after a wake that fails. */
 static void wake(plinth_status_t (*function)(const char *)) {
-  if (!ATTEMPT(function("weights,kv"))) {
+  const bool tripped_before = plinth_tripped_fault() != NULL;
+  const bool woken = ATTEMPT(function("weights,kv"));
+  /* No call that waits is among those of an asynchronous wake. */
+  const char *tripped_in = plinth_tripped_fault();
+  if (function == plinth_memory_wake_async && !tripped_before && tripped_in != NULL) {
+    CHECK(strstr(tripped_in, "Synchronize") == NULL);
+  }
+  if (!woken) {
     const plinth_sleep_info_t info = info_now();
     CHECK(info.pools_asleep == 1 || info.pools_asleep == 2);
     expect_sound();

@@ -282,6 +282,7 @@ TEST(an_asynchronous_wake_restores_in_order) {
     CHECK_OK(plinth_memory_sleep("layer 0,layer 1", &options));
     CHECK_STATUS(plinth_memory_wake_wait("layer 0", stream), PLINTH_ERROR_GRAPH_ASLEEP);
     CHECK_OK(plinth_memory_wake_async("layer 0,layer 1"));
+    CHECK_OK(plinth_memory_wake_async("layer 0,layer 1"));
     for (int layer = 0; layer < 2; layer++) {
       CHECK_OK(plinth_memory_wake_wait(layer == 0 ? "layer 0" : "layer 1", stream));
       CHECK_OK(plinth_memcpy(results[layer], blocks[layer], 64 * MIB, stream));
@@ -297,6 +298,23 @@ TEST(an_asynchronous_wake_restores_in_order) {
     destroy(layers[layer]);
   }
   CHECK_OK(plinth_synchronize(0));
+  expect_nothing_left();
+}
+
+/* A wake that waits also waits for the copies of an earlier one that did not. */
+TEST(a_wake_waits_for_an_asynchronous_one) {
+  const plinth_sleep_options_t options = backup_in(PLINTH_BACKUP_PINNED);
+  const plinth_pool_id_t pool = tagged_pool("weights");
+  unsigned char *block = alloc_in(pool, 64 * MIB, 0, NULL);
+  put_pattern(block, 64 * MIB, 1);
+  for (int round = 0; round < 3; round++) {
+    CHECK_OK(plinth_memory_sleep("weights", &options));
+    CHECK_OK(plinth_memory_wake_async("weights"));
+    CHECK_OK(plinth_memory_wake("weights"));
+    CHECK(has_pattern(block, 64 * MIB, 1));
+  }
+  release(block);
+  destroy(pool);
   expect_nothing_left();
 }
 

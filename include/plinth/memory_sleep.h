@@ -185,7 +185,8 @@ PLINTH_NOEXCEPT;
 /**
  * Creates physical memory for the pools with these tags, at the same addresses, and restores the contents that
  * were kept. Pools wake in the order of the tags, pools with one tag in the order of their ids. Those that are awake stay
- * as they are. If memory is short, memory that is cached elsewhere is released.
+ * as they are; the call waits for the copies of plinth_memory_wake_async. If memory is short, memory that is cached
+ * elsewhere is released.
  *
  * @param tags The tags, separated by commas; NULL for every pool that has one.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE for a tag that no pool has; PLINTH_ERROR_OUT_OF_MEMORY if a device or a

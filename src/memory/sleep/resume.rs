@@ -42,7 +42,10 @@ pub(super) fn resume_parts(runtime: &'static Runtime, parts: &mut [Part<'_>], as
         let mut transfer = take_transfer(&transfers, device);
         device.with_context(&runtime.driver, |driver| {
             driver.with_relaxed_capture(|| {
-                parts.iter_mut().try_for_each(|part| resume_part(runtime, part, &mut transfer, asynchronous))
+                parts.iter_mut().try_for_each(|part| {
+                    resume_part(runtime, part, &mut transfer, asynchronous)?;
+                    if asynchronous { Ok(()) } else { part.await_restore(runtime) }
+                })
             })?
         })
     })
@@ -84,7 +87,8 @@ pub(super) fn resume_part(
         peak_budget::ensure_budget(device.memory(), arena);
     }
     part.saved.pieces = None;
-    part.saved.restored = restored;
+    // The copies of an earlier wake come before these.
+    part.saved.restored = restored.or(part.saved.restored.take());
     part.saved.drop_unreserved();
     Ok(())
 }
@@ -113,7 +117,11 @@ fn map_and_restore(
         }
     }
     match transfer.as_mut() {
-        Some(_) if asynchronous && !pieces.is_empty() => part.record_restore(runtime).map(Some),
+        Some(transfer) if asynchronous && !pieces.is_empty() => {
+            let restored = part.record_restore(runtime)?;
+            transfer.leave_running();
+            Ok(Some(restored))
+        }
         Some(transfer) => transfer.finish().map(|()| None),
         None => Ok(None),
     }
@@ -181,6 +189,15 @@ impl Part<'_> {
                 .collect()
         };
         pieces.iter().flat_map(live).collect()
+    }
+
+    /// Waits for the copies of an earlier asynchronous wake.
+    fn await_restore(&mut self, runtime: &Runtime) -> Result<()> {
+        if let Some(event) = &self.saved.restored {
+            observer::run_unobserved(|| event.synchronize(runtime)).context(|| "waiting for the copies of a backup")?;
+        }
+        self.saved.restored = None;
+        Ok(())
     }
 
     /// Records an event after the copies, and their stream on the blocks that they write to, so that these are not used

@@ -183,6 +183,12 @@ impl<'a> Transfer<'a> {
         Ok(())
     }
 
+    /// Lets the copies go on after this value is dropped, except those that need its buffers. The caller keeps the backup's
+    /// memory until they are complete.
+    pub fn leave_running(&mut self) {
+        self.is_copying = !self.buffers.is_empty();
+    }
+
     /// Enqueues the copies of a window, which begins at `from` in host memory.
     fn copy(&mut self, window: &Window, host: Span, from: u64, saves: bool) -> Result<()> {
         self.is_copying = true;
@@ -239,7 +245,7 @@ impl<'a> Transfer<'a> {
 
 impl Drop for Transfer<'_> {
     fn drop(&mut self) {
-        // The device must not write to buffers that are freed.
+        // The device must not access memory that is freed.
         retry(|| self.finish());
     }
 }
