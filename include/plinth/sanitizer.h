@@ -82,6 +82,11 @@
 #define PLINTH_SANITIZER_OUT_OF_BOUNDS 3
 
 /**
+ * Memory that sleeps is used.
+ */
+#define PLINTH_SANITIZER_USE_WHILE_ASLEEP 4
+
+/**
  * The stream of the access, or the CPU, did not wait for the stream of the earlier access.
  */
 #define PLINTH_SANITIZER_MISSING_WAIT 0
@@ -105,6 +110,11 @@
  * The block is too small for the access.
  */
 #define PLINTH_SANITIZER_MISSING_LARGER_BLOCK 4
+
+/**
+ * The memory must wake before the access.
+ */
+#define PLINTH_SANITIZER_MISSING_WAKE 5
 
 /**
  * One of the two accesses of a report.
@@ -157,7 +167,7 @@ typedef struct plinth_sanitizer_report_t {
    */
   size_t struct_size;
   /**
-   * The kind: PLINTH_SANITIZER_RACE, _REUSE, _USE_AFTER_FREE or _OUT_OF_BOUNDS.
+   * The kind: PLINTH_SANITIZER_RACE, _REUSE, _USE_AFTER_FREE, _OUT_OF_BOUNDS or _USE_WHILE_ASLEEP.
    */
   int32_t kind;
   /**

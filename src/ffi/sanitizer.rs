@@ -52,6 +52,8 @@ pub const PLINTH_SANITIZER_REUSE: i32 = 1;
 pub const PLINTH_SANITIZER_USE_AFTER_FREE: i32 = 2;
 /// An access begins in a block and runs past its end.
 pub const PLINTH_SANITIZER_OUT_OF_BOUNDS: i32 = 3;
+/// Memory that sleeps is used.
+pub const PLINTH_SANITIZER_USE_WHILE_ASLEEP: i32 = 4;
 
 /// The stream of the access, or the CPU, did not wait for the stream of the earlier access.
 pub const PLINTH_SANITIZER_MISSING_WAIT: i32 = 0;
@@ -63,6 +65,8 @@ pub const PLINTH_SANITIZER_MISSING_RECORD_STREAM: i32 = 2;
 pub const PLINTH_SANITIZER_MISSING_LATER_FREE: i32 = 3;
 /// The block is too small for the access.
 pub const PLINTH_SANITIZER_MISSING_LARGER_BLOCK: i32 = 4;
+/// The memory must wake before the access.
+pub const PLINTH_SANITIZER_MISSING_WAKE: i32 = 5;
 
 /// A range of bytes that an operation accesses.
 #[allow(non_camel_case_types)]
@@ -112,7 +116,7 @@ pub struct plinth_sanitizer_side_t {
 pub struct plinth_sanitizer_report_t {
     /// The size of the struct, which grows at its end in newer versions.
     pub struct_size: usize,
-    /// The kind: PLINTH_SANITIZER_RACE, _REUSE, _USE_AFTER_FREE or _OUT_OF_BOUNDS.
+    /// The kind: PLINTH_SANITIZER_RACE, _REUSE, _USE_AFTER_FREE, _OUT_OF_BOUNDS or _USE_WHILE_ASLEEP.
     pub kind: i32,
     /// What would have ordered the two accesses: one of PLINTH_SANITIZER_MISSING_....
     pub missing: i32,
@@ -219,6 +223,7 @@ fn show(report: &Report, body: impl FnOnce(&plinth_sanitizer_report_t)) {
             Conflict::Reuse => PLINTH_SANITIZER_REUSE,
             Conflict::UseAfterFree => PLINTH_SANITIZER_USE_AFTER_FREE,
             Conflict::OutOfBounds => PLINTH_SANITIZER_OUT_OF_BOUNDS,
+            Conflict::UseWhileAsleep => PLINTH_SANITIZER_USE_WHILE_ASLEEP,
         },
         missing: match report.missing {
             Missing::Wait { too_early: false } => PLINTH_SANITIZER_MISSING_WAIT,
@@ -226,6 +231,7 @@ fn show(report: &Report, body: impl FnOnce(&plinth_sanitizer_report_t)) {
             Missing::RecordStream => PLINTH_SANITIZER_MISSING_RECORD_STREAM,
             Missing::LaterFree => PLINTH_SANITIZER_MISSING_LATER_FREE,
             Missing::LargerBlock => PLINTH_SANITIZER_MISSING_LARGER_BLOCK,
+            Missing::Wake => PLINTH_SANITIZER_MISSING_WAKE,
         },
         address: report.address,
         bytes: report.bytes,

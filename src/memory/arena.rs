@@ -14,7 +14,7 @@ use super::{
     space::Space,
 };
 pub use crate::stream::StreamUse;
-use crate::{runtime::thread, stream::event_pool::PooledEvent};
+use crate::{observe, runtime::thread, stream::event_pool::PooledEvent};
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -193,7 +193,12 @@ impl Inner {
         let is_live = |(id, block): (BlockId, &Block)| (block.state == BlockState::Live).then_some(id);
         let live: Vec<BlockId> = self.space.blocks.iter().filter_map(is_live).collect();
         for id in live {
-            self.space.blocks[id].used_elsewhere = true;
+            let block = &mut self.space.blocks[id];
+            block.used_elsewhere = true;
+            let (address, bytes) = (block.address, block.requested);
+            if let Some(owned) = self.space.recorder.as_ref().and_then(|recorder| recorder.owned(address, bytes)) {
+                observe::on_record_stream(owned, stream_use.stream, stream_use.device);
+            }
             let uses = self.stream_uses.entry(id).or_default();
             if !uses.contains(&stream_use) {
                 uses.push(stream_use);

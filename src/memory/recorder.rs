@@ -189,6 +189,9 @@ impl Recorder {
 
     /// Reports the existing blocks and their recorded streams to the stream sanitizer when it is switched on.
     fn report_existing_blocks(&self, inner: &Inner) {
+        for mapping in inner.space.suspended_mappings() {
+            observe::on_sleep(mapping.address, mapping.bytes);
+        }
         for (id, block) in inner.space.blocks.iter().filter(|(_, block)| block.state == BlockState::Live) {
             let Some(owned) = self.owned(block.address, block.requested) else { continue };
             observe::on_existing_block(owned, block.stack);

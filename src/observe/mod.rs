@@ -142,6 +142,8 @@ pub trait Observer: Sync {
     fn on_record_stream(&self, block: BlockInfo, user: driver::Stream, device: u32);
     fn on_pinned_free(&self, address: u64, bytes: u64, users: &[StreamUse]);
     fn on_pinned_reuse(&self, address: u64, bytes: u64);
+    fn on_sleep(&self, address: u64, bytes: u64);
+    fn on_wake(&self, address: u64, bytes: u64);
     fn forget_accesses(&self, address: u64, bytes: u64);
     fn forget_memory(&self, address: u64, bytes: u64);
 }
@@ -379,6 +381,22 @@ pub fn on_pinned_reuse(address: u64, bytes: u64) {
 pub fn forget_accesses(address: u64, bytes: u64) {
     if let Some(observer) = observer() {
         observer.forget_accesses(address, bytes);
+    }
+}
+
+/// Reports that device memory loses its physical memory and keeps its addresses and blocks.
+#[inline]
+pub fn on_sleep(address: u64, bytes: u64) {
+    if let Some(observer) = observer() {
+        observer.on_sleep(address, bytes);
+    }
+}
+
+/// Reports that such memory has physical memory again.
+#[inline]
+pub fn on_wake(address: u64, bytes: u64) {
+    if let Some(observer) = observer() {
+        observer.on_wake(address, bytes);
     }
 }
 

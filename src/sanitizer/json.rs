@@ -60,6 +60,7 @@ impl Report {
             Missing::Wait { too_early: true } => "later_wait",
             Missing::RecordStream => "record_stream",
             Missing::LaterFree => "later_free",
+            Missing::Wake => "wake",
             Missing::LargerBlock => "larger_block",
         };
         write!(out, ",\"missing\":\"{missing}\",\"advice\":")?;

@@ -270,6 +270,14 @@ impl Observer for LibraryObserver {
         with(|state| drop(state.remove_blocks(address, bytes, None)));
     }
 
+    fn on_sleep(&self, address: u64, bytes: u64) {
+        with(|state| state.sleep(address, bytes));
+    }
+
+    fn on_wake(&self, address: u64, bytes: u64) {
+        with(|state| state.wake(address, bytes));
+    }
+
     fn forget_accesses(&self, address: u64, bytes: u64) {
         with(|state| state.forget_accesses(address, bytes));
     }

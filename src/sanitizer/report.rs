@@ -25,6 +25,8 @@ pub enum Conflict {
     UseAfterFree,
     /// An access begins in a block and runs past its end.
     OutOfBounds,
+    /// Memory without physical memory is accessed.
+    UseWhileAsleep,
 }
 
 impl Conflict {
@@ -35,6 +37,7 @@ impl Conflict {
             Conflict::Reuse => "reuse",
             Conflict::UseAfterFree => "use_after_free",
             Conflict::OutOfBounds => "out_of_bounds",
+            Conflict::UseWhileAsleep => "use_while_asleep",
         }
     }
 }
@@ -107,6 +110,8 @@ pub enum Missing {
     LaterFree,
     /// The block must be larger, or the access shorter.
     LargerBlock,
+    /// The memory must wake before the access.
+    Wake,
 }
 
 /// A finding.
@@ -116,7 +121,7 @@ pub struct Report {
     pub conflict: Conflict,
     /// The access that was checked.
     pub access: AccessInfo,
-    /// The earlier access; `None` for an access to freed memory or out of bounds.
+    /// The earlier access; `None` for an access that is wrong in any order.
     pub previous: Option<AccessInfo>,
     /// The first affected byte.
     pub address: u64,
@@ -181,7 +186,8 @@ impl Report {
             );
         }
         let Some(previous) = &self.previous else {
-            return format!("\"{name}\" {site} {verb} {range}, which were freed");
+            let why = if self.conflict == Conflict::UseWhileAsleep { "sleep" } else { "were freed" };
+            return format!("\"{name}\" {site} {verb} {range}, which {why}");
         };
         let (earlier_verb, earlier_site) = (previous.kind.verb(), previous.site);
         let reused = if self.conflict == Conflict::Reuse { " as another block's" } else { "" };
@@ -201,6 +207,9 @@ impl Report {
                 Bytes(self.access.bytes - self.bytes),
                 self.access.address
             );
+        }
+        if self.conflict == Conflict::UseWhileAsleep {
+            return format!("wake the memory before the call of \"{later}\" (plinth_memory_wake)");
         }
         let Some(previous) = &self.previous else {
             return format!("the free must come after the call of \"{later}\"");

@@ -1,6 +1,7 @@
 //! The sanitizer's model, and its updates for each event.
 
 mod foreign;
+mod memory_checks;
 mod replay;
 
 use super::{
@@ -14,6 +15,7 @@ use super::{
 };
 use crate::{base::stack::StackId, observe::Operand};
 use foreign::ForeignMemory;
+use memory_checks::SleepingMemory;
 use std::{
     collections::HashMap,
     sync::{
@@ -63,6 +65,7 @@ pub struct State {
     ranges: Ranges,
     blocks: Blocks,
     foreign: ForeignMemory,
+    sleeping: SleepingMemory,
     names: AccessNames,
     streams: HashMap<Stream, Track>,
     /// The streams of ended threads whose work is not known to be complete.
@@ -93,6 +96,7 @@ impl State {
             ranges: Ranges::default(),
             blocks: Blocks::default(),
             foreign: ForeignMemory::default(),
+            sleeping: SleepingMemory::default(),
             names: AccessNames::default(),
             streams: HashMap::new(),
             of_ended_threads: Vec::new(),
@@ -211,6 +215,7 @@ impl State {
             if !alive {
                 self.check_allocation(self.names.site(operation.track), &access, planned.allocation, &mut reports);
             }
+            self.check_awake(operation.track, &access, &mut reports);
             let order = &self.order;
             let is_before = |earlier: &Access| order.is_before(earlier.track, earlier.epoch, operation.track);
             if refuse {
@@ -250,49 +255,6 @@ impl State {
     /// Returns the number of the allocation that contains a byte; 0 for other memory.
     pub fn allocation_at(&self, byte: u64) -> u32 {
         self.blocks.at(byte).map_or(0, |block| block.allocation.number)
-    }
-
-    /// Reports an access that runs past the end of the block in which it begins, and one to freed memory. `planned` is
-    /// the number of the intended allocation; 0 if it is not known.
-    fn check_allocation(&self, site: Site, access: &Access, planned: u32, reports: &mut Vec<Report>) {
-        let is_intended = |block: &&Block| planned == 0 || block.allocation.number == planned;
-        let begins_in = self.blocks.at(access.start).filter(|block| block.freed_at.is_none()).filter(is_intended);
-        // The rest of a former allocation that began before the access: it was probably meant, and its use is reported.
-        let is_former = |block: &Block| block.freed_at.is_some() && block.allocation.address <= access.start;
-        let in_bounds =
-            |block: &Block| block.end >= access.end || self.blocks.overlapping(block.end, access.end).any(is_former);
-        if let Some(block) = begins_in.filter(|block| !in_bounds(block)) {
-            reports.push(Report {
-                conflict: Conflict::OutOfBounds,
-                access: self.names.describe_at(site, access),
-                previous: None,
-                address: block.end,
-                bytes: access.end - block.end,
-                missing: Missing::LargerBlock,
-                allocation: Some(block.allocation.clone()),
-                former: None,
-                times: 1,
-            });
-        }
-        for block in self.blocks.overlapping(access.start, access.end) {
-            let reallocated = planned != 0 && block.allocation.number != planned && block.allocation(planned).is_some();
-            if !reallocated && block.freed_at.is_none() {
-                continue;
-            }
-            let allocation = if reallocated { block.allocation(planned) } else { Some(&block.allocation) };
-            let from = access.start.max(self.blocks.start_of(block));
-            reports.push(Report {
-                conflict: Conflict::UseAfterFree,
-                access: self.names.describe_at(site, access),
-                previous: None,
-                address: from,
-                bytes: access.end.min(block.end) - from,
-                missing: Missing::LaterFree,
-                allocation: allocation.cloned(),
-                former: None,
-                times: 1,
-            });
-        }
     }
 
     #[cold]

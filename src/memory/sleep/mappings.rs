@@ -68,6 +68,12 @@ impl Space {
         }
     }
 
+    /// Returns the address ranges that the program requested.
+    pub(super) fn live_requests(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let live = self.blocks.iter().filter(|(_, block)| block.state == BlockState::Live);
+        live.map(|(_, block)| (block.address, block.address + block.requested))
+    }
+
     /// Returns the address ranges of adjacent live blocks, in ascending order.
     pub(super) fn live_runs(&self) -> Vec<(u64, u64)> {
         let live = self.blocks.iter().filter(|(_, block)| block.state == BlockState::Live);

@@ -11,7 +11,6 @@ use super::{
 };
 use crate::{
     base::{retry::retry, units::Bytes},
-    driver::observer,
     error::{Context, Error, Result},
     memory::{
         arena::Arena,
@@ -20,6 +19,7 @@ use crate::{
         mapped::Backing,
         peak_budget,
     },
+    observe::{self, Kind, Operand},
     runtime::{Runtime, checked_stream::StreamUse, device::Device},
     status::Status,
     stream::event_pool::PooledEvent,
@@ -74,6 +74,7 @@ pub(super) fn resume_part(
                 retry(|| transfer.finish());
             }
             for ((_, mapping), _) in mappings.iter().zip(&created) {
+                observe::on_sleep(mapping.address, mapping.bytes);
                 retry(|| driver.memory_unmap(mapping.address, mapping.bytes));
             }
             handles::undo(device, driver, created);
@@ -112,6 +113,7 @@ fn map_and_restore(
             return Err(error);
         }
         created.extend(handles);
+        group.iter().for_each(|(_, mapping)| observe::on_wake(mapping.address, mapping.bytes));
         if let (Some(transfer), Some(backup)) = (transfer.as_mut(), &part.saved.backup) {
             transfer.restore(backup, pieces_in(&pieces, group, |(_, mapping)| *mapping))?;
         }
@@ -194,7 +196,7 @@ impl Part<'_> {
     /// Waits for the copies of an earlier asynchronous wake.
     fn await_restore(&mut self, runtime: &Runtime) -> Result<()> {
         if let Some(event) = &self.saved.restored {
-            observer::run_unobserved(|| event.synchronize(runtime)).context(|| "waiting for the copies of a backup")?;
+            event.synchronize(runtime).context(|| "waiting for the copies of a backup")?;
         }
         self.saved.restored = None;
         Ok(())
@@ -205,7 +207,18 @@ impl Part<'_> {
     fn record_restore(&self, runtime: &Runtime) -> Result<PooledEvent> {
         let stream = stream_of(runtime, self.device)?;
         let event = PooledEvent::acquire(self.device, &runtime.driver, 0)?;
-        observer::run_unobserved(|| runtime.driver.event_record(event.native(), stream.raw))
+        observe::operation_with(runtime, stream, "plinth_memory_wake_async", |writes| {
+            for arena in &self.arenas {
+                writes.extend(arena.lock().space.live_requests().map(|(start, end)| Operand {
+                    start,
+                    end,
+                    kind: Kind::Write,
+                }));
+            }
+        })?;
+        runtime
+            .driver
+            .event_record(event.native(), stream.raw)
             .context(|| "recording the end of the copies of a backup")?;
         if let Some(backup) = &self.saved.backup {
             backup.record_stream(stream)?;

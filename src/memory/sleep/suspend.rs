@@ -14,6 +14,7 @@ use crate::{
     driver::Physical,
     error::{Context, Error, Result},
     memory::{arena::Arena, device_memory::Method, ipc::exports, mapped::Backing, pool, pool::PoolId, stream_events},
+    observe,
     runtime::{Runtime, device::Device},
     status::Status,
     stream::capture_lock,
@@ -195,6 +196,7 @@ fn release(runtime: &Runtime, device: &Device, handles: &[ArenaHandle]) -> Resul
     let bytes = handles.iter().map(|(_, mapping, _)| mapping.bytes).sum();
     let unmapped = driver.memory_unmap(handles[0].1.address, bytes);
     unmapped.context(|| format!("unmapping {} to put a pool to sleep", Bytes(bytes)))?;
+    observe::on_sleep(handles[0].1.address, bytes);
     for (arena, mapping, physical) in handles {
         arena.lock().space.set_backing(*mapping, Backing::Suspended);
         if retry(|| driver.memory_release(*physical)) {
