@@ -343,6 +343,7 @@ static void call_what_is_refused(void) {
   REFUSED(plinth_mem_get_info(0, out, out));
   REFUSED(plinth_mem_pool_create(true, true, out));
   REFUSED(plinth_mem_pool_create_with_allocator(pluggable_allocator, true, true, out));
+  REFUSED(plinth_mem_pool_create_with_flags(0, out));
   REFUSED(plinth_mem_pool_get_budget(pool, out));
   REFUSED(plinth_mem_pool_get_tag(pool, out));
   REFUSED(plinth_mem_pool_memory(pool, 0, out, out));
@@ -363,6 +364,10 @@ static void call_what_is_refused(void) {
   REFUSED(plinth_memory_get_name(memory, out));
   REFUSED(plinth_memory_history_each(0, NULL, NULL));
   REFUSED(plinth_memory_history_is_enabled(out));
+  REFUSED(plinth_memory_registration_create(memory, 1, NULL, out));
+  REFUSED(plinth_memory_registration_dma_buf(NULL, out, out, out));
+  REFUSED(plinth_memory_registration_info(NULL, out));
+  REFUSED(plinth_memory_registration_part(NULL, 0, PLINTH_MEMORY_HANDLE_FABRIC, out));
   REFUSED(plinth_memory_reserved(0, out));
   REFUSED(plinth_memory_set_name(memory, "name"));
   REFUSED(plinth_memory_sleep(NULL, NULL));
@@ -374,6 +379,7 @@ static void call_what_is_refused(void) {
   REFUSED(plinth_memory_stats_as_json(0, true, out));
   REFUSED(plinth_memory_stats_each(0, NULL, NULL));
   REFUSED(plinth_memory_summary(0, true, out));
+  REFUSED(plinth_memory_uses(memory, out));
   REFUSED(plinth_memory_usage(0, out));
   REFUSED(plinth_memory_wake(NULL));
   REFUSED(plinth_memory_wake_async(NULL));
@@ -539,6 +545,7 @@ static void call_what_releases(void) {
   RELEASED(plinth_managed_free(managed_memory));
   RELEASED(plinth_mem_pool_destroy(pool));
   RELEASED(plinth_memory_free_backup(NULL));
+  RELEASED(plinth_memory_registration_destroy(NULL));
   RELEASED(plinth_nvtx_domain_destroy(nvtx_domain));
   RELEASED(plinth_pinned_free(driver_pinned));
   RELEASED(plinth_pluggable_allocator_destroy(pluggable_allocator));

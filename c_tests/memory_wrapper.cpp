@@ -115,6 +115,37 @@ TEST(tagged_pools_sleep_and_wake) {
   CHECK_EQ(plinth::memory_sleep_info("weights").backup_bytes, 0);
 }
 
+TEST(memory_is_registered) {
+  plinth::MemPool pool({false, false, false, true});
+  pool.set_tag("registered");
+  plinth::DeviceBuffer buffer;
+  {
+    const plinth::MemPoolGuard guard(pool);
+    buffer = plinth::DeviceBuffer(4 * MIB);
+  }
+  const plinth::MemoryUses uses(buffer.get());
+  CHECK(uses.supports(plinth::MemoryUse::ipc) && uses.supports(plinth::MemoryUse::dma_buf));
+  CHECK(uses.supports(plinth::MemoryUse::gpu_direct_rdma));
+  CHECK(!uses.supports(plinth::MemoryUse::fabric) && !uses.reason(plinth::MemoryUse::fabric).empty());
+  int released = 0;
+  plinth::MemoryRegistration first(buffer.get(), 4 * MIB, "adapter", [&] { released++; });
+  plinth::MemoryRegistration registration = std::move(first);
+  CHECK(first.get() == nullptr);
+  const plinth::DmaBuf exported = registration.dma_buf();
+  CHECK(exported.size >= 4 * MIB && exported.offset == 0);
+  CHECK_EQ(close(exported.descriptor), 0);
+  const plinth_memory_part_t part = registration.part(0);
+  CHECK(part.size >= 2 * MIB && close(part.descriptor) == 0);
+  THROWS(plinth::memory_sleep("registered"), PLINTH_ERROR_GRAPH_MEMORY_IN_USE);
+  plinth::SleepOptions options;
+  options.release_registrations = true;
+  plinth::memory_sleep("registered", options);
+  CHECK_EQ(released, 1);
+  CHECK_EQ(registration.info().is_released, 1);
+  plinth::memory_wake("registered");
+  THROWS(plinth::MemoryRegistration(buffer.get(), 5 * MIB), PLINTH_ERROR_INVALID_VALUE);
+}
+
 TEST(buffers_belong_to_a_stream) {
   const std::int32_t last = plinth::device_count() - 1;
   const plinth::Stream stream(last), json_path(last);

@@ -49,6 +49,7 @@
  * - @ref plinth_names "plinth/names.h": Names of streams and memory
  * - @ref plinth_host_memory "plinth/host_memory.h": Pinned host memory
  * - @ref plinth_memory_sleep "plinth/memory_sleep.h": Memory that sleeps
+ * - @ref plinth_memory_registration "plinth/memory_registration.h": Memory that others register
  * - @ref plinth_memory_stats "plinth/memory_stats.h": Statistics of the allocator
  * - @ref plinth_memory_history "plinth/memory_history.h": History of the allocator
  * - @ref plinth_snapshot "plinth/snapshot.h": Snapshots of the allocator
@@ -101,6 +102,7 @@
 #include "plinth/names.h"
 #include "plinth/host_memory.h"
 #include "plinth/memory_sleep.h"
+#include "plinth/memory_registration.h"
 #include "plinth/memory_stats.h"
 #include "plinth/memory_history.h"
 #include "plinth/snapshot.h"

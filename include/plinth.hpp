@@ -24,6 +24,7 @@
 #include "plinth_libraries.hpp"
 #include "plinth_memory.hpp"
 #include "plinth_memory_sleep.hpp"
+#include "plinth_registration.hpp"
 #include "plinth_profile.hpp"
 #include "plinth_random.hpp"
 #include "plinth_sanitizer.hpp"

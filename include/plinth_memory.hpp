@@ -204,6 +204,12 @@ struct MemPoolOptions {
   bool use_on_oom = false;
   /*! Whether free blocks are never split. */
   bool no_split = false;
+  /*! Whether processes of other machines of the same NVLink fabric can import the memory, where the driver permits it. */
+  bool fabric = false;
+  /*! Whether network adapters can access the memory by its address, where the device supports it. */
+  bool gpu_direct_rdma = false;
+  /*! Whether the memory is allocated in segments, which have CUDA handles of 64 bytes. */
+  bool segments = false;
 };
 
 /*! A separate memory pool, torch.cuda.MemPool, released by the destructor. Movable, not copyable. Memory that is
@@ -212,9 +218,9 @@ class MemPool {
  public:
   explicit MemPool(const MemPoolOptions &options = {})
       : pool_(detail::output<plinth_pool_id_t>([&](plinth_pool_id_t *out) {
-          return plinth_mem_pool_create(options.use_on_oom, options.no_split, out);
+          return plinth_mem_pool_create_with_flags(flags_of(options), out);
         })) {}
-  /*! Creates a pool whose memory comes from an external allocator. */
+  /*! Creates a pool whose memory comes from an external allocator, with the first two options. */
   explicit MemPool(const PluggableAllocator &allocator, const MemPoolOptions &options = {})
       : pool_(detail::output<plinth_pool_id_t>([&](plinth_pool_id_t *out) {
           return plinth_mem_pool_create_with_allocator(allocator.get(), options.use_on_oom, options.no_split, out);
@@ -267,6 +273,12 @@ class MemPool {
   }
 
  private:
+  static std::uint32_t flags_of(const MemPoolOptions &options) noexcept {
+    return (options.use_on_oom ? PLINTH_MEM_POOL_USE_ON_OOM : 0) | (options.no_split ? PLINTH_MEM_POOL_NO_SPLIT : 0) |
+           (options.fabric ? PLINTH_MEM_POOL_FABRIC : 0) |
+           (options.gpu_direct_rdma ? PLINTH_MEM_POOL_GPU_DIRECT_RDMA : 0) |
+           (options.segments ? PLINTH_MEM_POOL_SEGMENTS : 0);
+  }
   void destroy() noexcept {
     if (pool_.owner != 0 || pool_.index != 0) static_cast<void>(plinth_mem_pool_destroy(pool_));
   }

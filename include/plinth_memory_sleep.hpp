@@ -33,6 +33,8 @@ struct SleepOptions {
   bool wait = true;
   /*! The folder of a file; empty for that of temporary files. */
   std::string folder{};
+  /*! Whether to end the registrations of the memory first, rather than fail. */
+  bool release_registrations = false;
 };
 
 using SleepInfo = plinth_sleep_info_t;
@@ -42,7 +44,8 @@ template <class Call>
 void with_sleep_options(const SleepOptions &options, Call &&call) {
   plinth_sleep_options_t converted = PLINTH_SLEEP_OPTIONS_INIT;
   converted.backup = static_cast<plinth_backup_t>(options.backup);
-  converted.flags = options.wait ? 0 : PLINTH_SLEEP_NO_WAIT;
+  converted.flags = (options.wait ? 0 : PLINTH_SLEEP_NO_WAIT) |
+                    (options.release_registrations ? PLINTH_SLEEP_RELEASE_REGISTRATIONS : 0);
   converted.folder = options.folder.empty() ? nullptr : options.folder.c_str();
   check(call(&converted));
 }

@@ -4,8 +4,8 @@
 use plinth::internal::ffi::{
     backend::*, communicator::*, compile_kernel::*, cufft::*, generator::*, graph::*, graph_build::*,
     graph_callable::*, graph_times::*, host_kernel::*, host_memory_stats::*, ipc::*, jiterator::*, kernel_launch::*,
-    memory_history::*, memory_sleep::*, memory_stats::*, nvtx::*, pointer::*, pool::*, properties::*, sanitizer::*,
-    snapshot::*, stream::*, telemetry::*, tensor::*, testing::*,
+    memory_history::*, memory_registration::*, memory_sleep::*, memory_stats::*, nvtx::*, pointer::*, pool::*,
+    properties::*, sanitizer::*, snapshot::*, stream::*, telemetry::*, tensor::*, testing::*,
 };
 use std::{
     fmt::Write,
@@ -57,6 +57,12 @@ fn struct_layouts_match_c() {
         struct_size allocations active_requests allocated_bytes active_bytes num_host_alloc num_host_free
         host_alloc_time host_free_time
     });
+    layout!(list, plinth_memory_uses_t { struct_size block size device parts registrations supported reasons });
+    layout!(list, plinth_memory_registration_options_t { struct_size name release context });
+    layout!(list, plinth_memory_registration_info_t {
+        struct_size pointer size device parts is_released reserved
+    });
+    layout!(list, plinth_memory_part_t { struct_size pointer size descriptor reserved fabric });
     layout!(list, plinth_sleep_options_t { struct_size backup flags folder });
     layout!(list, plinth_sleep_info_t {
         struct_size pools pools_asleep mapped_bytes asleep_bytes saved_bytes backup_bytes

@@ -45,6 +45,38 @@
  */
 
 /**
+ * For plinth_mem_pool_create_with_flags: requests to the default pool may use the pool's free memory when nothing else is
+ * left.
+ */
+#define PLINTH_MEM_POOL_USE_ON_OOM 1
+
+/**
+ * For plinth_mem_pool_create_with_flags: free blocks are never split, however small the request.
+ */
+#define PLINTH_MEM_POOL_NO_SPLIT 2
+
+/**
+ * For plinth_mem_pool_create_with_flags: the memory can be exported as fabric handles, to processes of other machines of
+ * the same NVLink fabric, where the driver permits it. Elsewhere the memory is created without them; plinth_memory_uses
+ * tells. It can be shared on this machine in either case.
+ */
+#define PLINTH_MEM_POOL_FABRIC 4
+
+/**
+ * For plinth_mem_pool_create_with_flags: network adapters can access the memory by its address, as with nvidia-peermem,
+ * where the device supports it. A DMA-BUF does not need this flag. It makes mapping and unmapping slower: see
+ * docs/registration.md.
+ */
+#define PLINTH_MEM_POOL_GPU_DIRECT_RDMA 8
+
+/**
+ * For plinth_mem_pool_create_with_flags: the memory is allocated in segments, each of which has a CUDA handle of 64 bytes
+ * (plinth_ipc_mem_handle, cudaIpcGetMemHandle). Segments are not moved to where memory is needed, and cannot sleep. Not
+ * together with PLINTH_MEM_POOL_FABRIC.
+ */
+#define PLINTH_MEM_POOL_SEGMENTS 16
+
+/**
  * The id of a pool. {0, 0} is the default pool, which serves all requests that are not routed to another pool.
  */
 typedef struct plinth_pool_id_t {
@@ -75,6 +107,19 @@ PLINTH_API
 plinth_status_t plinth_mem_pool_create(bool use_on_oom,
                                        bool no_split,
                                        struct plinth_pool_id_t *pool)
+PLINTH_NOEXCEPT;
+
+/**
+ * Creates a pool, as plinth_mem_pool_create does, whose memory is made for a purpose.
+ *
+ * @param flags PLINTH_MEM_POOL_..., combined by |; 0 for a pool as that of plinth_mem_pool_create(false, false).
+ * @param pool Out: the pool's id. The caller releases it with plinth_mem_pool_destroy.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for unknown flags and for flags that exclude
+ *         each other; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_mem_pool_create_with_flags(uint32_t flags,
+                                                  struct plinth_pool_id_t *pool)
 PLINTH_NOEXCEPT;
 
 /**

@@ -42,6 +42,12 @@
 #define PLINTH_SLEEP_NO_WAIT 1
 
 /**
+ * For the flags of plinth_sleep_options_t: end the registrations of the memory first, by their callbacks, rather than
+ * fail with PLINTH_ERROR_GRAPH_MEMORY_IN_USE. It still fails, with no callback called, if a registration has none.
+ */
+#define PLINTH_SLEEP_RELEASE_REGISTRATIONS 2
+
+/**
  * Where the contents of sleeping memory are kept.
  */
 typedef int32_t plinth_backup_t;
@@ -59,7 +65,7 @@ typedef struct plinth_sleep_options_t {
    */
   plinth_backup_t backup;
   /**
-   * PLINTH_SLEEP_NO_WAIT, or 0.
+   * PLINTH_SLEEP_NO_WAIT and PLINTH_SLEEP_RELEASE_REGISTRATIONS, combined by |; or 0.
    */
   uint32_t flags;
   /**

@@ -19,7 +19,7 @@ Importing plinth loads libplinth.so, and uses no device. Errors are exceptions o
 import typing as _typing
 
 from . import comm, communicator, errors, green_contexts, ipc, jiterator, memory, nccl, nvtx, profiler, random
-from . import sanitizer, sleeping, telemetry
+from . import registration, sanitizer, sleeping, telemetry
 from ._native import lib as _lib
 from .blas import current_blas_handle
 from .buffer import Buffer, empty, empty_pinned, to_device, zeros
@@ -76,7 +76,7 @@ __all__ = [
     "max_memory_allocated", "max_memory_cached", "max_memory_reserved", "mem_get_info", "memory", "memory_allocated",
     "memory_cached", "memory_reserved", "memory_snapshot", "memory_stats", "memory_stats_as_nested_dict",
     "memory_summary", "memory_usage", "nccl", "nvtx", "pool", "power_draw", "profiler", "random",
-    "reset_accumulated_host_memory_stats", "reset_accumulated_memory_stats", "reset_max_memory_allocated",
+    "registration", "reset_accumulated_host_memory_stats", "reset_accumulated_memory_stats", "reset_max_memory_allocated",
     "reset_max_memory_cached", "reset_peak_host_memory_stats", "reset_peak_memory_stats", "sanitizer", "seed",
     "seed_all", "set_allocator_settings", "set_device", "set_device_kind", "set_per_process_memory_fraction",
     "set_rng_state", "set_rng_state_all", "set_stream", "set_sync_debug_mode", "sleep", "sleeping", "stream",

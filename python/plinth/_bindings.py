@@ -94,6 +94,11 @@ PLINTH_EVENT_BLOCKING = 2
 PLINTH_EVENT_INTERPROCESS = 4
 PLINTH_EVENT_EXTERNAL = 8
 PLINTH_IPC_EVENT_HANDLE_SIZE = 64
+PLINTH_MEM_POOL_USE_ON_OOM = 1
+PLINTH_MEM_POOL_NO_SPLIT = 2
+PLINTH_MEM_POOL_FABRIC = 4
+PLINTH_MEM_POOL_GPU_DIRECT_RDMA = 8
+PLINTH_MEM_POOL_SEGMENTS = 16
 PLINTH_MEMORY_UNREGISTERED = 0
 PLINTH_MEMORY_HOST = 1
 PLINTH_MEMORY_DEVICE = 2
@@ -107,10 +112,22 @@ PLINTH_HOST_REGISTER_MAPPED = 2
 PLINTH_HOST_REGISTER_IO_MEMORY = 4
 PLINTH_HOST_REGISTER_READ_ONLY = 8
 PLINTH_SLEEP_NO_WAIT = 1
+PLINTH_SLEEP_RELEASE_REGISTRATIONS = 2
 PLINTH_BACKUP_NONE = 0
 PLINTH_BACKUP_PINNED = 1
 PLINTH_BACKUP_PAGEABLE = 2
 PLINTH_BACKUP_FILE = 3
+PLINTH_MEMORY_USE_COUNT = 7
+PLINTH_FABRIC_HANDLE_SIZE = 64
+PLINTH_MEMORY_USE_IPC = 0
+PLINTH_MEMORY_USE_IPC_HANDLE = 1
+PLINTH_MEMORY_USE_FABRIC = 2
+PLINTH_MEMORY_USE_DMA_BUF = 3
+PLINTH_MEMORY_USE_GPU_DIRECT_RDMA = 4
+PLINTH_MEMORY_USE_NCCL = 5
+PLINTH_MEMORY_USE_NCCL_WINDOW = 6
+PLINTH_MEMORY_HANDLE_FILE_DESCRIPTOR = 1
+PLINTH_MEMORY_HANDLE_FABRIC = 8
 PLINTH_MEMORY_HISTORY_OFF = 0
 PLINTH_MEMORY_HISTORY_STATE = 1
 PLINTH_MEMORY_HISTORY_ALL = 2
@@ -443,6 +460,79 @@ class plinth_sleep_info_t(Structure):
     @classmethod
     def init(cls):
         return cls(struct_size=sizeof(cls))
+
+
+class plinth_memory_uses_t(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("block", c_void_p),
+        ("size", c_size_t),
+        ("device", c_int32),
+        ("parts", c_uint32),
+        ("registrations", c_uint32),
+        ("supported", c_uint32),
+        ("reasons", c_char_p * 7),
+    ]
+
+    @classmethod
+    def init(cls):
+        return cls(struct_size=sizeof(cls))
+
+
+plinth_memory_release_callback_t = CFUNCTYPE(None, c_void_p)
+
+
+class plinth_memory_registration_options_t(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("name", c_char_p),
+        ("release", plinth_memory_release_callback_t),
+        ("context", c_void_p),
+    ]
+
+    @classmethod
+    def init(cls):
+        return cls(struct_size=sizeof(cls))
+
+
+plinth_memory_registration_t = c_void_p
+
+
+class plinth_memory_registration_info_t(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("pointer", c_void_p),
+        ("size", c_size_t),
+        ("device", c_int32),
+        ("parts", c_uint32),
+        ("is_released", c_int32),
+        ("reserved", c_int32),
+    ]
+
+    @classmethod
+    def init(cls):
+        return cls(struct_size=sizeof(cls))
+
+
+plinth_memory_handle_type_t = c_int32
+
+
+class plinth_memory_part_t(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("pointer", c_void_p),
+        ("size", c_size_t),
+        ("descriptor", c_int32),
+        ("reserved", c_int32),
+        ("fabric", c_uint8 * 64),
+    ]
+
+    @classmethod
+    def init(cls):
+        return cls(struct_size=sizeof(cls), descriptor=-1)
+
+
+plinth_memory_use_t = c_int32
 
 
 class plinth_memory_stat_t(Structure):
@@ -1043,6 +1133,7 @@ PROTOTYPES = {
     "plinth_attach_out_of_memory_observer": (plinth_status_t, (plinth_out_of_memory_callback_t, c_void_p)),  # observer, context
     "plinth_detach_out_of_memory_observer": (plinth_status_t, (plinth_out_of_memory_callback_t, c_void_p)),  # observer, context
     "plinth_mem_pool_create": (plinth_status_t, (c_bool, c_bool, POINTER(plinth_pool_id_t))),  # use_on_oom, no_split, pool
+    "plinth_mem_pool_create_with_flags": (plinth_status_t, (c_uint32, POINTER(plinth_pool_id_t))),  # flags, pool
     "plinth_mem_pool_destroy": (plinth_status_t, (plinth_pool_id_t,)),  # pool
     "plinth_mem_pool_set_budget": (plinth_status_t, (plinth_pool_id_t, c_size_t)),  # pool, bytes
     "plinth_mem_pool_get_budget": (plinth_status_t, (plinth_pool_id_t, POINTER(c_size_t))),  # pool, bytes
@@ -1118,6 +1209,12 @@ PROTOTYPES = {
     "plinth_memory_alloc_backup": (plinth_status_t, (c_char_p, POINTER(plinth_sleep_options_t))),  # tags, options
     "plinth_memory_free_backup": (plinth_status_t, (c_char_p,)),  # tags
     "plinth_memory_sleep_info": (plinth_status_t, (c_char_p, POINTER(plinth_sleep_info_t))),  # tags, info
+    "plinth_memory_uses": (plinth_status_t, (c_void_p, POINTER(plinth_memory_uses_t))),  # pointer, result
+    "plinth_memory_registration_create": (plinth_status_t, (c_void_p, c_size_t, POINTER(plinth_memory_registration_options_t), POINTER(c_void_p))),  # pointer, size, options, registration
+    "plinth_memory_registration_destroy": (plinth_status_t, (c_void_p,)),  # registration
+    "plinth_memory_registration_info": (plinth_status_t, (c_void_p, POINTER(plinth_memory_registration_info_t))),  # registration, result
+    "plinth_memory_registration_dma_buf": (plinth_status_t, (c_void_p, POINTER(c_int32), POINTER(c_size_t), POINTER(c_size_t))),  # registration, descriptor, offset, size
+    "plinth_memory_registration_part": (plinth_status_t, (c_void_p, c_uint32, plinth_memory_handle_type_t, POINTER(plinth_memory_part_t))),  # registration, index, handle_type, part
     "plinth_memory_stats": (plinth_status_t, (c_int32, POINTER(plinth_memory_stats_t))),  # device, stats
     "plinth_mem_pool_stats": (plinth_status_t, (plinth_pool_id_t, c_int32, POINTER(plinth_memory_stats_t))),  # pool, device, stats
     "plinth_stream_memory_stats": (plinth_status_t, (c_void_p, POINTER(plinth_memory_stats_t))),  # stream, stats

@@ -439,14 +439,36 @@ class MemPool:
     With `use_on_oom` the default pool may use the pool's free memory when nothing else is left; with `no_split` free
     blocks are never split. `allocator` is one that provides the memory instead of the driver. Blocks stay valid when
     the object is collected; the pool's free memory goes to the driver.
+
+    What others can use the memory for: with `fabric`, processes of other machines of the same NVLink fabric can import
+    it, where the driver permits it; with `gpu_direct_rdma`, network adapters can access it by its address, where the
+    device supports it; with `segments`, it has CUDA's handles of 64 bytes. plinth.registration.uses tells. Not together
+    with `allocator`.
     """
 
     def __init__(
-        self, allocator: Optional[CUDAPluggableAllocator] = None, use_on_oom: bool = False, no_split: bool = False
+        self,
+        allocator: Optional[CUDAPluggableAllocator] = None,
+        use_on_oom: bool = False,
+        no_split: bool = False,
+        *,
+        fabric: bool = False,
+        gpu_direct_rdma: bool = False,
+        segments: bool = False,
     ) -> None:
         pool = _native.plinth_pool_id_t()
         if allocator is None:
-            check(lib.plinth_mem_pool_create(use_on_oom, no_split, byref(pool)))
+            chosen = {
+                _native.PLINTH_MEM_POOL_USE_ON_OOM: use_on_oom,
+                _native.PLINTH_MEM_POOL_NO_SPLIT: no_split,
+                _native.PLINTH_MEM_POOL_FABRIC: fabric,
+                _native.PLINTH_MEM_POOL_GPU_DIRECT_RDMA: gpu_direct_rdma,
+                _native.PLINTH_MEM_POOL_SEGMENTS: segments,
+            }
+            flags = sum(flag for flag, is_chosen in chosen.items() if is_chosen)
+            check(lib.plinth_mem_pool_create_with_flags(flags, byref(pool)))
+        elif fabric or gpu_direct_rdma or segments:
+            raise ValueError("the memory of an allocator cannot be made for fabric, gpu_direct_rdma or segments")
         else:
             check(lib.plinth_mem_pool_create_with_allocator(allocator.handle, use_on_oom, no_split, byref(pool)))
         self.id: PoolId = (pool.owner, pool.index)

@@ -91,7 +91,7 @@ def _text(tags: Tags) -> Optional[bytes]:
     return ",".join(map(_check_tag, names)).encode()
 
 
-def _options(backup: str, folder: Folder, wait: bool = True) -> Any:
+def _options(backup: str, folder: Folder, wait: bool = True, release_registrations: bool = False) -> Any:
     if backup not in _BACKUPS:
         raise ValueError(f"the backup {backup!r} is not one of {', '.join(_BACKUPS)}")
     if folder is not None and backup != "file":
@@ -99,6 +99,8 @@ def _options(backup: str, folder: Folder, wait: bool = True) -> Any:
     options = _native.plinth_sleep_options_t.init()
     options.backup = _BACKUPS[backup]
     options.flags = 0 if wait else _native.PLINTH_SLEEP_NO_WAIT
+    if release_registrations:
+        options.flags |= _native.PLINTH_SLEEP_RELEASE_REGISTRATIONS
     options.folder = None if folder is None else os.fsencode(folder)
     return byref(options)
 
@@ -141,18 +143,24 @@ def known_tags() -> List[str]:
     return list(_idle)
 
 
-def sleep_memory(tags: Tags = None, backup: str = "pinned", folder: Folder = None, wait: bool = True) -> None:
+def sleep_memory(
+    tags: Tags = None,
+    backup: str = "pinned",
+    folder: Folder = None,
+    wait: bool = True,
+    release_registrations: bool = False,
+) -> None:
     """Releases the physical memory of pools to the driver, after a wait for the devices.
 
     `backup` says where the contents are kept: "pinned" for pinned host memory, "pageable" for other host memory, "file"
     for a file in `folder` (by default the system's temporary folder), "none" to lose them. Only allocated blocks are
     copied, before the call returns. For None, memory that is cached in other pools is released too.
 
-    Raises a GraphError if a context of `pool` with the tag is open, if another process holds the memory, and with
-    `wait=False`, instead of waiting, if a device has work; that needs CUDA 12.5. Raises OutOfMemoryError if a backup
+    Raises a GraphError if a context of `pool` with the tag is open, if another process holds the memory, if it is
+    registered (plinth.registration; with `release_registrations` the registrations end first), and with `wait=False`, instead of waiting, if a device has work; that needs CUDA 12.5. Raises OutOfMemoryError if a backup
     in host memory does not fit, and a PlinthError for a file that cannot be written; then nothing changes.
     """
-    check(lib.plinth_memory_sleep(_text(tags), _options(backup, folder, wait)))
+    check(lib.plinth_memory_sleep(_text(tags), _options(backup, folder, wait, release_registrations)))
 
 
 def wake_memory(tags: Tags = None, wait: bool = True) -> None:

@@ -55,9 +55,8 @@ pub enum Kind {
     FftPlan = 13,
     /// A [`GreenContext`](crate::ops::green_context::Partition).
     GreenContext = 14,
-    /// A second kind, for the tests of this module.
-    #[cfg(test)]
-    Other = 15,
+    /// A [`Registration`](crate::memory::registration::Registration) of memory.
+    MemoryRegistration = 15,
 }
 
 impl Kind {
@@ -77,8 +76,7 @@ impl Kind {
             12 => Some("a store"),
             13 => Some("a plan of transforms"),
             14 => Some("a green context"),
-            #[cfg(test)]
-            15 => Some("another thing"),
+            15 => Some("a registration of memory"),
             _ => None,
         }
     }
@@ -278,8 +276,8 @@ mod tests {
         table.remove(handle, |_| {}).unwrap();
         assert!(table.get(handle).unwrap_err().message().ends_with("was an event, but is destroyed"));
         assert!(table.remove(handle, |_| {}).is_err());
-        let other = HandleTable::<AtomicU64>::new(Kind::Other).insert(|_| {}).unwrap();
-        assert!(table.get(other).unwrap_err().message().ends_with("is another thing, not an event"));
+        let other = HandleTable::<AtomicU64>::new(Kind::Graph).insert(|_| {}).unwrap();
+        assert!(table.get(other).unwrap_err().message().ends_with("is a graph, not an event"));
         for random in [0, 1, 2, u64::MAX, 0x7fff_ffff_e000, MAGIC << 56, MAGIC << 56 | 1 << 52] {
             assert_eq!(table.get(random).unwrap_err().status(), Status::INVALID_HANDLE);
         }

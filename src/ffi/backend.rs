@@ -199,7 +199,7 @@ pub unsafe extern "C" fn plinth_mem_pool_create_with_allocator(
         // SAFETY: the caller passes NULL or a valid pointer.
         let pool = unsafe { Output::new(pool, "pool") }?;
         let allocator = backend::allocator_of(allocator as u64)?;
-        let id = memory::pool_create(Options { use_on_oom, no_split }, Some(allocator))?;
+        let id = memory::pool_create(Options { use_on_oom, no_split, ..Options::default() }, Some(allocator))?;
         pool.set(plinth_pool_id_t { owner: id.owner, index: id.index });
         Ok(())
     })

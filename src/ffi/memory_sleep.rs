@@ -54,6 +54,10 @@ pub const PLINTH_BACKUP_FILE: plinth_backup_t = 3;
 /// work that is not complete. Needs CUDA 12.5.
 pub const PLINTH_SLEEP_NO_WAIT: u32 = 1;
 
+/// For the flags of plinth_sleep_options_t: end the registrations of the memory first, by their callbacks, rather than
+/// fail with PLINTH_ERROR_GRAPH_MEMORY_IN_USE. It still fails, with no callback called, if a registration has none.
+pub const PLINTH_SLEEP_RELEASE_REGISTRATIONS: u32 = 2;
+
 /// How memory sleeps.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -62,7 +66,7 @@ pub struct plinth_sleep_options_t {
     pub struct_size: usize,
     /// Where the contents of allocated blocks are kept.
     pub backup: plinth_backup_t,
-    /// PLINTH_SLEEP_NO_WAIT, or 0.
+    /// PLINTH_SLEEP_NO_WAIT and PLINTH_SLEEP_RELEASE_REGISTRATIONS, combined by |; or 0.
     pub flags: u32,
     /// The folder of a file; NULL for that of temporary files (TMPDIR, or /tmp).
     pub folder: *const c_char,
@@ -112,7 +116,7 @@ unsafe fn read_options(options: *const plinth_sleep_options_t) -> Result<Options
         PLINTH_BACKUP_FILE => Kind::File,
         other => return Err(invalid(format!("options->backup is {other}, which is no plinth_backup_t"))),
     };
-    if options.flags & !PLINTH_SLEEP_NO_WAIT != 0 {
+    if options.flags & !(PLINTH_SLEEP_NO_WAIT | PLINTH_SLEEP_RELEASE_REGISTRATIONS) != 0 {
         return Err(invalid(format!("options->flags is {:#x}, which has unknown bits", options.flags)));
     }
     let folder = (!options.folder.is_null()).then(|| {
@@ -122,7 +126,12 @@ unsafe fn read_options(options: *const plinth_sleep_options_t) -> Result<Options
     if folder.is_some() && backup != Kind::File {
         return Err(invalid("options->folder is set, and the backup is no file".into()));
     }
-    Ok(Options { backup, folder, no_wait: options.flags & PLINTH_SLEEP_NO_WAIT != 0 })
+    Ok(Options {
+        backup,
+        folder,
+        no_wait: options.flags & PLINTH_SLEEP_NO_WAIT != 0,
+        release_registrations: options.flags & PLINTH_SLEEP_RELEASE_REGISTRATIONS != 0,
+    })
 }
 
 fn invalid(message: String) -> Error {

@@ -41,6 +41,7 @@ pub mod kernel_launch;
 pub mod log;
 pub mod memory;
 pub mod memory_history;
+pub mod memory_registration;
 pub mod memory_sleep;
 pub mod memory_stats;
 pub mod names;

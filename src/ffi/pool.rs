@@ -24,13 +24,19 @@
 //! accept an id of PyTorch, unless the library has issued the same.
 
 use crate::{
+    error::{Error, Result},
     ffi::{
         Output,
         guard::{guard, release},
         plinth_stream_t,
         status::plinth_status_t,
     },
-    memory::{self, PoolId, pool::Options, route::RouteScope},
+    memory::{
+        self, PoolId,
+        pool::{MemoryOptions, Options},
+        route::RouteScope,
+    },
+    status::Status,
     stream,
 };
 
@@ -67,10 +73,59 @@ pub unsafe extern "C" fn plinth_mem_pool_create(
     guard(|| {
         // SAFETY: the caller passes NULL or a valid pointer.
         let pool = unsafe { Output::new(pool, "pool") }?;
-        let id = memory::pool_create(Options { use_on_oom, no_split }, None)?;
+        let id = memory::pool_create(Options { use_on_oom, no_split, ..Options::default() }, None)?;
         pool.set(plinth_pool_id_t { owner: id.owner, index: id.index });
         Ok(())
     })
+}
+
+/// For plinth_mem_pool_create_with_flags: requests to the default pool may use the pool's free memory when nothing else is
+/// left.
+pub const PLINTH_MEM_POOL_USE_ON_OOM: u32 = 1;
+/// For plinth_mem_pool_create_with_flags: free blocks are never split, however small the request.
+pub const PLINTH_MEM_POOL_NO_SPLIT: u32 = 2;
+/// For plinth_mem_pool_create_with_flags: the memory can be exported as fabric handles, to processes of other machines of
+/// the same NVLink fabric, where the driver permits it. Elsewhere the memory is created without them; plinth_memory_uses
+/// tells. It can be shared on this machine in either case.
+pub const PLINTH_MEM_POOL_FABRIC: u32 = 4;
+/// For plinth_mem_pool_create_with_flags: network adapters can access the memory by its address, as with nvidia-peermem,
+/// where the device supports it. A DMA-BUF does not need this flag. It makes mapping and unmapping slower: see
+/// docs/registration.md.
+pub const PLINTH_MEM_POOL_GPU_DIRECT_RDMA: u32 = 8;
+/// For plinth_mem_pool_create_with_flags: the memory is allocated in segments, each of which has a CUDA handle of 64 bytes
+/// (plinth_ipc_mem_handle, cudaIpcGetMemHandle). Segments are not moved to where memory is needed, and cannot sleep. Not
+/// together with PLINTH_MEM_POOL_FABRIC.
+pub const PLINTH_MEM_POOL_SEGMENTS: u32 = 16;
+
+/// Creates a pool, as plinth_mem_pool_create does, whose memory is made for a purpose.
+///
+/// @param flags PLINTH_MEM_POOL_..., combined by |; 0 for a pool as that of plinth_mem_pool_create(false, false).
+/// @param pool Out: the pool's id. The caller releases it with plinth_mem_pool_destroy.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for unknown flags and for flags that exclude
+///         each other; the errors of initialization.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_mem_pool_create_with_flags(flags: u32, pool: *mut plinth_pool_id_t) -> plinth_status_t {
+    guard(|| {
+        // SAFETY: the caller passes NULL or a valid pointer.
+        let pool = unsafe { Output::new(pool, "pool") }?;
+        let id = memory::pool_create(options_of(flags)?, None)?;
+        pool.set(plinth_pool_id_t { owner: id.owner, index: id.index });
+        Ok(())
+    })
+}
+
+fn options_of(flags: u32) -> Result<Options> {
+    let has = |flag| flags & flag != 0;
+    let memory = MemoryOptions {
+        segments: has(PLINTH_MEM_POOL_SEGMENTS),
+        fabric: has(PLINTH_MEM_POOL_FABRIC),
+        gpu_direct_rdma: has(PLINTH_MEM_POOL_GPU_DIRECT_RDMA),
+    };
+    if flags > 31 || memory.segments && memory.fabric {
+        let what = format!("creating a pool: flags is {flags:#x}, with unknown flags or some that exclude each other");
+        return Err(Error::new(Status::INVALID_VALUE, what));
+    }
+    Ok(Options { use_on_oom: has(PLINTH_MEM_POOL_USE_ON_OOM), no_split: has(PLINTH_MEM_POOL_NO_SPLIT), memory })
 }
 
 /// Releases the caller's reference to a pool. The pool's free memory is released to the driver when no references

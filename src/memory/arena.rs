@@ -10,7 +10,7 @@ use super::{
     block::{Block, BlockId, BlockState},
     growth::{DetachedHandle, ReclaimableHandle},
     lock::Lock,
-    pool::{self, PoolId},
+    pool::{self, MemoryOptions, PoolId},
     space::Space,
 };
 pub use crate::stream::StreamUse;
@@ -42,6 +42,8 @@ pub enum StreamEvent {
     Recorded(PooledEvent),
     /// Other processes that hold the block, by the serial number of the export.
     HeldByProcesses(u64),
+    /// The registrations of the block, by arena and block.
+    Registered(u32, BlockId),
     /// No event yet: the stream was capturing, and an event recorded then would become part of the graph.
     Pending(StreamUse),
     /// No event yet: it must follow all work of the device, and a stream was capturing.
@@ -80,6 +82,8 @@ pub struct Inner {
     pub space: Space,
     /// The key of the arena.
     pub key: Key,
+    /// What its memory is made for. Handles move only between arenas where this is the same.
+    pub memory: MemoryOptions,
     /// The streams that were recorded on live blocks.
     pub stream_uses: HashMap<BlockId, Vec<StreamUse>>,
     /// Freed blocks that wait for stream events.
@@ -127,6 +131,7 @@ impl Arena {
                     Inner {
                         space: Space::new(number),
                         key,
+                        memory: MemoryOptions::default(),
                         stream_uses: HashMap::new(),
                         deferred_frees: Vec::new(),
                         pending_unmaps: Vec::new(),

@@ -16,7 +16,9 @@ use super::{
     mapped::Backing,
     peak_budget,
     pool::{self, PoolId},
-    pools, sleep,
+    pools,
+    registration::registered,
+    sleep,
     space::Space,
     stream_events, trackers,
 };
@@ -108,8 +110,7 @@ pub fn restore(handle: u64, stale: &[u64]) -> Result<Restored> {
         return Err(in_use(&what, "requests are still routed to the pool; end that first"));
     }
     let arenas = device.memory().arenas_of(pool);
-    let exporting: HashSet<u32> =
-        arenas.iter().map(|arena| arena.number).filter(|number| exports::has_exports(*number)).collect();
+    let exporting: HashSet<u32> = arenas.iter().map(|arena| arena.number).filter(|number| is_shared(*number)).collect();
     let restored = with_pool(runtime, device, pool, &what, |arenas| {
         let states: HashMap<u32, &ArenaState> = checkpoint.arenas.iter().map(|state| (state.arena, state)).collect();
         let found = arenas.iter().filter(|(number, _)| states.contains_key(number)).count();
@@ -204,6 +205,11 @@ fn with_pool<T>(
     // The pool of an arena changes if the pool was released meanwhile.
     locked.retain(|(_, inner)| inner.key.pool == pool);
     Ok(body(&mut locked))
+}
+
+/// Returns whether other processes hold a block of an arena, or one is registered.
+fn is_shared(arena: u32) -> bool {
+    exports::has_exports(arena) || registered::has_registrations(arena)
 }
 
 /// Checks that an arena can be set to a state; to one without allocated blocks, if there is none.

@@ -2,6 +2,7 @@
 
 use super::{
     arena::{Arena, Key, MAX_ARENAS, StreamEvent, StreamUse},
+    handle_types::Support,
     peak_budget::Peak,
     pool::{self, PoolId},
     recorder,
@@ -70,8 +71,8 @@ impl Count {
 pub struct DeviceMemory {
     method: OnceCell<Method>,
     total: OnceCell<u64>,
-    /// Whether handles are created shareable with other processes.
-    pub(super) shareable: OnceCell<bool>,
+    /// How memory can be shared.
+    pub(super) support: Support,
     /// The held bytes. Only calls that also make driver calls change them.
     held: Mutex<Stat>,
     /// The bits of the explicitly set fraction plus 1; 0 if none was set.
@@ -286,7 +287,9 @@ impl DeviceMemory {
             }
         };
         let mut inner = arena.lock();
-        inner.space.no_split = super::pool::options(key.pool).no_split;
+        let options = super::pool::options(key.pool);
+        inner.space.no_split = options.no_split;
+        inner.memory = options.memory;
         inner.space.orphaned = false;
         inner.graph_work = None;
         recorder::update(stream_use.device, &mut inner);

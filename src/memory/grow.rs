@@ -124,6 +124,7 @@ impl Grower<'_> {
             return self.grow_by_external_segment(request, limits, plugin);
         }
         match method {
+            _ if self.arena.lock().memory.segments => self.grow_by_segment(request, limits),
             Method::Segments => self.grow_by_segment(request, limits),
             Method::Virtual { granule } => self.grow_by_mapping(request, limits, granule),
         }
@@ -387,9 +388,11 @@ impl Grower<'_> {
             return own_handles;
         }
         let ordered = limits.move_from == MoveSource::Ordered && !capturing;
+        let options = self.arena.lock().memory;
         for arena in self.device.memory().arenas() {
             // An event of the device would invalidate the capture, which may be one of the program's own.
             if arena.number == self.arena.number
+                || arena.lock().memory != options
                 || capturing && arena.lock().graph_work.is_some()
                 || !stream_events::may_move_memory(self.runtime, self.device, arena, false)
             {
@@ -414,8 +417,9 @@ impl Grower<'_> {
 
     /// Creates handles of these sizes. Returns whether there was enough memory.
     fn create(&self, sizes: Vec<u64>, max_held: u64, site_handles: &mut SiteHandles) -> Result<bool> {
+        let options = self.arena.lock().memory;
         for size in sizes {
-            match handles::create(self.device, self.driver(), size, max_held)? {
+            match handles::create(self.device, self.driver(), size, max_held, options)? {
                 Some(handle) => site_handles.created.push(handle),
                 None => return Ok(false),
             }

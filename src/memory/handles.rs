@@ -1,6 +1,6 @@
 //! Creates, maps and releases handles, and accounts for the held bytes of the device.
 
-use super::ipc::mode;
+use super::{handle_types, pool::MemoryOptions};
 use crate::{
     base::{retry::retry, units::Bytes},
     driver::{Driver, Physical, codes},
@@ -13,20 +13,19 @@ pub type Handle = (Physical, u64);
 
 /// Creates a handle if at most `max_held` bytes are held with it. Returns `None` if that limit or the driver's memory does
 /// not suffice.
-pub fn create(device: &Device, driver: &Driver, bytes: u64, max_held: u64) -> Result<Option<Handle>> {
+pub fn create(
+    device: &Device,
+    driver: &Driver,
+    bytes: u64,
+    max_held: u64,
+    options: MemoryOptions,
+) -> Result<Option<Handle>> {
     let memory = &device.memory();
     if !memory.try_hold(bytes, max_held) {
         return Ok(None);
     }
-    let created = match mode::is_shareable(device, driver) {
-        Ok(true) => driver.memory_create_shareable(bytes, device.native),
-        Ok(false) => driver.memory_create(bytes, device.native),
-        Err(error) => {
-            memory.cancel_hold(bytes);
-            return Err(error);
-        }
-    };
-    match created {
+    let types = handle_types::types_for(device, driver, options).inspect_err(|_| memory.cancel_hold(bytes))?;
+    match driver.memory_create(bytes, device.native, types) {
         Ok(physical) => {
             memory.created.increment();
             Ok(Some((physical, bytes)))

@@ -71,6 +71,17 @@ impl std::fmt::Display for PoolId {
     }
 }
 
+/// What the memory of a pool is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MemoryOptions {
+    /// Whether it is allocated in segments, each with its own addresses, as by `cuMemAlloc`.
+    pub segments: bool,
+    /// Whether processes of other machines of the same NVLink fabric can import it, if the driver grants that.
+    pub fabric: bool,
+    /// Whether network adapters can access it by its address, if the device supports that.
+    pub gpu_direct_rdma: bool,
+}
+
 /// The options of a pool at creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
@@ -78,6 +89,8 @@ pub struct Options {
     pub use_on_oom: bool,
     /// Whether its blocks are never split.
     pub no_split: bool,
+    /// What its memory is made for.
+    pub memory: MemoryOptions,
 }
 
 #[derive(Debug, Default)]
@@ -408,7 +421,7 @@ mod tests {
 
     #[test]
     fn a_pool_lives_while_it_has_users() {
-        let id = create(Options { use_on_oom: true, no_split: false }, None);
+        let id = create(Options { use_on_oom: true, ..Options::default() }, None);
         assert_eq!(users(id, 0).unwrap(), 1);
         add_user(id, 0);
         assert!(options(id).use_on_oom);

@@ -40,7 +40,7 @@ pub fn split(runtime: &Runtime, device: &Device, arena: &'static Arena, split: H
         device.memory().released.increment();
         device.memory().release_held(detached.bytes);
     }
-    let handles = create_and_map(device, driver, detached.address, &split_sizes(&split));
+    let handles = create_and_map(device, driver, arena, detached.address, &split_sizes(&split));
     let mut inner = arena.lock();
     match handles {
         Some(handles) => inner.space.replace(&detached, &handles),
@@ -57,12 +57,13 @@ fn split_sizes(split: &HandleSplit) -> Vec<u64> {
 
 /// Creates handles of these sizes and maps them from `start` on, all or none. The held bytes were just reduced by the
 /// same amount, but another thread may have used that room.
-fn create_and_map(device: &Device, driver: &Driver, start: u64, sizes: &[u64]) -> Option<Vec<Handle>> {
+fn create_and_map(device: &Device, driver: &Driver, arena: &Arena, start: u64, sizes: &[u64]) -> Option<Vec<Handle>> {
     let total = device.memory().total(device, driver).unwrap_or(u64::MAX);
     let max_held = device.memory().limit(total).unwrap_or(u64::MAX);
+    let options = arena.lock().memory;
     let mut created = Vec::new();
     for bytes in sizes {
-        match handles::create(device, driver, *bytes, max_held) {
+        match handles::create(device, driver, *bytes, max_held, options) {
             Ok(Some(handle)) => created.push(handle),
             _ => break,
         }

@@ -7,6 +7,7 @@
 use super::{
     arena::{Arena, DeferredFree, PendingUnmap, StreamEvent, StreamUse},
     ipc::exports,
+    registration::registered,
 };
 use crate::{
     base::retry::retry,
@@ -113,6 +114,7 @@ pub(super) fn is_complete(runtime: &Runtime, event: &mut StreamEvent, wait: bool
         StreamEvent::Recorded(event) => event.native(),
         // Never waits for other processes, which may never release the block.
         StreamEvent::HeldByProcesses(serial) => return exports::is_released(*serial),
+        StreamEvent::Registered(arena, block) => return !registered::is_registered(*arena, *block),
         StreamEvent::Pending(_) | StreamEvent::PendingDevice | StreamEvent::Taken => return false,
     };
     let done = runtime.in_any_context(|driver| {
@@ -136,10 +138,14 @@ pub fn wait_for_stream(runtime: &Runtime, arena: &Arena) {
     is_complete(runtime, &mut StreamEvent::Pending(arena.stream_use()), true);
 }
 
-/// Defers the free of a block until the recorded streams and the processes that hold the block are done with it.
+/// Defers the free of a block until the recorded streams, the processes that hold the block and its registrations are done
+/// with it.
 pub fn defer_free(runtime: &Runtime, arena: &Arena, block: u32, uses: Vec<StreamUse>) {
     let mut events: Vec<StreamEvent> = uses.into_iter().map(|stream_use| record_event(runtime, stream_use)).collect();
     events.extend(exports::holder_event(arena.number, block));
+    if registered::is_registered(arena.number, block) {
+        events.push(StreamEvent::Registered(arena.number, block));
+    }
     let mut inner = arena.lock();
     if events.is_empty() {
         inner.space.finish_deferred_free(block);
@@ -220,7 +226,8 @@ pub fn process_events(runtime: &Runtime, device: &Device, arena: &Arena, wait: b
 /// Returns whether [`process_events`] and [`wait_for_stream`] would wait for work of the device.
 pub fn would_wait(runtime: &Runtime, device: &Device, arena: &Arena) -> bool {
     process_events(runtime, device, arena, false);
-    let waits_for_device = |event: &StreamEvent| !matches!(event, StreamEvent::HeldByProcesses(_));
+    let waits_for_device =
+        |event: &StreamEvent| !matches!(event, StreamEvent::HeldByProcesses(_) | StreamEvent::Registered(..));
     let pending = {
         let inner = arena.lock();
         inner.deferred_frees.iter().flat_map(|entry| &entry.events).any(waits_for_device)

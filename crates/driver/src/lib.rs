@@ -73,12 +73,13 @@ pub use image::Image;
 pub use kernel::{Arguments, Function, LaunchShape, Module};
 pub use memory::{MemoryKind, PointerDetails, PointerInfo, Span};
 pub use memory_pool::MemoryPool;
-pub use pages::Pages;
+pub use pages::{Pages, page_size};
 pub use processor::thread_time;
+pub use shareable::FABRIC_HANDLE_BYTES;
 pub use stream::{HostFunction, Stream};
 pub use stream_table::{StreamInfo, StreamOrigin, StreamTable};
 pub use table::{Call, Code, Table};
-pub use virtual_memory::{Physical, Segment};
+pub use virtual_memory::{HandleTypes, Physical, Segment};
 
 /// A failed driver call and its error code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -74,6 +74,13 @@ impl Pages {
     pub fn unmap(self) {}
 }
 
+/// Returns the size of the host's pages in bytes.
+pub fn page_size() -> u64 {
+    // SAFETY: the call takes no pointer, and returns -1 for an unknown name.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).unwrap_or(PAGE as u64)
+}
+
 /// Returns the machine's physical memory in bytes; `usize::MAX` if the system does not report it.
 fn physical_memory() -> usize {
     // SAFETY: the call takes no pointer, and returns -1 for an unknown name.

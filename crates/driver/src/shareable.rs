@@ -2,26 +2,30 @@
 //!
 //! As in [`virtual_memory`](super::virtual_memory), addresses and handles are plain integers that the driver validates.
 
-use super::{Driver, DriverResult, Physical, call, types::*, virtual_memory};
-use cudarc::driver::sys::CUmemAllocationHandleType;
+use super::{Driver, DriverResult, Physical, call, types::*};
 use std::{
     ffi::{c_char, c_int, c_void},
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
 };
 
-impl Driver {
-    /// Creates exportable physical memory on a device.
-    pub fn memory_create_shareable(&self, bytes: u64, device: c_int) -> DriverResult<Physical> {
-        let mut properties = virtual_memory::pinned_on(device);
-        properties.requestedHandleTypes = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-        let mut handle = 0;
-        // SAFETY: the output is a live local and the properties live for the call.
-        unsafe { call!(self, cuMemCreate(&mut handle, bytes as usize, &properties, 0)) }?;
-        Ok(Physical(handle))
-    }
+/// The size of a fabric handle in bytes.
+pub const FABRIC_HANDLE_BYTES: usize = 64;
 
-    /// Exports memory from [`memory_create_shareable`](Self::memory_create_shareable) as a file descriptor that another
-    /// process can import. The memory stays allocated while any copy of the descriptor is open.
+/// Takes ownership of a descriptor that the driver has just created.
+///
+/// # Safety
+/// The descriptor is open and has no other owner.
+unsafe fn take(descriptor: c_int) -> OwnedFd {
+    // A child program must not keep the memory allocated. If this call fails, it may.
+    // SAFETY: the call only changes a flag of the descriptor.
+    unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
+    // SAFETY: the caller makes this promise.
+    unsafe { OwnedFd::from_raw_fd(descriptor) }
+}
+
+impl Driver {
+    /// Exports memory with a [`file_descriptor`](super::HandleTypes::file_descriptor) as one that another process can
+    /// import. The memory stays allocated while any copy of the descriptor is open.
     pub fn memory_export(&self, physical: Physical) -> DriverResult<OwnedFd> {
         let mut descriptor: c_int = -1;
         // SAFETY: the output is a live local of the size of this kind of handle; a handle that cannot be exported
@@ -37,11 +41,45 @@ impl Driver {
                 )
             )
         }?;
-        // A child program must not keep the memory allocated. If this call fails, it may.
-        // SAFETY: the call only changes a flag of the descriptor that was just created.
-        unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
-        // SAFETY: the driver just created this descriptor for the caller, and it has no other owner.
-        Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+        // SAFETY: the driver just created this descriptor for the caller.
+        Ok(unsafe { take(descriptor) })
+    }
+
+    /// Exports memory with a [`fabric`](super::HandleTypes::fabric) handle as the bytes with which a process, also on
+    /// another machine of the same NVLink fabric, can import it.
+    pub fn memory_export_fabric(&self, physical: Physical) -> DriverResult<[u8; FABRIC_HANDLE_BYTES]> {
+        let mut handle = [0u8; FABRIC_HANDLE_BYTES];
+        // SAFETY: the output is a live local of the size of this kind of handle; a handle that cannot be exported
+        // returns an error code.
+        unsafe {
+            call!(
+                self,
+                cuMemExportToShareableHandle(handle.as_mut_ptr().cast(), physical.0, CU_MEM_HANDLE_TYPE_FABRIC, 0)
+            )
+        }?;
+        Ok(handle)
+    }
+
+    /// Exports a mapped range as a DMA-BUF, with which drivers of other devices access the memory. Both ends are
+    /// multiples of the host's page size. The memory stays allocated while any copy of the descriptor is open.
+    pub fn memory_dma_buf(&self, address: u64, bytes: u64) -> DriverResult<OwnedFd> {
+        let mut descriptor: c_int = -1;
+        // SAFETY: the output is a live local of the size of this kind of handle; a range that cannot be exported returns
+        // an error code.
+        unsafe {
+            call!(
+                self,
+                cuMemGetHandleForAddressRange(
+                    (&raw mut descriptor).cast(),
+                    address,
+                    bytes as usize,
+                    CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+                    0
+                )
+            )
+        }?;
+        // SAFETY: the driver just created this descriptor for the caller.
+        Ok(unsafe { take(descriptor) })
     }
 
     /// Imports the memory of a descriptor, with one reference. The descriptor may be closed afterwards.

@@ -146,6 +146,8 @@ driver_calls! {
     optional 10020 cuMemImportFromShareableHandle(
         handle: *mut CUmemGenericAllocationHandle, shareable: *mut c_void, kind: c_uint);
     optional 11000 cuMemRetainAllocationHandle(handle: *mut CUmemGenericAllocationHandle, pointer: *mut c_void);
+    optional 11070 cuMemGetHandleForAddressRange(
+        handle: *mut c_void, pointer: CUdeviceptr, bytes: usize, kind: c_uint, flags: c_ulonglong);
 
     // Memory: stream-ordered pools.
     optional 11020 cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice);

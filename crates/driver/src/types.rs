@@ -135,6 +135,10 @@ constants! {
     CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD = CUdevice_attribute_enum;
     CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = CUdevice_attribute_enum;
     CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED = CUdevice_attribute_enum;
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED = CUdevice_attribute_enum;
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED = CUdevice_attribute_enum;
+    CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED = CUdevice_attribute_enum;
+    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED = CUdevice_attribute_enum;
     CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH = CUdevice_attribute_enum;
 }
 
@@ -142,6 +146,10 @@ constants! {
 pub const CU_MEM_HANDLE_TYPE_NONE: std::ffi::c_uint = 0;
 /// Physical memory that is shared with other processes as a file descriptor.
 pub const CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR: std::ffi::c_uint = 1;
+/// Physical memory that is shared with processes of the same NVLink fabric, also on other machines.
+pub const CU_MEM_HANDLE_TYPE_FABRIC: std::ffi::c_uint = 8;
+/// A range of addresses as a DMA-BUF.
+pub const CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD: std::ffi::c_uint = 1;
 
 /// Flags of pinned memory. They are preprocessor constants in CUDA's header.
 pub const CU_MEMHOSTALLOC_PORTABLE: std::ffi::c_uint = 1;

@@ -6,7 +6,7 @@
 //! only affects the device, where work that still uses an unmapped address fails.
 
 use super::{Call, Driver, DriverResult, call, observer, types::*};
-use cudarc::driver::sys::CUmemAccess_flags;
+use cudarc::driver::sys::{CUmemAccess_flags, CUmemAllocationHandleType_enum};
 use std::ffi::c_int;
 
 /// Physical memory of a device, without an address.
@@ -19,6 +19,17 @@ impl Physical {
     pub fn dangling(number: u64) -> Self {
         Physical(number)
     }
+}
+
+/// What physical memory can be used for beyond its process, which is fixed when it is created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct HandleTypes {
+    /// Whether it can be exported as a file descriptor, to processes of this machine.
+    pub file_descriptor: bool,
+    /// Whether it can be exported as a fabric handle, also to processes of other machines of the same NVLink fabric.
+    pub fabric: bool,
+    /// Whether network adapters can access it by its address: GPUDirect RDMA.
+    pub gpu_direct_rdma: bool,
 }
 
 /// Memory whose address the driver chose.
@@ -83,11 +94,16 @@ impl Driver {
         unsafe { call!(self, cuMemAddressFree(address, bytes as usize)) }
     }
 
-    /// Creates physical memory on a device.
-    pub fn memory_create(&self, bytes: u64, device: c_int) -> DriverResult<Physical> {
+    /// Creates physical memory on a device that can be used as `types` say.
+    pub fn memory_create(&self, bytes: u64, device: c_int, types: HandleTypes) -> DriverResult<Physical> {
+        let file_descriptor = if types.file_descriptor { CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR } else { 0 };
+        let fabric = if types.fabric { CU_MEM_HANDLE_TYPE_FABRIC } else { 0 };
+        let mut properties = pinned_on(device);
+        properties.requestedHandleTypes = CUmemAllocationHandleType_enum(file_descriptor | fabric);
+        properties.allocFlags.gpuDirectRDMACapable = u8::from(types.gpu_direct_rdma);
         let mut handle = 0;
         // SAFETY: the output is a live local and the properties live for the call.
-        unsafe { call!(self, cuMemCreate(&mut handle, bytes as usize, &pinned_on(device), 0)) }?;
+        unsafe { call!(self, cuMemCreate(&mut handle, bytes as usize, &properties, 0)) }?;
         Ok(Physical(handle))
     }
 

@@ -33,6 +33,8 @@ pub struct Config {
     pub launch_blocking: bool,
     /// Whether devices can be given access to each other's memory.
     pub peers: bool,
+    /// Whether memory can be exported as fabric handles. Where it cannot, the driver says so when such memory is created.
+    pub fabric: bool,
     pub costs: Costs,
     pub checks: Checks,
 }
@@ -126,13 +128,18 @@ impl Config {
             Some("none") => false,
             Some(text) => return Err(format!("PLINTH_HOST_PEERS is \"{text}\"; set it to all or none")),
         };
+        let fabric = match get("PLINTH_HOST_FABRIC").as_deref().map(str::trim) {
+            None | Some("" | "0") => false,
+            Some("1") => true,
+            Some(text) => return Err(format!("PLINTH_HOST_FABRIC is \"{text}\"; set it to 1 or 0")),
+        };
         let checks = match get("PLINTH_HOST_CHECKS") {
             None => Checks::default(),
             Some(text) => Checks::parse(&text).ok_or_else(|| {
                 format!("PLINTH_HOST_CHECKS is \"{text}\"; set it to addresses, shared, both with a comma, 1 or 0")
             })?,
         };
-        Ok(Config { model, visible, memory, memory_name, launch_blocking, peers, costs, checks })
+        Ok(Config { model, visible, memory, memory_name, launch_blocking, peers, fabric, costs, checks })
     }
 }
 
@@ -170,6 +177,8 @@ mod tests {
         assert!(config.peers);
         assert_eq!(config.memory_name, None);
         assert!(!read(&[("PLINTH_HOST_PEERS", "none")]).unwrap().peers);
+        assert!(!config.fabric);
+        assert!(read(&[("PLINTH_HOST_FABRIC", "1")]).unwrap().fabric);
     }
 
     #[test]
@@ -193,6 +202,7 @@ mod tests {
             ("PLINTH_HOST_CHECKS", "adresses"),
             ("PLINTH_HOST_COSTS", "free"),
             ("PLINTH_HOST_PEERS", "some"),
+            ("PLINTH_HOST_FABRIC", "yes"),
             ("PLINTH_HOST_MEMORY_NAME", "a/b"),
         ] {
             let error = read(&[(name, value)]).unwrap_err();

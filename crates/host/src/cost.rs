@@ -66,6 +66,9 @@ fn interpolate(bytes: u64, prices: [u64; 5]) -> u64 {
     (y0 + (y1 - y0) * (bytes as f64 - x0) / (x1 - x0)) as u64
 }
 
+/// What mapping, and unmapping, memory for network adapters takes more, measured.
+pub const GPU_DIRECT_RDMA: u64 = 6400;
+
 /// Returns the price of one call in nanoseconds. `bytes` is the size of the affected memory, where that matters.
 pub fn price(call: Call, bytes: u64) -> u64 {
     match call {
@@ -93,6 +96,7 @@ pub fn price(call: Call, bytes: u64) -> u64 {
         cuMemHostAlloc | cuMemFreeHost | cuMemHostRegister_v2 | cuMemHostUnregister => 20_000 + bytes / 16,
         cuMemAllocManaged => 40_000,
         cuMemExportToShareableHandle | cuMemImportFromShareableHandle => 15_000,
+        cuMemGetHandleForAddressRange => 20_000,
         cuIpcGetMemHandle | cuIpcGetEventHandle => 5000,
         cuIpcOpenMemHandle_v2 | cuIpcOpenEventHandle | cuIpcCloseMemHandle => 100_000,
         cuMemcpyAsync | cuMemcpyPeerAsync | cuMemcpy2DAsync_v2 => 1900,

@@ -2,7 +2,7 @@
 
 use crate::{
     base::{retry::retry, units::Bytes},
-    driver::{Driver, Physical, Span},
+    driver::{Driver, HandleTypes, Physical, Span},
     error::{Context, Error, Result},
     runtime::{Runtime, device::Device, sync_debug},
     status::Status,
@@ -24,7 +24,8 @@ impl SymmetricBuffer {
         let driver = &runtime.driver;
         let bytes = bytes.next_multiple_of(driver.memory_granularity(device.native)?.max(1));
         let made = || -> Result<(SymmetricBuffer, OwnedFd)> {
-            let physical = driver.memory_create_shareable(bytes, device.native)?;
+            let types = HandleTypes { file_descriptor: true, ..HandleTypes::default() };
+            let physical = driver.memory_create(bytes, device.native, types)?;
             let buffer = SymmetricBuffer::map(driver, device, bytes, physical)?;
             let cleared = device.with_context(driver, |driver| {
                 let stream = driver.stream_create(0)?;

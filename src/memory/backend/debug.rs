@@ -22,6 +22,7 @@ use crate::{
     memory::{
         device_memory::device as device_of,
         handles::{self, Handle},
+        pool::MemoryOptions,
     },
     runtime::{Runtime, device::Device, names, sync_debug},
     status::Status,
@@ -127,7 +128,9 @@ pub(super) fn alloc(place: &BackendRequest) -> Result<Option<(u64, Owner)>> {
         return Ok(None);
     }
     let max_bytes = device.memory().limit(total).unwrap_or(u64::MAX);
-    let Some(handle) = handles::create(device, driver, mapped, max_bytes)? else { return Ok(None) };
+    let Some(handle) = handles::create(device, driver, mapped, max_bytes, MemoryOptions::default())? else {
+        return Ok(None);
+    };
     let base = match driver.memory_reserve(reserved, granule) {
         Ok(base) => base,
         Err(failure) => {

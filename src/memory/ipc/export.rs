@@ -1,15 +1,20 @@
 //! Exports blocks of this process.
 
 use super::{
-    exports::{self, LocatedBlock},
-    import,
+    exports,
     message::{Chunk, Header, Transport},
     mode::{self, Mode},
 };
 use crate::{
     driver::observer,
     error::{Context, Error, Result},
-    memory::{backend, device_memory::device, mapped::Backing, pools, stream_events},
+    memory::{
+        device_memory::device,
+        handle_types,
+        located_block::{LocatedBlock, not_allocated},
+        mapped::Backing,
+        pools, shareable, stream_events,
+    },
     runtime::{self, Runtime, device::Device, sync_debug},
     status::Status,
     stream::{
@@ -77,43 +82,10 @@ impl PreparedExport {
     }
 }
 
-#[cold]
-fn not_allocated(address: u64) -> Error {
-    let what = format!("{address:#x} is not in a live block of the caching allocator");
-    Error::new(Status::INVALID_POINTER, what)
-}
-
-/// Finds the block that contains an address, and marks it so that its free takes the holders into account.
-fn locate(runtime: &Runtime, address: u64) -> Result<LocatedBlock> {
-    let arenas = runtime.devices().iter().flat_map(|device| device.memory().arenas());
-    for arena in arenas {
-        let mut inner = arena.lock();
-        if !inner.space.has(address) {
-            continue;
-        }
-        let id = inner.space.live_block_containing(address).ok_or_else(|| not_allocated(address))?;
-        let block = inner.space.mark_used_elsewhere(id);
-        inner.stream_uses.entry(id).or_default();
-        let (address, requested) = (block.address, block.requested);
-        return Ok(LocatedBlock { arena, block: id, address, requested, mapped: Vec::new() });
-    }
-    Err(not_allocated(address))
-}
-
 /// Prepares to send the block that contains an address, ordered after the work of the device's current stream.
 pub fn prepare(address: u64) -> Result<PreparedExport> {
     let runtime = runtime::ready()?;
-    if import::is_imported(address) {
-        return Err(Error::new(
-            Status::IPC_REEXPORT,
-            format!("{address:#x} is memory of another process; only that process can share it"),
-        ));
-    }
-    if backend::around(address).is_some() {
-        let what = format!("{address:#x} is memory of another backend; only the native backend can share memory");
-        return Err(Error::new(Status::IPC_NOT_SHAREABLE, what));
-    }
-    let mut found = locate(runtime, address)?;
+    let mut found = shareable::find(runtime, address)?;
     let device = device(runtime, found.arena.device)?;
     // The pool cannot be suspended meanwhile: suspending it takes the same lock before it checks the records. It may have
     // been suspended before, so the handles are read under the lock.
@@ -145,7 +117,7 @@ fn prepare_located(
     let mut transport = Transport::Descriptors;
     for (start, mapped) in &found.mapped {
         match mapped.backing {
-            Backing::Handle(_) if mode::is_shareable(device, &runtime.driver)? => {}
+            Backing::Handle(_) if handle_types::is_shareable(device, &runtime.driver)? => {}
             Backing::Handle(_) => {
                 return Err(Error::new(
                     Status::IPC_NOT_SHAREABLE,
@@ -165,7 +137,7 @@ fn prepare_located(
     }
     let Some((start, _)) = found.mapped.first().copied() else { return Err(not_allocated(address)) };
     let (serial, hold) = exports::lock().add_hold(found)?;
-    if found.arena.lock().space.live(found.block, found.address).is_none() {
+    if !found.is_live() {
         return Err(not_allocated(address));
     }
     let event = record_ready_event(runtime, device, serial)?;

@@ -7,11 +7,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    memory::{
-        arena::{Arena, StreamEvent},
-        block::BlockId,
-        mapped::{Backing, Mapped},
-    },
+    memory::{arena::StreamEvent, block::BlockId, located_block::LocatedBlock, mapped::Backing},
     status::Status,
     stream::event_pool::PooledEvent,
 };
@@ -212,26 +208,6 @@ impl Exports {
             record.events.push(event);
             self.events += 1;
         }
-    }
-}
-
-/// The block that contains an address.
-pub(super) struct LocatedBlock {
-    pub arena: &'static Arena,
-    pub block: BlockId,
-    pub address: u64,
-    pub requested: u64,
-    /// The mappings under the block, with their start addresses.
-    pub mapped: Vec<(u64, Mapped)>,
-}
-
-impl LocatedBlock {
-    /// Reads the mappings under the block. Returns `None` if the block was freed. They stay valid while the caller holds
-    /// the arena's [`growth`](Arena::growth), and while the block has a record.
-    pub fn read_mapped(&mut self) -> Option<()> {
-        let inner = self.arena.lock();
-        self.mapped = inner.space.mapped_under(inner.space.live(self.block, self.address)?);
-        Some(())
     }
 }
 

@@ -20,7 +20,6 @@ pub mod legacy;
 pub mod message;
 pub mod mode;
 mod ready_event;
-mod space_layout;
 mod system;
 
 pub use import::{Received, close};

@@ -1,9 +1,7 @@
-//! Whether memory can be shared with other processes: `PLINTH_IPC`, and what the device supports.
+//! Whether memory can be shared with other processes: `PLINTH_IPC`.
 
 use crate::{
-    driver::{Driver, Failure, codes, types::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED},
     error::{Error, Result},
-    runtime::device::Device,
     status::Status,
 };
 use once_cell::sync::OnceCell;
@@ -36,28 +34,6 @@ fn parse(text: &str) -> Result<Mode> {
 pub fn mode() -> Result<Mode> {
     static MODE: OnceCell<Mode> = OnceCell::new();
     MODE.get_or_try_init(|| parse(&std::env::var_os(VARIABLE).unwrap_or_default().to_string_lossy())).copied()
-}
-
-/// Returns whether memory of a device is allocated so that it can be shared.
-pub fn is_shareable(device: &Device, driver: &Driver) -> Result<bool> {
-    device
-        .memory()
-        .shareable
-        .get_or_try_init(|| {
-            if mode()? == Mode::Off {
-                return Ok(false);
-            }
-            let attribute = CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;
-            match driver.device_attribute(attribute, device.native) {
-                Ok(supported) => Ok(supported != 0),
-                // A driver that does not know the attribute does not support it.
-                Err(Failure { code: codes::CUDA_ERROR_INVALID_VALUE | codes::CUDA_ERROR_NOT_SUPPORTED, .. }) => {
-                    Ok(false)
-                }
-                Err(failure) => Err(Error::from(failure).context("querying whether a device's memory can be shared")),
-            }
-        })
-        .copied()
 }
 
 #[cfg(test)]

@@ -53,6 +53,8 @@ pub struct Options {
     pub folder: Option<PathBuf>,
     /// Whether to fail rather than wait for the devices.
     pub no_wait: bool,
+    /// Whether to end the registrations of the memory first, rather than fail.
+    pub release_registrations: bool,
 }
 
 /// A range of device memory and its place in a backup.

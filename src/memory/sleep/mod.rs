@@ -13,7 +13,7 @@ mod transfer;
 use super::{
     arena::Arena,
     pool::{self, PoolId},
-    stats_aggregation,
+    registration, stats_aggregation,
 };
 use crate::{
     error::{Context, Error, Result},
@@ -173,6 +173,14 @@ pub enum LiveBlocks {
 /// changes. Memory that the driver fails to release stays mapped until the next attempt. The caller delivers the events
 /// to trackers after it released its locks.
 pub fn sleep(runtime: &'static Runtime, ids: &[PoolId], options: &Options, blocks: LiveBlocks) -> Result<()> {
+    if options.release_registrations {
+        let arenas: Vec<_> = runtime
+            .devices()
+            .iter()
+            .flat_map(|device| ids.iter().flat_map(|id| device.memory().arenas_of(*id)))
+            .collect();
+        registration::release_all(&arenas)?;
+    }
     let mut changes = lock_changes();
     let awake: Vec<PoolId> = ids.iter().copied().filter(|id| !pool::is_suspended(*id)).collect();
     // From here on no request is routed to the pools.

@@ -18,6 +18,7 @@ use crate::{
         handles::{self, Handle},
         mapped::Backing,
         peak_budget,
+        pool::MemoryOptions,
     },
     observe::{self, Kind, Operand},
     runtime::{Runtime, checked_stream::StreamUse, device::Device},
@@ -136,13 +137,13 @@ fn create_for(
     mappings: &[ArenaMapping],
     group: &[ArenaMapping],
 ) -> Result<Vec<Handle>> {
-    let sizes: Vec<u64> = group.iter().map(|(_, mapping)| mapping.bytes).collect();
-    if let Some(created) = create(runtime, part.device, &sizes)? {
+    let wanted: Vec<Wanted> = group.iter().map(|(arena, mapping)| (mapping.bytes, arena.lock().memory)).collect();
+    if let Some(created) = create(runtime, part.device, &wanted)? {
         return Ok(created);
     }
     // Releasing cached memory may make enough room. A failure to release is not an error here.
     let _ = cache::empty(runtime);
-    create(runtime, part.device, &sizes)?.ok_or_else(|| {
+    create(runtime, part.device, &wanted)?.ok_or_else(|| {
         let (free, _) = part.device.memory_info(&runtime.driver).unwrap_or((0, 0));
         let needed = mappings.iter().map(|(_, mapping)| mapping.bytes).sum();
         let ordinal = part.device.ordinal;
@@ -153,14 +154,17 @@ fn create_for(
     })
 }
 
-/// Creates handles of these sizes: all of them, or none if memory does not suffice.
-fn create(runtime: &Runtime, device: &Device, sizes: &[u64]) -> Result<Option<Vec<Handle>>> {
+/// The size of a handle in bytes, and what its memory is made for.
+type Wanted = (u64, MemoryOptions);
+
+/// Creates handles: all of them, or none if memory does not suffice.
+fn create(runtime: &Runtime, device: &Device, wanted: &[Wanted]) -> Result<Option<Vec<Handle>>> {
     let driver = &runtime.driver;
     let total = device.memory().total(device, driver)?;
     let limit = device.memory().limit(total).unwrap_or(total);
-    let mut created = Vec::with_capacity(sizes.len());
-    for size in sizes {
-        match handles::create(device, driver, *size, limit) {
+    let mut created = Vec::with_capacity(wanted.len());
+    for (bytes, options) in wanted {
+        match handles::create(device, driver, *bytes, limit, *options) {
             Ok(Some(handle)) => created.push(handle),
             other => {
                 handles::undo(device, driver, created);

@@ -13,7 +13,10 @@ use crate::{
     base::{retry::retry, units::Bytes},
     driver::Physical,
     error::{Context, Error, Result},
-    memory::{arena::Arena, device_memory::Method, ipc::exports, mapped::Backing, pool, pool::PoolId, stream_events},
+    memory::{
+        arena::Arena, device_memory::Method, ipc::exports, mapped::Backing, pool, pool::PoolId, registration,
+        stream_events,
+    },
     observe,
     runtime::{Runtime, device::Device},
     status::Status,
@@ -81,7 +84,7 @@ fn check_can_suspend(runtime: &Runtime, part: &Part<'_>, blocks: LiveBlocks) -> 
         return refuse(format!("{} of it are allocated, possibly outside of captures", Bytes(live)));
     }
     for arena in arenas {
-        check_not_exported(device, arena, *id)?;
+        check_not_shared(device, arena, *id)?;
         handles_of(arena)?;
     }
     if !arenas.is_empty() && device.memory().method(device, &runtime.driver)? == Method::Segments {
@@ -93,18 +96,14 @@ fn check_can_suspend(runtime: &Runtime, part: &Part<'_>, blocks: LiveBlocks) -> 
     Ok(())
 }
 
-fn check_not_exported(device: &Device, arena: &Arena, id: PoolId) -> Result<()> {
-    if exports::has_exports(arena.number) {
-        return Err(Error::new(
-            Status::GRAPH_MEMORY_IN_USE,
-            format!(
-                "cannot put {} to sleep: other processes hold memory of it on device {}",
-                describe(id),
-                device.ordinal
-            ),
-        ));
-    }
-    Ok(())
+fn check_not_shared(device: &Device, arena: &Arena, id: PoolId) -> Result<()> {
+    let user = match registration::describe_one(arena) {
+        Some(registration) => format!("{registration} holds memory of it"),
+        None if exports::has_exports(arena.number) => "other processes hold memory of it".to_owned(),
+        None => return Ok(()),
+    };
+    let what = format!("cannot put {} to sleep: {user} on device {}", describe(id), device.ordinal);
+    Err(Error::new(Status::GRAPH_MEMORY_IN_USE, what))
 }
 
 /// Waits for a device, or fails if it has work.
@@ -134,7 +133,7 @@ fn handles_of(arena: &Arena) -> Result<Vec<(SuspendedMapping, Physical)>> {
 fn prepare(runtime: &Runtime, part: &mut Part<'_>, options: &Options) -> Result<()> {
     let (mut pieces, mut needed) = (Vec::new(), 0);
     for arena in &part.arenas {
-        check_not_exported(part.device, arena, part.id)?;
+        check_not_shared(part.device, arena, part.id)?;
         part.device.with_context(&runtime.driver, |driver| {
             driver.with_relaxed_capture(|| stream_events::process_events(runtime, part.device, arena, true))?;
             Ok(())

@@ -5,17 +5,15 @@ use crate::{
     config::GRANULE,
     cost,
     driver::{
-        codes,
+        FABRIC_HANDLE_BYTES, HandleTypes, codes,
         table::{Call, Code},
         types::*,
     },
     ids::Id,
-    memory::virt::Access,
+    memory::{Mapping, Memory, virt::Access},
     state::{self, State},
 };
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
-
-const HANDLE_TYPE_FABRIC: c_uint = 8;
 
 /// CUDA's structures with plain integers instead of enumerations, since a program may pass any number.
 #[repr(C)]
@@ -32,7 +30,9 @@ struct Properties {
     handle_types: c_uint,
     location: Location,
     win32: *mut c_void,
-    flags: [u8; 8],
+    compression: u8,
+    gpu_direct_rdma: u8,
+    unused: [u8; 6],
 }
 
 #[repr(C)]
@@ -60,23 +60,23 @@ impl Location {
     }
 }
 
-/// Returns the device of the properties, and whether the memory is to be shared.
-fn properties(state: &State, properties: *const CUmemAllocationProp) -> Result<(usize, bool), Code> {
+/// Returns the device of the properties, and what the memory can be used for.
+fn properties(state: &State, properties: *const CUmemAllocationProp) -> Result<(usize, HandleTypes), Code> {
     if properties.is_null() {
         return Err(INVALID);
     }
     // SAFETY: the caller passed a structure of this layout, and any bits are a valid value of the one read here.
     let properties = unsafe { properties.cast::<Properties>().read() };
-    if properties.kind != CU_MEM_ALLOCATION_TYPE_PINNED {
+    let known = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC;
+    if properties.kind != CU_MEM_ALLOCATION_TYPE_PINNED || properties.handle_types & !known != 0 {
         return Err(INVALID);
     }
-    let shareable = match properties.handle_types {
-        CU_MEM_HANDLE_TYPE_NONE => false,
-        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR => true,
-        HANDLE_TYPE_FABRIC => return Err(codes::CUDA_ERROR_NOT_SUPPORTED),
-        _ => return Err(INVALID),
+    let types = HandleTypes {
+        file_descriptor: properties.handle_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR != 0,
+        fabric: properties.handle_types & CU_MEM_HANDLE_TYPE_FABRIC != 0,
+        gpu_direct_rdma: properties.gpu_direct_rdma != 0,
     };
-    Ok((properties.location.device(state)?, shareable))
+    Ok((properties.location.device(state)?, types))
 }
 
 pub unsafe extern "C" fn cuMemAddressReserve(
@@ -112,8 +112,12 @@ pub unsafe extern "C" fn cuMemCreate(
         if flags != 0 || size == 0 || !size.is_multiple_of(GRANULE) {
             return Err(INVALID);
         }
-        let (device, shareable) = properties(state, props)?;
-        out.put(state.memory.write().create(device, size, shareable)?);
+        let (device, types) = properties(state, props)?;
+        // A GPU whose machine has no fabric reports the attribute all the same.
+        if types.fabric && !state.config.fabric {
+            return Err(codes::CUDA_ERROR_NOT_PERMITTED);
+        }
+        out.put(state.memory.write().create(device, size, types)?);
         Ok(())
     })
 }
@@ -128,12 +132,22 @@ fn handle_bytes(handle: CUmemGenericAllocationHandle) -> u64 {
     state::get().ok().and_then(|state| state.memory.read().physical.get(&handle).map(|one| one.bytes)).unwrap_or(0)
 }
 
+/// Returns what a mapping of memory for network adapters costs more than another.
+fn rdma_price(memory: &Memory, physical: Id) -> u64 {
+    let is_capable = memory.physical.get(&physical).is_some_and(|one| one.types.gpu_direct_rdma);
+    if is_capable { cost::GPU_DIRECT_RDMA } else { 0 }
+}
+
 /// Returns the price of a call that is charged for each mapping in a range.
 fn range_price(call: Call, pointer: CUdeviceptr, bytes: usize) -> u64 {
     let end = pointer.saturating_add(bytes as u64);
     let Ok(state) = state::get() else { return cost::price(call, 0) };
     let memory = state.memory.read();
-    let prices: u64 = memory.mappings.range(pointer..end).map(|(_, one)| cost::price(call, one.bytes)).sum();
+    let of_one = |one: &Mapping| {
+        let more = if call == Call::cuMemUnmap { rdma_price(&memory, one.physical) } else { 0 };
+        cost::price(call, one.bytes) + more
+    };
+    let prices: u64 = memory.mappings.range(pointer..end).map(|(_, one)| of_one(one)).sum();
     prices.max(cost::price(call, 0))
 }
 
@@ -144,7 +158,8 @@ pub unsafe extern "C" fn cuMemMap(
     handle: CUmemGenericAllocationHandle,
     flags: c_ulonglong,
 ) -> Code {
-    enter(Call::cuMemMap, bytes as u64, |state| {
+    let more = state::get().map_or(0, |state| rdma_price(&state.memory.read(), handle));
+    enter_at(Call::cuMemMap, cost::price(Call::cuMemMap, bytes as u64) + more, |state| {
         if flags != 0 {
             return Err(INVALID);
         }
@@ -247,14 +262,20 @@ pub unsafe extern "C" fn cuMemExportToShareableHandle(
     flags: c_ulonglong,
 ) -> Code {
     enter(Call::cuMemExportToShareableHandle, 0, |state| {
-        let out = Out::new(shareable.cast::<c_int>())?;
+        let descriptor = Out::new(shareable.cast::<c_int>())?;
         if flags != 0 {
             return Err(INVALID);
         }
-        if kind != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR {
-            return Err(INVALID);
+        match kind {
+            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR => {
+                descriptor.put(state.memory.write().export(handle, &state.config.visible)?);
+            }
+            CU_MEM_HANDLE_TYPE_FABRIC => {
+                let out = Out::new(shareable.cast::<[u8; FABRIC_HANDLE_BYTES]>())?;
+                out.put(state.memory.write().export_fabric(handle, &state.config.visible)?);
+            }
+            _ => return Err(INVALID),
         }
-        out.put(state.memory.write().export(handle, &state.config.visible)?);
         Ok(())
     })
 }
@@ -266,12 +287,45 @@ pub unsafe extern "C" fn cuMemImportFromShareableHandle(
 ) -> Code {
     enter(Call::cuMemImportFromShareableHandle, 0, |state| {
         let out = Out::new(handle)?;
-        if kind != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR {
+        match kind {
+            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR => {
+                // A file descriptor is passed as the pointer's value.
+                let fd = c_int::try_from(shareable as isize).map_err(|_| INVALID)?;
+                out.put(state.memory.write().import(fd, &state.config.visible)?);
+            }
+            CU_MEM_HANDLE_TYPE_FABRIC if !state.config.fabric => return Err(codes::CUDA_ERROR_NOT_PERMITTED),
+            CU_MEM_HANDLE_TYPE_FABRIC if shareable.is_null() => return Err(INVALID),
+            CU_MEM_HANDLE_TYPE_FABRIC => {
+                // SAFETY: the caller passed a handle of this kind, whose bytes may have any values.
+                let bytes = unsafe { shareable.cast::<[u8; FABRIC_HANDLE_BYTES]>().read() };
+                out.put(state.memory.write().import_fabric(bytes, &state.config.visible)?);
+            }
+            _ => return Err(codes::CUDA_ERROR_NOT_SUPPORTED),
+        }
+        Ok(())
+    })
+}
+
+pub unsafe extern "C" fn cuMemGetHandleForAddressRange(
+    handle: *mut c_void,
+    pointer: CUdeviceptr,
+    bytes: usize,
+    kind: c_uint,
+    flags: c_ulonglong,
+) -> Code {
+    enter(Call::cuMemGetHandleForAddressRange, 0, |state| {
+        let out = Out::new(handle.cast::<c_int>())?;
+        if kind != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD {
+            return Err(INVALID);
+        }
+        // A mapping for PCIe alone, which the driver of an H200 does not support.
+        if flags == 1 {
             return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
         }
-        // A file descriptor is passed as the pointer's value.
-        let fd = c_int::try_from(shareable as isize).map_err(|_| INVALID)?;
-        out.put(state.memory.write().import(fd, &state.config.visible)?);
+        if flags != 0 {
+            return Err(INVALID);
+        }
+        out.put(state.memory.write().dma_buf(pointer, bytes as u64)?);
         Ok(())
     })
 }

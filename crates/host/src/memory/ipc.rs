@@ -6,16 +6,20 @@
 //! when no process holds the memory any more, even if a holder crashed.
 //!
 //! The older handles of 64 bytes contain a process, its descriptor and an offset in the file. They are opened through
-//! `/proc`, so both processes must belong to one user and see each other.
+//! `/proc`, so both processes must belong to one user and see each other. Fabric handles are made in the same way.
+//!
+//! A DMA-BUF is a file description that holds the locks of all the memory under its range. It keeps the memory in use, as
+//! on a GPU. Its file position is the place of the range's first byte, so a test can read what a network adapter would,
+//! up to the end of the first handle.
 
 use super::{
-    AccessRights, Memory, os_error,
+    AccessRights, Memory, containing, os_error,
     physical::{FILE_NAME, Physical},
     sys,
 };
 use crate::{
     config::GRANULE,
-    driver::{codes, file_description, table::Code},
+    driver::{FABRIC_HANDLE_BYTES, HandleTypes, codes, file_description, table::Code},
     ids::{self, Id},
 };
 use std::{
@@ -42,6 +46,9 @@ pub struct OpenedAllocation {
 const INVALID: Code = codes::CUDA_ERROR_INVALID_VALUE;
 const FILE_MAGIC: u64 = u64::from_le_bytes(*b"plinthMF");
 const HANDLE_MAGIC: u64 = u64::from_le_bytes(*b"plinthMH");
+const FABRIC_MAGIC: u64 = u64::from_le_bytes(*b"plinthFH");
+/// Both ends of a DMA-BUF are multiples of the host's page size.
+const PAGE: u64 = 4096;
 
 /// Packs numbers with a checksum, so that other bytes are not mistaken for them.
 pub fn seal<const N: usize>(numbers: &[u64]) -> [u8; N] {
@@ -76,6 +83,27 @@ pub fn this_process() -> Result<(i32, u64), Code> {
     Ok((process, start))
 }
 
+/// Packs a process and its descriptor of a memory file.
+fn place_of(process: i32, fd: RawFd) -> u64 {
+    (process as u64) << 32 | fd as u64
+}
+
+/// Opens the memory file at a place, if the process there still is the one that started at that time.
+fn open_place(place: u64, start: u64) -> Result<OwnedFd, Code> {
+    let (process, fd) = ((place >> 32) as i32, place as u32 as RawFd);
+    if sys::start_time(process).map_err(os_error)? != Some(start) {
+        return Err(INVALID);
+    }
+    let file = file_description::reopen(Some(process), fd).map_err(|_| INVALID)?;
+    if sys::is_memory_file(file.as_raw_fd(), FILE_NAME) { Ok(file) } else { Err(INVALID) }
+}
+
+/// Returns the number of a device in this process.
+fn device_of(ordinal: u64, physical_ordinals: &[usize]) -> Result<usize, Code> {
+    let device = physical_ordinals.iter().position(|known| *known as u64 == ordinal);
+    device.ok_or(codes::CUDA_ERROR_INVALID_DEVICE)
+}
+
 /// Returns whether a handle names this process's own memory.
 pub fn is_own(handle: &[u8; 64]) -> bool {
     unseal(handle, HANDLE_MAGIC).is_some_and(|[_, place, ..]: [u64; 7]| (place >> 32) as u32 == std::process::id())
@@ -85,7 +113,7 @@ impl Memory {
     /// Exports shareable memory as a file descriptor, which keeps the memory in use until it is closed.
     pub fn export(&mut self, id: Id, physical_ordinals: &[usize]) -> Result<RawFd, Code> {
         let physical = self.handle(id)?;
-        if !physical.shareable || physical.imported {
+        if !physical.types.file_descriptor || physical.imported {
             return Err(INVALID);
         }
         let ordinal = *physical_ordinals.get(physical.device).ok_or(INVALID)? as u64;
@@ -113,9 +141,72 @@ impl Memory {
         if offset != header + GRANULE {
             return Err(INVALID);
         }
-        let device = physical_ordinals.iter().position(|known| *known as u64 == ordinal);
-        let device = device.ok_or(codes::CUDA_ERROR_INVALID_DEVICE)?;
-        self.add_foreign_physical(file.into(), device, offset, size, true)
+        let device = device_of(ordinal, physical_ordinals)?;
+        let types = HandleTypes { file_descriptor: true, ..HandleTypes::default() };
+        self.add_foreign_physical(file.into(), device, offset, size, types)
+    }
+
+    /// Exports memory as a fabric handle. Only an import keeps the memory in use.
+    pub fn export_fabric(&mut self, id: Id, physical_ordinals: &[usize]) -> Result<[u8; FABRIC_HANDLE_BYTES], Code> {
+        let physical = self.handle(id)?;
+        if !physical.types.fabric || physical.imported {
+            return Err(INVALID);
+        }
+        let ordinal = *physical_ordinals.get(physical.device).ok_or(INVALID)? as u64;
+        let (process, start) = this_process()?;
+        physical.exported = true;
+        let place = place_of(process, physical.file.as_raw_fd());
+        Ok(seal(&[FABRIC_MAGIC, place, start, physical.offset, physical.bytes, ordinal]))
+    }
+
+    /// Creates a handle for the memory of a fabric handle.
+    pub fn import_fabric(
+        &mut self,
+        handle: [u8; FABRIC_HANDLE_BYTES],
+        physical_ordinals: &[usize],
+    ) -> Result<Id, Code> {
+        let [_, place, start, offset, bytes, ordinal] = unseal(&handle, FABRIC_MAGIC).ok_or(INVALID)?;
+        let device = device_of(ordinal, physical_ordinals)?;
+        let file = open_place(place, start)?;
+        let types = HandleTypes { fabric: true, ..HandleTypes::default() };
+        self.add_foreign_physical(file, device, offset, bytes, types)
+    }
+
+    /// Exports a range, all of which is mapped, as a DMA-BUF.
+    pub fn dma_buf(&mut self, address: u64, bytes: u64) -> Result<RawFd, Code> {
+        let end = address.checked_add(bytes).ok_or(INVALID)?;
+        if bytes == 0 || !address.is_multiple_of(PAGE) || !bytes.is_multiple_of(PAGE) {
+            return Err(INVALID);
+        }
+        let (mut next, mut parts) = (address, Vec::new());
+        while next < end {
+            let (start, mapping) = containing(&self.mappings, next, |mapping| mapping.bytes).ok_or(INVALID)?;
+            if matches!(mapping.rights, AccessRights::Opened { .. }) {
+                return Err(INVALID);
+            }
+            parts.push((mapping.physical, next - start));
+            next = start + mapping.bytes;
+        }
+        let (mut first, mut whole): (_, Option<OwnedFd>) = (0, None);
+        for (id, within) in parts {
+            let physical = self.physical.get_mut(&id).ok_or(INVALID)?;
+            if physical.imported {
+                return Err(INVALID);
+            }
+            let file = match whole.take() {
+                Some(file) => file,
+                None => {
+                    first = physical.offset + within;
+                    file_description::reopen(None, physical.file.as_raw_fd()).map_err(os_error)?
+                }
+            };
+            file_description::lock_shared(&file, physical.offset, physical.bytes).map_err(os_error)?;
+            physical.exported = true;
+            whole = Some(file);
+        }
+        let file = whole.ok_or(INVALID)?;
+        sys::seek(&file, first).map_err(os_error)?;
+        Ok(file.into_raw_fd())
     }
 
     /// Adds another process's memory, with one reference to its handle.
@@ -125,7 +216,7 @@ impl Memory {
         device: usize,
         offset: u64,
         bytes: u64,
-        shareable: bool,
+        types: HandleTypes,
     ) -> Result<Id, Code> {
         let end = offset.checked_add(bytes).ok_or(INVALID)?;
         if bytes == 0
@@ -145,7 +236,7 @@ impl Memory {
             offset,
             references: 1,
             mapping_count: 0,
-            shareable,
+            types,
             exported: false,
             imported: true,
         };
@@ -163,7 +254,7 @@ impl Memory {
         let ordinal = *physical_ordinals.get(physical.device).ok_or(INVALID)? as u64;
         let (process, start) = this_process()?;
         physical.exported = true;
-        let place = (process as u64) << 32 | physical.file.as_raw_fd() as u64;
+        let place = place_of(process, physical.file.as_raw_fd());
         // Chunks are whole granules, so 32 bits suffice for the offset of an allocation in its chunk, and 32 for the
         // device.
         Ok(seal(&[HANDLE_MAGIC, place, start, physical.offset, physical.bytes, within << 32 | ordinal, pointee.bytes]))
@@ -173,24 +264,18 @@ impl Memory {
     /// address.
     pub fn ipc_open(&mut self, handle: [u8; 64], current: usize, physical_ordinals: &[usize]) -> Result<u64, Code> {
         let [_, place, start, offset, bytes, within_ordinal, size] = unseal(&handle, HANDLE_MAGIC).ok_or(INVALID)?;
-        let (process, fd) = ((place >> 32) as i32, place as u32 as RawFd);
         let (within, ordinal) = (within_ordinal >> 32, within_ordinal & 0xffff_ffff);
         let mut known = self.opened.iter_mut();
         if let Some((address, opened)) = known.find(|(_, one)| one.handle == handle && one.by == current) {
             opened.count += 1;
             return Ok(*address);
         }
-        let device = physical_ordinals.iter().position(|known| *known as u64 == ordinal);
-        let device = device.ok_or(codes::CUDA_ERROR_INVALID_DEVICE)?;
-        let lies_within = within.checked_add(size).is_some_and(|end| end <= bytes);
-        if !lies_within || sys::start_time(process).map_err(os_error)? != Some(start) {
+        let device = device_of(ordinal, physical_ordinals)?;
+        if within.checked_add(size).is_none_or(|end| end > bytes) {
             return Err(INVALID);
         }
-        let file = file_description::reopen(Some(process), fd).map_err(|_| INVALID)?;
-        if !sys::is_memory_file(file.as_raw_fd(), FILE_NAME) {
-            return Err(INVALID);
-        }
-        let id = self.add_foreign_physical(file, device, offset, bytes, false)?;
+        let file = open_place(place, start)?;
+        let id = self.add_foreign_physical(file, device, offset, bytes, HandleTypes::default())?;
         let mapped = self.reserve(bytes, GRANULE, 0, false).and_then(|address| {
             self.map_at(address, id, AccessRights::Opened { by: current })
                 .inspect_err(|_| self.release_reservation(address))

@@ -8,7 +8,7 @@
 use super::{Memory, os_error, share::SharedAmounts, sys};
 use crate::{
     config::GRANULE,
-    driver::{codes, file_description, table::Code},
+    driver::{HandleTypes, codes, file_description, table::Code},
     ids::{self, Id},
 };
 use std::{os::fd::OwnedFd, sync::Arc};
@@ -49,8 +49,8 @@ pub struct Physical {
     pub references: u32,
     /// The number of addresses at which it is mapped.
     pub mapping_count: u32,
-    /// Whether it was created to be shared as a file descriptor. Then space for a header precedes it in the file.
-    pub shareable: bool,
+    /// What it was created for. Space for a header precedes memory with a file descriptor in the file.
+    pub types: HandleTypes,
     /// Whether other processes may hold it.
     pub exported: bool,
     /// Whether it is another process's memory, held by a lock on `file`.
@@ -131,7 +131,7 @@ impl DeviceMemory {
 
 impl Memory {
     /// Allocates `bytes` (a multiple of the granule) of a device's memory.
-    pub fn create(&mut self, device: usize, bytes: u64, shareable: bool) -> Result<Id, Code> {
+    pub fn create(&mut self, device: usize, bytes: u64, types: HandleTypes) -> Result<Id, Code> {
         let owner = self.devices.get_mut(device).ok_or(codes::CUDA_ERROR_INVALID_DEVICE)?;
         let file = owner.file()?;
         if !owner.take(bytes)? {
@@ -140,7 +140,7 @@ impl Memory {
                 return Err(codes::CUDA_ERROR_OUT_OF_MEMORY);
             }
         }
-        let offset = owner.next + if shareable { GRANULE } else { 0 };
+        let offset = owner.next + if types.file_descriptor { GRANULE } else { 0 };
         sys::grow(&file, offset + bytes).map_err(os_error).inspect_err(|_| owner.give(bytes))?;
         owner.next = offset + bytes;
         let id = ids::next();
@@ -151,7 +151,7 @@ impl Memory {
             offset,
             references: 1,
             mapping_count: 0,
-            shareable,
+            types,
             exported: false,
             imported: false,
         };
@@ -190,7 +190,7 @@ impl Memory {
             && !physical.imported
             && let Some(owner) = self.devices.get_mut(physical.device)
         {
-            let header = if physical.shareable { GRANULE } else { 0 };
+            let header = if physical.types.file_descriptor { GRANULE } else { 0 };
             owner.release_range(Range { offset: physical.offset, bytes: physical.bytes, header }, physical.exported);
         }
     }

@@ -3,7 +3,7 @@
 use super::{AccessRights, Memory};
 use crate::{
     config::GRANULE,
-    driver::{codes, table::Code},
+    driver::{HandleTypes, codes, table::Code},
 };
 use std::collections::BTreeMap;
 
@@ -118,7 +118,7 @@ impl Memory {
 
     /// Allocates memory at new addresses, which the devices of `also` may use, too.
     pub(super) fn map_whole(&mut self, device: usize, bytes: u64, also: u64) -> Result<u64, Code> {
-        let id = self.create(device, bytes, false)?;
+        let id = self.create(device, bytes, HandleTypes::default())?;
         let address = self.reserve(bytes, GRANULE, 0, false).inspect_err(|_| drop_handle(self, id))?;
         let placed = self.map_at(address, id, AccessRights::Whole { also });
         // From here on the mapping keeps the memory in use, or nothing does.

@@ -94,6 +94,76 @@ fn file_descriptors_share_memory() {
 }
 
 #[test]
+fn fabric_handles_share_memory() {
+    const NAME: &str = "ipc::fabric_handles_share_memory";
+    in_child(NAME, &[("PLINTH_HOST_FABRIC", "1".to_owned())], || {
+        let t = setup(0);
+        let (pointer, handle) = (reserve(&t, GRANULE), create(&t, 0, GRANULE, 9));
+        ok!(t.cuMemMap(pointer, GRANULE, 0, handle, 0));
+        ok!(t.cuMemSetAccess(pointer, GRANULE, &access(0, 3), 1));
+        let stream = new_stream(&t, 0);
+        ok!(t.cuMemsetD8Async(pointer, 5, 4096, stream));
+        ok!(t.cuStreamSynchronize(stream));
+        let mut fabric = [0_u8; 64];
+        let place: *mut c_void = fabric.as_mut_ptr().cast();
+        ok!(t.cuMemExportToShareableHandle(place, handle, 8, 0));
+        let (mut imported, other) = (0, reserve(&t, GRANULE));
+        ok!(t.cuMemImportFromShareableHandle(&mut imported, place, 8));
+        ok!(t.cuMemMap(other, GRANULE, 0, imported, 0));
+        ok!(t.cuMemSetAccess(other, GRANULE, &access(0, 3), 1));
+        assert_eq!(read(&t, other, 4), [5; 4]);
+        fabric[20] ^= 1;
+        let place = fabric.as_mut_ptr().cast();
+        assert_eq!(code!(t.cuMemImportFromShareableHandle(&mut imported, place, 8)), CUDA_ERROR_INVALID_VALUE);
+        let private = create(&t, 0, GRANULE, 1);
+        assert_eq!(code!(t.cuMemExportToShareableHandle(place, private, 8, 0)), CUDA_ERROR_INVALID_VALUE);
+    });
+}
+
+#[test]
+fn a_dma_buf_holds_all_memory_of_its_range() {
+    const NAME: &str = "ipc::a_dma_buf_holds_all_memory_of_its_range";
+    in_child(NAME, &[], || {
+        let t = setup(0);
+        let start = reserve(&t, 4 * GRANULE);
+        for index in 0..2 {
+            let (pointer, handle) = (start + (index * GRANULE) as u64, create(&t, 0, GRANULE, 1));
+            ok!(t.cuMemMap(pointer, GRANULE, 0, handle, 0));
+            ok!(t.cuMemRelease(handle));
+        }
+        ok!(t.cuMemSetAccess(start, 2 * GRANULE, &access(0, 3), 1));
+        let stream = new_stream(&t, 0);
+        ok!(t.cuMemsetD8Async(start + 4096, 7, 4096, stream));
+        ok!(t.cuStreamSynchronize(stream));
+        let mut fd = -1;
+        let place: *mut c_void = std::ptr::from_mut(&mut fd).cast();
+        for (offset, bytes, flags, code) in [
+            (256, 4096, 0, CUDA_ERROR_INVALID_VALUE),
+            (0, 1000, 0, CUDA_ERROR_INVALID_VALUE),
+            (0, 0, 0, CUDA_ERROR_INVALID_VALUE),
+            (GRANULE, 2 * GRANULE, 0, CUDA_ERROR_INVALID_VALUE),
+            (2 * GRANULE, GRANULE, 0, CUDA_ERROR_INVALID_VALUE),
+            (0, GRANULE, 1, CUDA_ERROR_NOT_SUPPORTED),
+        ] {
+            let found = code!(t.cuMemGetHandleForAddressRange(place, start + offset as u64, bytes, 1, flags));
+            assert_eq!(found, code, "{offset} {bytes} {flags}");
+        }
+        ok!(t.cuMemGetHandleForAddressRange(place, start + 4096, 2 * GRANULE - 4096, 1, 0));
+        let position = rustix::fs::tell(borrow(fd)).expect("a position");
+        let file = File::from(borrow(fd).try_clone_to_owned().expect("a descriptor"));
+        let mut contents = [0; 8];
+        file.read_exact_at(&mut contents, position).expect("the memory");
+        assert_eq!(contents, [7; 8]);
+        ok!(t.cuMemUnmap(start, 2 * GRANULE));
+        assert_eq!(crate::live().device_bytes[0], 2 * GRANULE as u64);
+        drop(file);
+        // SAFETY: this test's own descriptor.
+        unsafe { libc::close(fd) };
+        assert_eq!(crate::live().device_bytes[0], 0);
+    });
+}
+
+#[test]
 fn wrong_descriptors_are_refused() {
     let t = setup(0);
     let mut handle = 0;

@@ -59,6 +59,7 @@ fn nulls_and_zeros_never_crash() {
         call!(cuMemExportToShareableHandle(null_mut(), 0, 0, 0));
         call!(cuMemImportFromShareableHandle(null_mut(), null_mut(), 0));
         call!(cuMemRetainAllocationHandle(null_mut(), null_mut()));
+        call!(cuMemGetHandleForAddressRange(null_mut(), 0, 0, 0, 0));
         call!(cuDeviceGetDefaultMemPool(null_mut(), 0));
         call!(cuMemPoolSetAttribute(null_mut(), 0, null_mut()));
         call!(cuMemPoolGetAttribute(null_mut(), 0, null_mut()));

@@ -28,7 +28,7 @@ fn sizes_and_ranges_are_checked() {
     assert_eq!(code!(t.cuMemCreate(&mut handle, 4096, &props, 0)), CUDA_ERROR_INVALID_VALUE);
     assert_eq!(code!(t.cuMemCreate(&mut handle, 0, &props, 0)), CUDA_ERROR_INVALID_VALUE);
     assert_eq!(code!(t.cuMemCreate(&mut handle, GRANULE, &properties(99, 0), 0)), CUDA_ERROR_INVALID_DEVICE);
-    assert_eq!(code!(t.cuMemCreate(&mut handle, GRANULE, &properties(0, 8), 0)), CUDA_ERROR_NOT_SUPPORTED);
+    assert_eq!(code!(t.cuMemCreate(&mut handle, GRANULE, &properties(0, 9), 0)), CUDA_ERROR_NOT_PERMITTED);
     assert_eq!(code!(t.cuMemCreate(&mut handle, GRANULE, std::ptr::null(), 0)), CUDA_ERROR_INVALID_VALUE);
 
     let (pointer, handle) = mapped(&t);
