@@ -37,7 +37,8 @@ pub mod init {
 /// Device memory.
 pub mod memory {
     pub use crate::memory::{
-        PoolId, caching_alloc, caching_free, check, reserved, reset_peak_stats, set_fraction, set_memory_name,
+        PoolId, begin_allocate_current_thread_to_pool, caching_alloc, caching_free, check, end_allocate_to_pool,
+        pool_create, release_pool, reserved, reset_peak_stats, set_fraction, set_memory_name,
     };
     /// The blocks of an arena.
     pub mod block {
@@ -56,6 +57,10 @@ pub mod memory {
     /// Peer access.
     pub mod peer {
         pub use crate::memory::peer::can_access;
+    }
+    /// Pools.
+    pub mod pool {
+        pub use crate::memory::pool::Options;
     }
     /// What is recorded of the allocator's events.
     pub mod recorder {

@@ -1,10 +1,29 @@
 """Memory that others register."""
 
+import ctypes
+import ctypes.util
+import importlib.util
 import os
+import struct
 import unittest
 
 import plinth
 from plinth import registration, sleeping
+
+
+def load_nccl():
+    """Returns NCCL of the Python package or of the system, None without one."""
+    try:
+        package = importlib.util.find_spec("nvidia.nccl")
+    except ModuleNotFoundError:
+        package = None
+    folders = list(package.submodule_search_locations) if package else []
+    for path in [*(os.path.join(folder, "lib", "libnccl.so.2") for folder in folders), "libnccl.so.2"]:
+        try:
+            return ctypes.CDLL(path)
+        except OSError:
+            pass
+    return None
 
 
 class Registration(unittest.TestCase):
@@ -62,6 +81,59 @@ class Registration(unittest.TestCase):
         with self.assertRaises(plinth.PlinthError):
             sleeping.sleep_memory("registered", release_registrations=True)
         fixed.end()
+
+    def test_nccl(self):
+        """A communicator over all devices uses registered memory, first as a buffer, then as a window."""
+        nccl = load_nccl() if plinth.device_kind() == "cuda" else None
+        if nccl is None or not hasattr(nccl, "ncclCommWindowRegister"):
+            self.skipTest("needs GPUs, and NCCL 2.27 or newer")
+        devices, pointer = plinth.device_count(), ctypes.c_void_p
+
+        def call(name, *arguments):
+            self.assertEqual(getattr(nccl, name)(*arguments), 0, name)
+
+        def on_each(name, arguments):
+            call("ncclGroupStart")
+            for device in range(devices):
+                call(name, *arguments(device))
+            call("ncclGroupEnd")
+
+        comms = (pointer * devices)()
+        call("ncclCommInitAll", comms, devices, None)
+        count = 3 << 20
+        buffers = [plinth.zeros(count, "float32", device) for device in range(devices)]
+        size = ctypes.c_size_t(4 * count)
+        for register, deregister in (
+            ("ncclCommRegister", "ncclCommDeregister"),
+            ("ncclCommWindowRegister", "ncclCommWindowDeregister"),
+        ):
+            flags = (1,) if "Window" in register else ()
+            held = [registration.MemoryRegistration(buffer, name=register) for buffer in buffers]
+            handles = [pointer() for _ in buffers]
+
+            def registered(device, flags=flags, handles=handles):
+                address = pointer(buffers[device].ptr)
+                return (pointer(comms[device]), address, size, ctypes.byref(handles[device]), *flags)
+
+            on_each(register, registered)
+            for device, buffer in enumerate(buffers):
+                buffer.fill_(struct.pack("<f", device + 1))
+                plinth.synchronize(device)
+
+            def reduced(device):
+                address = pointer(buffers[device].ptr)
+                kind, sum_of = ctypes.c_int(7), ctypes.c_int(0)
+                return (address, address, ctypes.c_size_t(count), kind, sum_of, pointer(comms[device]), pointer(0))
+
+            on_each("ncclAllReduce", reduced)
+            for device, buffer in enumerate(buffers):
+                plinth.synchronize(device)
+                expected = struct.pack("<f", devices * (devices + 1) / 2)
+                self.assertEqual(bytes(buffer.tobytes()), expected * count)
+                call(deregister, pointer(comms[device]), handles[device])
+                held[device].end()
+        for comm in comms:
+            call("ncclCommDestroy", pointer(comm))
 
 
 if __name__ == "__main__":

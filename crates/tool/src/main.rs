@@ -92,7 +92,7 @@ fn run(arguments: Arguments) -> Result<()> {
         Command::Info(options) => info::run(&options, &output),
         Command::Top(options) => top::run(&options, &output),
         Command::Doctor(options) => doctor::run(&options, arguments.device, &output),
-        Command::Replay(options) => replay::run(&options, &output),
+        Command::Replay(options) => replay::run(&options, arguments.device == Some(Kind::Cuda), &output),
         Command::View(options) => view::run(&options, &output),
         Command::Completions(options) => manual::completions(&options, &output),
         Command::ManPages(options) => manual::man_pages(&options),

@@ -2,17 +2,23 @@
 //!
 //! The first pass starts with an empty allocator and times each operation. Then all blocks are freed and the trace is
 //! repeated; these rounds measure the steady state, and are timed as a whole to exclude the cost of reading the
-//! clock.
+//! clock. With `--what-if` the allocator is asked about other programs than the recorded one: see [`what_if`].
 
+mod scenario;
 mod trace;
+mod what_if;
 
 use super::{
     failure::{Failure, Result},
     output::{Columns, Output, bytes, heading, paragraph},
 };
 use clap::Args;
-use plinth::internal::{memory, runtime, stream};
+use plinth::internal::{
+    memory::{self, PoolId, pool},
+    runtime, stream,
+};
 use plinth_driver::{Kind, Stream, error::Error, status::Status};
+use scenario::{Limit, Scenario};
 use serde_json::{Value, json};
 use std::{
     path::PathBuf,
@@ -34,6 +40,13 @@ pub struct Options {
     /// The number of repetitions after the first pass
     #[arg(long, default_value_t = 9)]
     rounds: u32,
+    /// Forecast the memory of another program than the recorded one, on the host device unless --device names another;
+    /// may be given several times
+    #[arg(long, value_name = "SCENARIO", long_help = what_if::help(), conflicts_with = "limit")]
+    what_if: Vec<String>,
+    /// Replay one scenario: what the processes do that --what-if starts
+    #[arg(long, hide = true, conflicts_with = "limit")]
+    scenario: Option<String>,
 }
 
 /// Events between two reads of the clock, which also update the progress bar.
@@ -66,6 +79,8 @@ struct Replay<'a> {
     trace: &'a Trace,
     device: i32,
     streams: Vec<Stream>,
+    /// The pools besides the default one.
+    pools: Vec<PoolId>,
     /// The addresses of the blocks, by slot; 0 for an unused slot.
     blocks: Vec<u64>,
 }
@@ -80,14 +95,25 @@ impl Replay<'_> {
             stream::from_external(made, device)?;
             streams.push(made);
         }
-        Ok(Replay { trace, device, streams, blocks: vec![0; trace.slots as usize] })
+        let create = |_| memory::pool_create(pool::Options::default(), None);
+        let pools = (0..trace.pools).map(create).collect::<std::result::Result<_, _>>()?;
+        Ok(Replay { trace, device, streams, pools, blocks: vec![0; trace.slots as usize] })
     }
 
     fn step(&mut self, event: Event) -> plinth_driver::error::Result<()> {
         let block = &mut self.blocks[event.slot as usize];
         match event.operation {
-            Operation::Allocate { size, stream } => {
+            Operation::Allocate { size, stream, pool: 0 } => {
                 *block = memory::caching_alloc(size, self.device, self.streams[usize::from(stream)])?;
+                Ok(())
+            }
+            Operation::Allocate { size, stream, pool } => {
+                let pool = self.pools[usize::from(pool) - 1];
+                memory::begin_allocate_current_thread_to_pool(self.device, pool)?;
+                let made = memory::caching_alloc(size, self.device, self.streams[usize::from(stream)]);
+                memory::end_allocate_to_pool(self.device, pool)?;
+                memory::release_pool(self.device, pool)?;
+                *block = made?;
                 Ok(())
             }
             Operation::Free { .. } => memory::caching_free(std::mem::take(block)),
@@ -159,13 +185,16 @@ struct Report {
     out_of_memory: Option<OutOfMemory>,
 }
 
-/// Limits the device's reserved memory to a multiple of the trace's peak.
-fn limit(options: &Options, peak_live: u64, total: u64) -> Result<Option<u64>> {
-    let Some(ratio) = options.limit else { return Ok(None) };
-    if !(ratio > 0.0 && ratio.is_finite()) {
-        return Err(Failure::Invalid(format!("--limit {ratio} is invalid; it must be a positive number")));
-    }
-    let limit = (peak_live as f64 * ratio) as u64;
+/// Limits the device's reserved memory.
+fn set_limit(options: &Options, limit: Option<Limit>, peak_live: u64, total: u64) -> Result<Option<u64>> {
+    let limit = match limit {
+        None | Some(Limit::Least) => return Ok(None),
+        Some(Limit::Bytes(bytes)) => bytes,
+        Some(Limit::Ratio(ratio)) if ratio > 0.0 && ratio.is_finite() => (peak_live as f64 * ratio) as u64,
+        Some(Limit::Ratio(ratio)) => {
+            return Err(Failure::Invalid(format!("--limit {ratio} is invalid; it must be a positive number")));
+        }
+    };
     if limit > total {
         let (limit, total) = (bytes(limit), bytes(total));
         return Err(Failure::Invalid(format!("the limit of {limit} is more than the device has: {total}")));
@@ -174,11 +203,11 @@ fn limit(options: &Options, peak_live: u64, total: u64) -> Result<Option<u64>> {
     Ok(Some(limit))
 }
 
-fn replay(options: &Options, trace: &Trace, output: &Output) -> Result<Report> {
+fn replay(options: &Options, trace: &Trace, limit: Option<Limit>, output: &Output) -> Result<Report> {
     let runtime = runtime::ready()?;
     let number = i32::try_from(options.on).unwrap_or(i32::MAX);
     let properties = runtime.device(number)?.properties(&runtime.driver)?;
-    let limit = limit(options, trace.peak_live, properties.total_memory)?;
+    let limit = set_limit(options, limit, trace.peak_live, properties.total_memory)?;
     let mut report = Report {
         device: match runtime.driver.kind() {
             Kind::Cuda => properties.name.clone(),
@@ -207,10 +236,19 @@ fn replay(options: &Options, trace: &Trace, output: &Output) -> Result<Report> {
     Ok(report)
 }
 
-/// Runs the subcommand.
-pub fn run(options: &Options, output: &Output) -> Result<()> {
-    let trace = trace::read(&options.trace, output)?;
-    let report = replay(options, &trace, output)?;
+/// Runs the subcommand. `on_gpu` says that forecasts are to be made on a GPU.
+pub fn run(options: &Options, on_gpu: bool, output: &Output) -> Result<()> {
+    if !options.what_if.is_empty() {
+        return what_if::run(options, if on_gpu { "cuda" } else { "host" }, output);
+    }
+    let mut trace = trace::read(&options.trace, output)?;
+    let mut limit = options.limit.map(Limit::Ratio);
+    if let Some(text) = &options.scenario {
+        let scenario = Scenario::parse(text).map_err(Failure::Invalid)?;
+        scenario.apply(&mut trace).map_err(Failure::Invalid)?;
+        limit = scenario.limit;
+    }
+    let report = replay(options, &trace, limit, output)?;
     if output.json {
         output.value(&as_json(&trace, &report))?;
     } else {

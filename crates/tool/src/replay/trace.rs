@@ -40,6 +40,8 @@ pub enum Operation {
         size: u64,
         /// The number of the stream.
         stream: u16,
+        /// The number of the pool; 0 for the default pool, in which every trace is recorded.
+        pool: u16,
     },
     /// Frees the block.
     Free {
@@ -59,7 +61,7 @@ pub struct Event {
 }
 
 /// A trace.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Trace {
     /// The events in order.
     pub events: Vec<Event>,
@@ -67,8 +69,28 @@ pub struct Trace {
     pub slots: u32,
     /// The number of streams.
     pub streams: u16,
+    /// The number of pools besides the default one.
+    pub pools: u16,
     /// The maximum of bytes live at the same time.
     pub peak_live: u64,
+}
+
+impl Trace {
+    /// Returns for each event whether it allocates a block that is live for less than half of the trace's events.
+    pub fn transient(&self) -> Vec<bool> {
+        let mut freed_at = vec![None; self.slots as usize];
+        let mut transient = vec![false; self.events.len()];
+        for (index, event) in self.events.iter().enumerate().rev() {
+            let free = &mut freed_at[event.slot as usize];
+            match event.operation {
+                Operation::Free { .. } => *free = Some(index),
+                Operation::Allocate { .. } => {
+                    transient[index] = free.take().is_some_and(|free| 2 * (free - index) < self.events.len());
+                }
+            }
+        }
+        transient
+    }
 }
 
 /// The reason why an event is invalid.
@@ -104,7 +126,7 @@ impl Reader {
         }
         self.live_bytes = total;
         self.trace.peak_live = self.trace.peak_live.max(total);
-        Ok(Event { slot, operation: Operation::Allocate { size, stream } })
+        Ok(Event { slot, operation: Operation::Allocate { size, stream, pool: 0 } })
     }
 
     fn free(&mut self, id: u32, size: u64) -> std::result::Result<Event, Reason> {
@@ -189,7 +211,10 @@ mod tests {
             parse(&bytes(&[(0, 0, 0, 512), (1, 0, 1, 1024), (0, 1, 0, 0), (2, 0, 0, 100), (1, 1, 0, 1024)])).unwrap();
         assert_eq!((trace.slots, trace.streams, trace.peak_live), (2, 2, 1536));
         assert_eq!(trace.events[2], Event { slot: 0, operation: Operation::Free { size: 512 } });
-        assert_eq!(trace.events[3], Event { slot: 0, operation: Operation::Allocate { size: 100, stream: 0 } });
+        assert_eq!(
+            trace.events[3],
+            Event { slot: 0, operation: Operation::Allocate { size: 100, stream: 0, pool: 0 } }
+        );
     }
 
     #[test]

@@ -307,6 +307,50 @@ fn a_replay_reports_where_memory_ran_out() {
 }
 
 #[test]
+fn other_programs_are_forecast() {
+    let path = folder("what_if").join("trace");
+    trace(&path, 1000, 64);
+    let path = path.to_str().unwrap();
+    let scenarios = [
+        "scale=2",
+        "limit=least",
+        "limit=80MiB memory=4GiB",
+        "scale=3@2MiB pools=streams",
+        "settings=expandable_segments:False pools=@transient",
+    ];
+    let mut arguments = vec!["replay", path, "--rounds", "2", "--json"];
+    arguments.extend(scenarios.iter().flat_map(|scenario| ["--what-if", scenario]));
+    let value = json(&arguments);
+    let forecasts = value.as_array().unwrap();
+    let live: Vec<u64> = forecasts.iter().map(|one| one["peak_live"].as_u64().unwrap() >> 20).collect();
+    assert_eq!(live, [64, 128, 64, 64, 64, 64]);
+    for (forecast, scenario) in forecasts.iter().zip([""].iter().chain(&scenarios)) {
+        let (first, live) = (forecast["peak_held_first"].as_u64().unwrap(), forecast["peak_live"].as_u64().unwrap());
+        assert_eq!((&forecast["scenario"], &forecast["runs"]), (&Value::from(*scenario), &true.into()));
+        assert!(first >= live && first <= live * 2, "{forecast}");
+    }
+    let least = forecasts[2]["least_limit"].as_u64().unwrap();
+    assert!((64 << 20..=70 << 20).contains(&least), "{least}");
+    assert_eq!(forecasts[3]["limit"], 80 << 20);
+    // What the forecast says is what the replay does.
+    let replayed = json(&["replay", path, "--rounds", "2", "--json"]);
+    assert_eq!(forecasts[0]["peak_held_first"], replayed["first"]["peak_held"]);
+    let (status, stdout, _) = output(&mut tool(&["replay", path, "--what-if", "limit=40MiB"]));
+    assert_eq!(status, 1);
+    contains(&stdout, &["as recorded", "it runs", "limit=40MiB", "out of memory at event"]);
+    for (wrong, words) in [
+        ("scale=x", "\"x\" is not a positive number"),
+        ("limit=9TiB memory=1GiB", "more than the device has"),
+        ("settings=nonsense:1", "nonsense"),
+        ("speed=2", "is not one of scale=FACTOR"),
+    ] {
+        let (status, _, stderr) = output(&mut tool(&["replay", path, "--what-if", wrong]));
+        assert_eq!(status, 2, "{wrong}: {stderr}");
+        contains(&stderr, &["plinth: ", words]);
+    }
+}
+
+#[test]
 fn invalid_traces_are_refused() {
     let folder = folder("refused");
     for (name, bytes, words) in [
