@@ -4,6 +4,7 @@
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
+/* also: PLINTH_HOST_COPIES=slow */
 /* timeout: 240 */
 /* alone: all; enables fault injection before the first call */
 #include "driver.h"

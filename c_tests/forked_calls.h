@@ -370,6 +370,9 @@ static void call_what_is_refused(void) {
   REFUSED(plinth_memory_registration_part(NULL, 0, PLINTH_MEMORY_HANDLE_FABRIC, out));
   REFUSED(plinth_memory_reserved(0, out));
   REFUSED(plinth_memory_set_name(memory, "name"));
+  REFUSED(plinth_memory_share_disable(0));
+  REFUSED(plinth_memory_share_enable(0, NULL));
+  REFUSED(plinth_memory_share_info(0, out));
   REFUSED(plinth_memory_sleep(NULL, NULL));
   REFUSED(plinth_memory_sleep_info(NULL, out));
   REFUSED(plinth_memory_snapshot(true, out));

@@ -115,6 +115,18 @@ TEST(tagged_pools_sleep_and_wake) {
   CHECK_EQ(plinth::memory_sleep_info("weights").backup_bytes, 0);
 }
 
+TEST(a_device_is_shared) {
+  const std::string name = "wrapper-" + std::to_string(getpid());
+  CHECK_EQ(plinth::memory_share_info().processes, 0);
+  plinth::memory_share_enable({64 * MIB, 16 * MIB, name});
+  const plinth::MemoryShareInfo info = plinth::memory_share_info(0);
+  CHECK(info.processes == 1 && info.budget == 64 * MIB && info.floor == 16 * MIB);
+  THROWS(plinth::DeviceBuffer(100 * MIB), PLINTH_ERROR_OUT_OF_MEMORY);
+  THROWS(plinth::memory_share_enable({1, 2, name}), PLINTH_ERROR_INVALID_VALUE);
+  plinth::memory_share_disable();
+  CHECK_EQ(plinth::memory_share_info().processes, 0);
+}
+
 TEST(memory_is_registered) {
   plinth::MemPool pool({false, false, false, true});
   pool.set_tag("registered");

@@ -50,6 +50,7 @@
  * - @ref plinth_host_memory "plinth/host_memory.h": Pinned host memory
  * - @ref plinth_memory_sleep "plinth/memory_sleep.h": Memory that sleeps
  * - @ref plinth_memory_registration "plinth/memory_registration.h": Memory that others register
+ * - @ref plinth_memory_share "plinth/memory_share.h": A device that processes share
  * - @ref plinth_memory_stats "plinth/memory_stats.h": Statistics of the allocator
  * - @ref plinth_memory_history "plinth/memory_history.h": History of the allocator
  * - @ref plinth_snapshot "plinth/snapshot.h": Snapshots of the allocator
@@ -103,6 +104,7 @@
 #include "plinth/host_memory.h"
 #include "plinth/memory_sleep.h"
 #include "plinth/memory_registration.h"
+#include "plinth/memory_share.h"
 #include "plinth/memory_stats.h"
 #include "plinth/memory_history.h"
 #include "plinth/snapshot.h"

@@ -23,6 +23,7 @@
 #include "plinth_jit.hpp"
 #include "plinth_libraries.hpp"
 #include "plinth_memory.hpp"
+#include "plinth_memory_share.hpp"
 #include "plinth_memory_sleep.hpp"
 #include "plinth_registration.hpp"
 #include "plinth_profile.hpp"

@@ -41,6 +41,7 @@ const HEADERS: &[Header] = &[
     header("host_memory", &["host_memory", "host_memory_stats"]),
     header("memory_sleep", &["memory_sleep"]),
     header("memory_registration", &["memory_registration"]),
+    header("memory_share", &["memory_share"]),
     header("memory_stats", &["memory_stats"]),
     header("memory_history", &["memory_history", "trace"]),
     header("snapshot", &["snapshot"]),

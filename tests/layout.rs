@@ -4,8 +4,8 @@
 use plinth::internal::ffi::{
     backend::*, communicator::*, compile_kernel::*, cufft::*, generator::*, graph::*, graph_build::*,
     graph_callable::*, graph_times::*, host_kernel::*, host_memory_stats::*, ipc::*, jiterator::*, kernel_launch::*,
-    memory_history::*, memory_registration::*, memory_sleep::*, memory_stats::*, nvtx::*, pointer::*, pool::*,
-    properties::*, sanitizer::*, snapshot::*, stream::*, telemetry::*, tensor::*, testing::*,
+    memory_history::*, memory_registration::*, memory_share::*, memory_sleep::*, memory_stats::*, nvtx::*, pointer::*,
+    pool::*, properties::*, sanitizer::*, snapshot::*, stream::*, telemetry::*, tensor::*, testing::*,
 };
 use std::{
     fmt::Write,
@@ -63,6 +63,10 @@ fn struct_layouts_match_c() {
         struct_size pointer size device parts is_released reserved
     });
     layout!(list, plinth_memory_part_t { struct_size pointer size descriptor reserved fabric });
+    layout!(list, plinth_memory_share_options_t { struct_size budget floor name });
+    layout!(list, plinth_memory_share_info_t {
+        struct_size processes reserved budget floor held_by_others asked answered given
+    });
     layout!(list, plinth_sleep_options_t { struct_size backup flags folder });
     layout!(list, plinth_sleep_info_t {
         struct_size pools pools_asleep mapped_bytes asleep_bytes saved_bytes backup_bytes

@@ -535,6 +535,37 @@ class plinth_memory_part_t(Structure):
 plinth_memory_use_t = c_int32
 
 
+class plinth_memory_share_options_t(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("budget", c_size_t),
+        ("floor", c_size_t),
+        ("name", c_char_p),
+    ]
+
+    @classmethod
+    def init(cls):
+        return cls(struct_size=sizeof(cls))
+
+
+class plinth_memory_share_info_t(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("processes", c_uint32),
+        ("reserved", c_uint32),
+        ("budget", c_uint64),
+        ("floor", c_uint64),
+        ("held_by_others", c_uint64),
+        ("asked", c_uint64),
+        ("answered", c_uint64),
+        ("given", c_uint64),
+    ]
+
+    @classmethod
+    def init(cls):
+        return cls(struct_size=sizeof(cls))
+
+
 class plinth_memory_stat_t(Structure):
     _fields_ = [
         ("current", c_int64),
@@ -1215,6 +1246,9 @@ PROTOTYPES = {
     "plinth_memory_registration_info": (plinth_status_t, (c_void_p, POINTER(plinth_memory_registration_info_t))),  # registration, result
     "plinth_memory_registration_dma_buf": (plinth_status_t, (c_void_p, POINTER(c_int32), POINTER(c_size_t), POINTER(c_size_t))),  # registration, descriptor, offset, size
     "plinth_memory_registration_part": (plinth_status_t, (c_void_p, c_uint32, plinth_memory_handle_type_t, POINTER(plinth_memory_part_t))),  # registration, index, handle_type, part
+    "plinth_memory_share_enable": (plinth_status_t, (c_int32, POINTER(plinth_memory_share_options_t))),  # device, options
+    "plinth_memory_share_disable": (plinth_status_t, (c_int32,)),  # device
+    "plinth_memory_share_info": (plinth_status_t, (c_int32, POINTER(plinth_memory_share_info_t))),  # device, result
     "plinth_memory_stats": (plinth_status_t, (c_int32, POINTER(plinth_memory_stats_t))),  # device, stats
     "plinth_mem_pool_stats": (plinth_status_t, (plinth_pool_id_t, c_int32, POINTER(plinth_memory_stats_t))),  # pool, device, stats
     "plinth_stream_memory_stats": (plinth_status_t, (c_void_p, POINTER(plinth_memory_stats_t))),  # stream, stats

@@ -12,7 +12,7 @@ import os
 import weakref
 from contextlib import contextmanager
 from ctypes import byref, c_bool, c_char_p, c_double, c_int32, c_size_t
-from typing import Any, Callable, Iterator, List, Optional, Tuple, Union
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from . import _dlpack, _native
 from ._arguments import (
@@ -32,6 +32,7 @@ from .graph import CUDAGraph, PoolId, pool_id
 __all__ = [
     "CUDAPluggableAllocator",
     "MemPool",
+    "ShareInfo",
     "add_free_memory_callback",
     "attach_out_of_memory_observer",
     "caching_allocator_alloc",
@@ -40,7 +41,9 @@ __all__ = [
     "caching_allocator_enable",
     "change_current_allocator",
     "detach_out_of_memory_observer",
+    "disable_sharing",
     "empty_cache",
+    "enable_sharing",
     "get_allocator_backend",
     "get_allocator_settings",
     "get_per_process_memory_fraction",
@@ -68,6 +71,7 @@ __all__ = [
     "reset_peak_memory_stats",
     "set_allocator_settings",
     "set_per_process_memory_fraction",
+    "share_info",
     "use_mem_pool",
 ]
 
@@ -431,6 +435,50 @@ def attach_out_of_memory_observer(observer: Observer) -> None:
 def detach_out_of_memory_observer(observer: Observer) -> None:
     """Detaches an observer while no other thread's request is failing. Raises ValueError if it is not attached."""
     _remove(_observers, observer, lib.plinth_detach_out_of_memory_observer, "the observer is not attached")
+
+
+class ShareInfo(NamedTuple):
+    """The state of the sharing of a device. Sizes are in bytes."""
+
+    processes: int
+    """The number of processes that share the device, with this one; 0 if this one does not."""
+    budget: int
+    """The most that this process holds."""
+    floor: int
+    """What this process is not asked for."""
+    held_by_others: int
+    """What the other processes held when they last needed more memory or gave some back."""
+    asked: int
+    """How often this process asked another one."""
+    answered: int
+    """How often this process was asked."""
+    given: int
+    """What this process gave back."""
+
+
+def enable_sharing(budget: int = 0, floor: int = 0, name: str = "", device: DeviceLike = None) -> None:
+    """Begins to share a device with other processes of this user, or changes the budget and the floor.
+
+    `budget` is the most that the allocator holds, in bytes; 0 for all of the device. A process that runs short asks the
+    others for memory that they hold but do not use; they give back what is above their `floor`. Those with the same
+    `name` share with each other. Raises InvalidArgumentError, a ValueError, for a floor above the budget, and PlinthError
+    if the device is shared by another name.
+    """
+    options = _native.plinth_memory_share_options_t.init()
+    options.budget, options.floor, options.name = budget, floor, name.encode()
+    check(lib.plinth_memory_share_enable(device_index(device), byref(options)))
+
+
+def disable_sharing(device: DeviceLike = None) -> None:
+    """Ends the sharing of a device. The process keeps what it holds, and has no budget any more."""
+    check(lib.plinth_memory_share_disable(device_index(device)))
+
+
+def share_info(device: DeviceLike = None) -> ShareInfo:
+    """Returns the state of the sharing of a device."""
+    info = _native.plinth_memory_share_info_t.init()
+    check(lib.plinth_memory_share_info(device_index(device), byref(info)))
+    return ShareInfo(*(int(getattr(info, field)) for field in ShareInfo._fields))
 
 
 class MemPool:

@@ -42,6 +42,7 @@ pub mod log;
 pub mod memory;
 pub mod memory_history;
 pub mod memory_registration;
+pub mod memory_share;
 pub mod memory_sleep;
 pub mod memory_stats;
 pub mod names;

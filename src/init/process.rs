@@ -16,6 +16,7 @@ extern "C" fn on_exit() {
     }
     let _uncancellable = cancellation::disable();
     memory::pinned::background::stop();
+    memory::share::stop();
     memory::trace::WRITER.stop_at_exit();
     memory::disable_arena_cache();
     log::disable();

@@ -56,30 +56,56 @@ pub fn collect(runtime: &Runtime, device: &Device, growing: &Arena, max_held: u6
             }
         }
         // Memory that cannot be released now is tried again when more is needed.
-        let _ = release_down_to(runtime, device, arena, false, max_held);
+        let _ = release_until(runtime, device, arena, false, Target { most: max_held, least: 0 });
+    }
+}
+
+/// Releases idle memory of an arena until at most `most` bytes of the device are held, and not to less than `least`, unless
+/// another thread grows the arena or its stream has work.
+pub fn give_back(runtime: &Runtime, device: &Device, arena: &'static Arena, most: u64, least: u64) {
+    let target = Target { most, least };
+    if target.is_reached(device) || !arena.is_outside_graphs() {
+        return;
+    }
+    if let Some(_growing) = arena.growth.try_lock() {
+        // Memory that cannot be released now is kept.
+        let _ = release_until(runtime, device, arena, false, target);
     }
 }
 
 /// Releases the free memory of an arena. With `later`, handles that a busy stream may still use are released when it is
 /// done; otherwise they stay. Continues after a failure and returns the first one.
 pub fn release(runtime: &Runtime, device: &Device, arena: &'static Arena, later: bool) -> Result<()> {
-    release_down_to(runtime, device, arena, later, 0)
+    release_until(runtime, device, arena, later, Target::default())
 }
 
-/// Releases as [`release`] does, until at most `target_held` bytes of the device are held.
-fn release_down_to(
-    runtime: &Runtime,
-    device: &Device,
-    arena: &'static Arena,
-    later: bool,
-    target_held: u64,
-) -> Result<()> {
+/// How much of a device's memory is to stay.
+#[derive(Debug, Clone, Copy, Default)]
+struct Target {
+    /// Nothing more is released when at most so many bytes are held.
+    most: u64,
+    /// Nothing is released that would leave fewer bytes.
+    least: u64,
+}
+
+impl Target {
+    fn is_reached(self, device: &Device) -> bool {
+        device.memory().held() <= self.most
+    }
+
+    fn allows(self, device: &Device, bytes: u64) -> bool {
+        device.memory().held() >= self.least.saturating_add(bytes)
+    }
+}
+
+/// Releases as [`release`] does, until a target is reached.
+fn release_until(runtime: &Runtime, device: &Device, arena: &'static Arena, later: bool, target: Target) -> Result<()> {
     stream_events::process_events(runtime, device, arena, false);
     if !stream_events::may_move_memory(runtime, device, arena, false) {
         return Ok(());
     }
     if arena.lock().space.has_segments() {
-        release_segments(runtime, device, arena, target_held)?;
+        release_segments(runtime, device, arena, target)?;
     }
     match device.memory().method(device, &runtime.driver) {
         Ok(Method::Virtual { .. }) => {
@@ -101,8 +127,11 @@ fn release_down_to(
     }
     let mut outcome = Ok(());
     for handle in reclaimable {
-        if target_held > 0 && device.memory().held() <= target_held {
+        if target.is_reached(device) {
             break;
+        }
+        if !target.allows(device, handle.bytes) {
+            continue;
         }
         let Some(detached) = arena.detach(&handle, generation) else { continue };
         arena.lock().space.mark_moved(&detached);
@@ -118,7 +147,7 @@ fn release_down_to(
     outcome
 }
 
-fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena, target_held: u64) -> Result<()> {
+fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena, target: Target) -> Result<()> {
     let (reclaimable, _) = arena.reclaimable_handles();
     if reclaimable.is_empty() {
         return Ok(());
@@ -129,8 +158,11 @@ fn release_segments(runtime: &Runtime, device: &Device, arena: &'static Arena, t
     }
     let mut outcome = Ok(());
     for handle in reclaimable {
-        if target_held > 0 && device.memory().held() <= target_held {
+        if target.is_reached(device) {
             break;
+        }
+        if !target.allows(device, handle.bytes) {
+            continue;
         }
         let taken = {
             let mut inner = arena.lock();

@@ -307,6 +307,11 @@ impl Counters {
         self.set_limits();
     }
 
+    /// Returns the number of allocations and frees so far.
+    pub fn activity(&self) -> u64 {
+        self.zones.iter().map(|zone| 2 * zone.count.increased - zone.count.current()).sum()
+    }
+
     /// Returns the statistics. Quantities that only the device counts are 0.
     pub fn stats(&self) -> Stats {
         let [small, large] = &self.zones;

@@ -77,6 +77,8 @@ pub struct DeviceMemory {
     held: Mutex<Stat>,
     /// The bits of the explicitly set fraction plus 1; 0 if none was set.
     fraction: AtomicU64,
+    /// The budget beside other processes in bytes; 0 for none.
+    share: AtomicU64,
     arenas: Mutex<Arenas>,
     /// The driver's ordinals of the other devices that have access to the memory.
     pub(super) peers: Mutex<Vec<i32>>,
@@ -258,10 +260,16 @@ impl DeviceMemory {
         self.fraction.store(fraction.to_bits() + 1, Ordering::Release);
     }
 
+    /// Sets the maximum number of bytes that may be held beside other processes.
+    pub fn set_share(&self, budget: Option<u64>) {
+        self.share.store(budget.unwrap_or(0), Ordering::Release);
+    }
+
     /// Returns the maximum number of bytes that may be held, if a limit is set.
     pub fn limit(&self, total: u64) -> Option<u64> {
-        let fraction = self.fraction();
-        (fraction < 1.0).then_some((total as f64 * fraction) as u64)
+        let (fraction, share) = (self.fraction(), self.share.load(Ordering::Acquire));
+        let part = (fraction < 1.0).then_some((total as f64 * fraction) as u64);
+        if share == 0 { part } else { Some(part.map_or(share, |part| part.min(share))) }
     }
 
     /// Returns the arena with this key and its generation. Creates the arena if necessary.

@@ -50,6 +50,7 @@ pub mod report;
 pub mod route;
 pub mod scratch;
 pub mod settings;
+pub mod share;
 mod shareable;
 pub mod sleep;
 pub mod slow_path;

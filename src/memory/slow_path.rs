@@ -10,9 +10,10 @@
 //!    missing
 //! 7. use free blocks of pools created with `use_on_oom`
 //! 8. call the program's callbacks, which may free memory
-//! 9. wait for the device
+//! 9. ask the processes that share the device for idle memory
+//! 10. wait for the device
 //!
-//! Steps 1 to 8 do not wait for device work.
+//! Steps 1 to 9 do not wait for device work.
 
 use super::{
     arena::Arena,
@@ -23,7 +24,7 @@ use super::{
     history::{Action, Source},
     peak_budget, policy,
     pool::{self, PoolId},
-    recorder, split_handle, stats_aggregation, stream_events, trackers,
+    recorder, share, split_handle, stats_aggregation, stream_events, trackers,
 };
 use crate::{
     base::{
@@ -63,6 +64,9 @@ pub fn allocate_slow(
         before = now;
         outcome = slow_path.run(false)?;
     }
+    if outcome == Outcome::Short && share::ask(runtime, device, request.size)? {
+        outcome = slow_path.run(false)?;
+    }
     if outcome == Outcome::Short {
         outcome = slow_path.run(true)?;
         if matches!(outcome, Outcome::Served(_)) {
@@ -74,7 +78,10 @@ pub fn allocate_slow(
         }
     }
     match outcome {
-        Outcome::Served(address) => Ok(Some(address)),
+        Outcome::Served(address) => {
+            share::note_growth(device);
+            Ok(Some(address))
+        }
         Outcome::Stale => Ok(None),
         Outcome::Short => {
             device.memory().ooms.increment();

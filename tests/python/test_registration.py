@@ -26,6 +26,22 @@ def load_nccl():
     return None
 
 
+class Sharing(unittest.TestCase):
+    def test_budget(self):
+        memory, name = plinth.memory, f"python-{os.getpid()}"
+        self.assertEqual(memory.share_info().processes, 0)
+        held = plinth.memory_reserved()
+        memory.enable_sharing(budget=held + (64 << 20), floor=1 << 20, name=name)
+        info = memory.share_info(0)
+        self.assertEqual((info.processes, info.budget, info.floor), (1, held + (64 << 20), 1 << 20))
+        with self.assertRaises(plinth.OutOfMemoryError):
+            plinth.empty(held + (100 << 20), "uint8")
+        with self.assertRaises(ValueError):
+            memory.enable_sharing(budget=1, floor=2, name=name)
+        memory.disable_sharing()
+        self.assertEqual(memory.share_info().processes, 0)
+
+
 class Registration(unittest.TestCase):
     def test_uses(self):
         buffer = plinth.empty(1 << 20, "uint8")

@@ -52,6 +52,8 @@ mod processor;
 pub mod random;
 pub mod runtime_codes;
 mod shareable;
+pub mod shared_page;
+pub mod slot_file;
 pub mod status;
 mod stream;
 mod stream_table;

@@ -35,6 +35,8 @@ pub struct Config {
     pub peers: bool,
     /// Whether memory can be exported as fabric handles. Where it cannot, the driver says so when such memory is created.
     pub fabric: bool,
+    /// Whether each copy takes milliseconds, so that a program that does not wait for it gets wrong results.
+    pub slow_copies: bool,
     pub costs: Costs,
     pub checks: Checks,
 }
@@ -133,13 +135,18 @@ impl Config {
             Some("1") => true,
             Some(text) => return Err(format!("PLINTH_HOST_FABRIC is \"{text}\"; set it to 1 or 0")),
         };
+        let slow_copies = match get("PLINTH_HOST_COPIES").as_deref().map(str::trim) {
+            None | Some("" | "fast") => false,
+            Some("slow") => true,
+            Some(text) => return Err(format!("PLINTH_HOST_COPIES is \"{text}\"; set it to fast or slow")),
+        };
         let checks = match get("PLINTH_HOST_CHECKS") {
             None => Checks::default(),
             Some(text) => Checks::parse(&text).ok_or_else(|| {
                 format!("PLINTH_HOST_CHECKS is \"{text}\"; set it to addresses, shared, both with a comma, 1 or 0")
             })?,
         };
-        Ok(Config { model, visible, memory, memory_name, launch_blocking, peers, fabric, costs, checks })
+        Ok(Config { model, visible, memory, memory_name, launch_blocking, peers, fabric, slow_copies, costs, checks })
     }
 }
 
@@ -177,7 +184,8 @@ mod tests {
         assert!(config.peers);
         assert_eq!(config.memory_name, None);
         assert!(!read(&[("PLINTH_HOST_PEERS", "none")]).unwrap().peers);
-        assert!(!config.fabric);
+        assert!(!config.fabric && !config.slow_copies);
+        assert!(read(&[("PLINTH_HOST_COPIES", "slow")]).unwrap().slow_copies);
         assert!(read(&[("PLINTH_HOST_FABRIC", "1")]).unwrap().fabric);
     }
 
@@ -203,6 +211,7 @@ mod tests {
             ("PLINTH_HOST_COSTS", "free"),
             ("PLINTH_HOST_PEERS", "some"),
             ("PLINTH_HOST_FABRIC", "yes"),
+            ("PLINTH_HOST_COPIES", "none"),
             ("PLINTH_HOST_MEMORY_NAME", "a/b"),
         ] {
             let error = read(&[(name, value)]).unwrap_err();

@@ -2,7 +2,7 @@
 
 use super::{context, kernels::Launch, memory::check::Accessor, state::State};
 use crate::driver::{kernel_report, table::Code};
-use std::{ffi::c_void, sync::Arc};
+use std::{ffi::c_void, sync::Arc, thread, time::Duration};
 
 /// Work that a device's worker executes.
 #[derive(Clone)]
@@ -56,6 +56,9 @@ pub struct HostCall {
 /// that mapping and unmapping do not wait for long copies.
 const CHUNK_BYTES: u64 = 256 << 10;
 
+/// How much longer a slow copy takes.
+const SLOW_COPY: Duration = Duration::from_millis(3);
+
 impl Work {
     /// Returns whether the work may wait for other ranks.
     pub fn may_block(&self) -> bool {
@@ -64,7 +67,12 @@ impl Work {
 
     pub fn run(&self, state: &State, device: usize) -> Result<(), Code> {
         let done = match self {
-            Work::Copy(copy) => copy.run(state),
+            Work::Copy(copy) => {
+                if state.config.slow_copies {
+                    thread::sleep(SLOW_COPY);
+                }
+                copy.run(state)
+            }
             Work::Staged { to, accessor, bytes } => {
                 let memory = state.memory.read();
                 // SAFETY: the destination was just found to be mapped and writable, and stays so while the memory is

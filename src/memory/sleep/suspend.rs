@@ -60,9 +60,13 @@ pub(super) fn suspend_parts(
     if suspended.is_err() {
         // The error is that of the driver; if this fails too, the pool sleeps with its contents.
         let _ = on_each_device(parts, |parts| {
-            on_device(parts, &|part, transfer| match part.is_changing && part.saved.pieces.is_some() {
-                true => resume::resume_part(runtime, part, transfer, false),
-                false => Ok(()),
+            on_device(parts, &|part, transfer| {
+                if !part.is_changing || part.saved.pieces.is_none() {
+                    return Ok(());
+                }
+                // A copy whose end could not be recorded may still be writing to the buffer that is used next.
+                transfer.as_mut().map_or(Ok(()), Transfer::finish)?;
+                resume::resume_part(runtime, part, transfer, false)
             })
         });
     }

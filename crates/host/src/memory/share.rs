@@ -13,12 +13,14 @@
 
 use crate::{
     config::{GRANULE, MAX_DEVICES},
-    driver::{process_lock, temporary, user},
+    driver::{
+        process_lock,
+        slot_file::{self, SlotFile},
+        user,
+    },
 };
 use once_cell::sync::OnceCell;
-use parking_lot::Mutex;
-use rustix::fs::{self, Mode, OFlags};
-use std::{fmt::Display, io, os::fd::OwnedFd, path::PathBuf, time::Duration};
+use std::{fmt::Display, io, path::PathBuf};
 
 /// The most processes that share.
 const SLOTS: u64 = 1024;
@@ -27,22 +29,10 @@ const SLOT_BYTES: u64 = 1 << 28;
 const REGION_BYTES: u64 = SLOTS * SLOT_BYTES;
 /// The longest name.
 const LONGEST_NAME: usize = 64;
-/// How long a process waits for others that compare, join or leave, which takes them microseconds.
-const LOCK_LIMIT: Duration = Duration::from_secs(10);
-const LOCK_LIMIT_AT_EXIT: Duration = Duration::from_secs(1);
-
 const _: () = assert!(MAX_DEVICES as u64 + 1 < (i64::MAX as u64) / REGION_BYTES);
 
 /// The accounts of the processes that share a name.
-pub struct SharedAmounts {
-    file: OwnedFd,
-    path: PathBuf,
-    slot: u64,
-    /// The process that joined. A child made by fork has a copy of this, but not the locks.
-    process: u32,
-    /// Whether the process has left. Locks belong to processes, so its threads exclude each other here.
-    left: Mutex<bool>,
-}
+pub struct SharedAmounts(SlotFile);
 
 static JOINED: OnceCell<SharedAmounts> = OnceCell::new();
 
@@ -56,7 +46,8 @@ pub fn is_name(text: &str) -> bool {
 pub fn join(name: &str) -> Result<&'static SharedAmounts, String> {
     JOINED.get_or_try_init(|| {
         let path = path_of(name);
-        SharedAmounts::open(path.clone()).map_err(|reason| describe(name, &path, &reason))
+        let joined = SlotFile::join(path.clone(), SLOTS).map_err(|reason| describe(name, &path, &reason))?;
+        Ok(SharedAmounts(joined))
     })
 }
 
@@ -67,17 +58,15 @@ fn describe(name: &str, path: &std::path::Path, reason: &dyn Display) -> String 
 /// Gives back what this process holds, as it exits, and removes the file if no other process uses it.
 pub fn leave() {
     if let Some(shared) = JOINED.get()
-        && shared.process == std::process::id()
+        && shared.0.is_own()
     {
-        shared.leave();
+        shared.0.leave();
     }
 }
 
 /// Returns the file of a name. Each user has files of their own.
 fn path_of(name: &str) -> PathBuf {
-    let memory = PathBuf::from("/dev/shm");
-    let folder = if memory.is_dir() { memory } else { temporary::root() };
-    folder.join(format!("plinth-host-memory-{}-{name}", user::effective()))
+    slot_file::path_of(&format!("plinth-host-memory-{}-{name}", user::effective()))
 }
 
 fn region(device: usize, slot: u64) -> u64 {
@@ -85,78 +74,33 @@ fn region(device: usize, slot: u64) -> u64 {
 }
 
 impl SharedAmounts {
-    fn open(path: PathBuf) -> io::Result<SharedAmounts> {
-        loop {
-            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            let file = fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?;
-            let owner = fs::fstat(&file)?.st_uid;
-            if owner != user::effective() {
-                return Err(io::Error::other(format!(
-                    "it belongs to the user with number {owner}, who could lock all of it"
-                )));
-            }
-            process_lock::lock(&file, 0, 1, LOCK_LIMIT)?;
-            // The last process may have removed the file since it was opened. Closing it releases the lock.
-            let (here, there) = (fs::fstat(&file)?, fs::stat(&path));
-            if !there.is_ok_and(|there| (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)) {
-                continue;
-            }
-            let slot = (0..SLOTS).find_map(|slot| match process_lock::try_lock(&file, 1 + slot, 1) {
-                Ok(false) => None,
-                Ok(true) => Some(Ok(slot)),
-                Err(error) => Some(Err(error)),
-            });
-            let slot = slot.unwrap_or_else(|| Err(io::Error::other(format!("{SLOTS} processes share it already"))))?;
-            process_lock::unlock(&file, 0, 1)?;
-            return Ok(SharedAmounts { file, path, slot, process: std::process::id(), left: Mutex::new(false) });
-        }
-    }
-
     /// Returns the bytes of a physical device that the other processes hold.
     pub fn held_by_others(&self, device: usize) -> io::Result<u64> {
-        Ok(process_lock::locked_by_others(&self.file, region(device, 0), REGION_BYTES)? * GRANULE)
+        Ok(process_lock::locked_by_others(self.0.file(), region(device, 0), REGION_BYTES)? * GRANULE)
     }
 
     /// Adds `bytes` to the `held` ones of this process, if no more than `total` are then in use. Returns whether it did.
     pub fn take(&self, device: usize, held: u64, bytes: u64, total: u64) -> io::Result<bool> {
-        let left = self.left.lock();
-        if *left {
-            return Ok(held + bytes <= total);
-        }
-        process_lock::lock(&self.file, 0, 1, LOCK_LIMIT)?;
-        let taken = self.held_by_others(device).and_then(|others| {
-            if others.saturating_add(held + bytes) > total {
+        let taken = self.0.exclusively(|file| {
+            if self.held_by_others(device)?.saturating_add(held + bytes) > total {
                 return Ok(false);
             }
-            process_lock::try_lock(&self.file, region(device, self.slot) + held / GRANULE, bytes / GRANULE)
-        });
-        process_lock::unlock(&self.file, 0, 1)?;
-        taken
+            process_lock::try_lock(file, region(device, self.0.slot()) + held / GRANULE, bytes / GRANULE)
+        })?;
+        Ok(taken.unwrap_or(held + bytes <= total))
     }
 
     /// Returns the last `bytes` of the `held` ones of this process.
     pub fn give(&self, device: usize, held: u64, bytes: u64) {
-        if *self.left.lock() || bytes == 0 {
+        if bytes == 0 {
             return;
         }
         // It can fail only if the kernel has no memory for its list of locks. The bytes then stay counted until the
         // process ends, or until it takes and gives them again.
-        let start = region(device, self.slot) + (held - bytes) / GRANULE;
-        let _ = process_lock::unlock(&self.file, start, bytes / GRANULE);
-    }
-
-    fn leave(&self) {
-        let mut left = self.left.lock();
-        // A failure leaves an empty file behind, which does no harm.
-        if std::mem::replace(&mut *left, true) || process_lock::lock(&self.file, 0, 1, LOCK_LIMIT_AT_EXIT).is_err() {
-            return;
-        }
-        let everything = (MAX_DEVICES as u64 + 1) * REGION_BYTES;
-        let _ = process_lock::unlock(&self.file, 1, everything);
-        if process_lock::locked_by_others(&self.file, 1, SLOTS).is_ok_and(|others| others == 0) {
-            let _ = fs::unlink(&self.path);
-        }
-        let _ = process_lock::unlock(&self.file, 0, 1);
+        self.0.unless_left(|file| {
+            let start = region(device, self.0.slot()) + (held - bytes) / GRANULE;
+            let _ = process_lock::unlock(file, start, bytes / GRANULE);
+        });
     }
 }
 
@@ -170,26 +114,6 @@ mod tests {
         for wrong in ["", "a/b", "a b", "\u{e9}", &"x".repeat(65)] {
             assert!(!is_name(wrong), "{wrong}");
         }
-    }
-
-    #[test]
-    fn files_of_others_and_links_are_refused() {
-        let folder = temporary::folder().unwrap();
-        let path = folder.path().join("amounts");
-        std::fs::write(folder.path().join("target"), "").unwrap();
-        std::os::unix::fs::symlink(folder.path().join("target"), &path).unwrap();
-        assert!(SharedAmounts::open(path.clone()).is_err());
-        std::fs::remove_file(&path).unwrap();
-        std::fs::write(&path, "").unwrap();
-        // Only root can give a file away.
-        if std::os::unix::fs::chown(&path, Some(65534), None).is_ok() {
-            let error = SharedAmounts::open(path.clone()).err().unwrap();
-            assert!(error.to_string().contains("65534"), "{error}");
-            assert!(std::fs::metadata(&path).is_ok());
-            std::fs::remove_file(&path).unwrap();
-        }
-        SharedAmounts::open(path.clone()).unwrap().leave();
-        assert!(std::fs::metadata(&path).is_err());
     }
 
     #[test]

@@ -1,0 +1,276 @@
+/*
+ * Processes that share a device: what one of them holds and does not use goes to the one that asks.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+/* alone: all; the processes together use most of the device's memory */
+#include "driver.h"
+#include "peering.h"
+
+#include <dirent.h>
+
+/* Of the device's memory: in hundredths. */
+#define PART(hundredths) (total_memory(0) / 100 * (hundredths) / MIB * MIB)
+
+static char name[64];
+
+/* Names the processes of this test, and the memory of the host device that they share. */
+static void name_processes(void) {
+  if (getenv("TEST_SHARE") == NULL) {
+    char text[64];
+    snprintf(text, sizeof text, "share-%d", (int)getpid());
+    setenv("TEST_SHARE", text, 1);
+    setenv("PLINTH_HOST_MEMORY", "1GiB", 1);
+    setenv("PLINTH_HOST_MEMORY_NAME", text, 1);
+  }
+  snprintf(name, sizeof name, "%s", getenv("TEST_SHARE"));
+}
+
+static plinth_memory_share_info_t info(void) {
+  plinth_memory_share_info_t found = PLINTH_MEMORY_SHARE_INFO_INIT;
+  CHECK_OK(plinth_memory_share_info(0, &found));
+  CHECK_EQ(found.struct_size, sizeof found);
+  return found;
+}
+
+static void share(size_t budget, size_t floor_bytes) {
+  plinth_memory_share_options_t options = PLINTH_MEMORY_SHARE_OPTIONS_INIT;
+  options.budget = budget;
+  options.floor = floor_bytes;
+  options.name = name;
+  CHECK_OK(plinth_memory_share_enable(0, &options));
+}
+
+/* Whether the thread exists that answers other processes. */
+static bool has_thread(void) {
+  bool found = false;
+  DIR *tasks = opendir("/proc/self/task");
+  CHECK(tasks != NULL);
+  for (struct dirent *task = readdir(tasks); task != NULL; task = readdir(tasks)) {
+    char path[300], text[32] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
+    FILE *file = fopen(path, "r");
+    if (file != NULL) {
+      found = (fgets(text, sizeof text, file) != NULL && strcmp(text, "plinth-share\n") == 0) || found;
+      fclose(file);
+    }
+  }
+  closedir(tasks);
+  return found;
+}
+
+/* Holds and does not use 70 % of the memory, of which the floor is 30 %. */
+HELPER(has_cached_memory) {
+  name_processes();
+  share(0, PART(30));
+  unsigned char *block = alloc_on(PART(70), 0, NULL);
+  release(block);
+  CHECK(reserved(0) >= PART(70));
+  say(SOCKET, 'h');
+  expect_to_hear(SOCKET, 'e');
+  const plinth_memory_share_info_t after = info();
+  CHECK(after.answered >= 1 && after.given >= PART(15));
+  CHECK(reserved(0) >= PART(30) && reserved(0) <= PART(36));
+  /* The rest is still usable. */
+  block = alloc_on(PART(25), 0, NULL);
+  put_pattern(block, 4096, 1);
+  CHECK(has_pattern(block, 4096, 1));
+  release(block);
+  expect_sound();
+}
+
+TEST(idle_memory_above_the_floor_is_given_back) {
+  name_processes();
+  const peer other = start_peer("has_cached_memory", SOCK_STREAM);
+  expect_to_hear(other.socket, 'h');
+  share(0, 0);
+  CHECK_EQ(info().processes, 2);
+  CHECK(info().held_by_others >= PART(70));
+  unsigned char *block = alloc_on(PART(45), 0, NULL);
+  put_pattern(block, MIB, 3);
+  CHECK(info().asked == 1 && info().answered == 0);
+  /* Below its floor the other one is not asked. */
+  void *too_much = UNTOUCHED_POINTER;
+  CHECK_STATUS(plinth_caching_allocator_alloc(PART(40), 0, NULL, &too_much), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK(has_pattern(block, MIB, 3));
+  say(other.socket, 'e');
+  expect_end(other);
+  /* A process that ended has given everything back. */
+  EVENTUALLY(info().processes == 1);
+  release(block);
+  release(alloc_on(PART(90), 0, NULL));
+  CHECK_OK(plinth_memory_share_disable(0));
+  CHECK_EQ(info().processes, 0);
+  expect_nothing_left();
+}
+
+HELPER(uses_all_its_memory) {
+  name_processes();
+  share(0, 0);
+  unsigned char *block = alloc_on(PART(60), 0, NULL);
+  put_pattern(block, PART(60), 5);
+  say(SOCKET, 'h');
+  expect_to_hear(SOCKET, 'c');
+  CHECK(has_pattern(block, PART(60), 5));
+  say(SOCKET, 'k');
+  for (;;) {
+    pause();
+  }
+}
+
+TEST(used_memory_is_kept_until_the_process_dies) {
+  name_processes();
+  const peer other = start_peer("uses_all_its_memory", SOCK_STREAM);
+  expect_to_hear(other.socket, 'h');
+  share(0, 0);
+  void *block = UNTOUCHED_POINTER;
+  CHECK_STATUS(plinth_caching_allocator_alloc(PART(50), 0, NULL, &block), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK_EQ(info().asked, 1);
+  say(other.socket, 'c');
+  expect_to_hear(other.socket, 'k');
+  CHECK(kill(other.process, SIGKILL) == 0);
+  expect_killed(other);
+  EVENTUALLY(info().processes == 1);
+  EVENTUALLY(plinth_caching_allocator_alloc(PART(90), 0, NULL, &block) == PLINTH_OK);
+  release(block);
+  expect_nothing_left();
+}
+
+HELPER(is_stopped) {
+  name_processes();
+  share(0, 0);
+  release(alloc_on(PART(70), 0, NULL));
+  say(SOCKET, 'h');
+  expect_to_hear(SOCKET, 'e');
+}
+
+/* A process that does not answer costs a limited time. */
+TEST(a_stopped_process_does_not_hang_the_others) {
+  name_processes();
+  const peer other = start_peer("is_stopped", SOCK_STREAM);
+  expect_to_hear(other.socket, 'h');
+  share(0, 0);
+  CHECK(kill(other.process, SIGSTOP) == 0);
+  void *block = UNTOUCHED_POINTER;
+  CHECK_STATUS(plinth_caching_allocator_alloc(PART(60), 0, NULL, &block), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK(kill(other.process, SIGCONT) == 0);
+  EVENTUALLY(plinth_caching_allocator_alloc(PART(60), 0, NULL, &block) == PLINTH_OK);
+  release(block);
+  say(other.socket, 'e');
+  expect_end(other);
+  expect_nothing_left();
+}
+
+TEST(the_budget_is_a_limit) {
+  name_processes();
+  CHECK(!has_thread());
+  share(PART(20), PART(10));
+  EVENTUALLY(has_thread());
+  CHECK(info().budget == PART(20) && info().floor == PART(10));
+  void *block = UNTOUCHED_POINTER;
+  CHECK_STATUS(plinth_caching_allocator_alloc(PART(25), 0, NULL, &block), PLINTH_ERROR_OUT_OF_MEMORY);
+  share(PART(40), 0);
+  release(alloc_on(PART(25), 0, NULL));
+  CHECK_OK(plinth_memory_share_disable(0));
+  CHECK_OK(plinth_memory_share_disable(0));
+  CHECK(!has_thread());
+  release(alloc_on(PART(60), 0, NULL));
+  expect_nothing_left();
+}
+
+/* ---- three programs whose peaks do not coincide */
+
+enum { PROGRAMS = 3, TURNS = 4, PIECES = 40 };
+
+/* Holds 8 % of the memory. In its turn it needs 71 % more, in pieces of different sizes, for a time. */
+HELPER(takes_turns) {
+  char word = 0;
+  name_processes();
+  share(0, PART(8));
+  unsigned char *kept = alloc_on(PART(8), 0, NULL);
+  put_pattern(kept, MIB, 1);
+  say(SOCKET, 'r');
+  while (recv(SOCKET, &word, 1, 0) == 1 && word != 'e') {
+    unsigned char *pieces[PIECES];
+    size_t left = PART(71), sizes[PIECES];
+    uint64_t seed = (uint64_t)word;
+    for (int index = 0; index < PIECES; index++) {
+      const size_t share_of_rest = left / (size_t)(PIECES - index);
+      sizes[index] = index == PIECES - 1 ? left : share_of_rest / 2 + random_next(&seed) % (share_of_rest + 1);
+      left -= sizes[index];
+      pieces[index] = alloc_on(sizes[index], 0, NULL);
+      put_pattern(pieces[index], 4096, (unsigned)index);
+    }
+    for (int index = 0; index < PIECES; index++) {
+      CHECK(has_pattern(pieces[index], 4096, (unsigned)index));
+      release(pieces[index]);
+    }
+    say(SOCKET, 'd');
+  }
+  CHECK(has_pattern(kept, MIB, 1));
+  release(kept);
+  expect_sound();
+}
+
+/* At most 3 * 8 + 71 = 95 % of the memory are live. Without the others' memory each turn after the first would fail. */
+TEST(peaks_of_several_programs_take_turns) {
+  peer programs[PROGRAMS];
+  name_processes();
+  for (int program = 0; program < PROGRAMS; program++) {
+    programs[program] = start_peer("takes_turns", SOCK_STREAM);
+    expect_to_hear(programs[program].socket, 'r');
+  }
+  for (int turn = 0; turn < TURNS * PROGRAMS; turn++) {
+    const peer program = programs[turn % PROGRAMS];
+    say(program.socket, (char)('A' + turn));
+    expect_to_hear(program.socket, 'd');
+  }
+  for (int program = 0; program < PROGRAMS; program++) {
+    say(programs[program].socket, 'e');
+    expect_end(programs[program]);
+  }
+}
+
+static void child_of_fork(void) {
+  plinth_memory_share_info_t found = PLINTH_MEMORY_SHARE_INFO_INIT;
+  CHECK_STATUS(plinth_memory_share_info(0, &found), PLINTH_ERROR_FORKED_CHILD);
+  CHECK_STATUS(plinth_memory_share_disable(0), PLINTH_ERROR_FORKED_CHILD);
+}
+
+TEST(a_forked_child_has_no_share) {
+  name_processes();
+  share(0, 0);
+  fflush(NULL);
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    child_of_fork();
+    exit(0);
+  }
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  CHECK_EQ(info().processes, 1);
+  expect_nothing_left();
+}
+
+TEST(wrong_arguments_are_refused) {
+  name_processes();
+  plinth_memory_share_options_t options = PLINTH_MEMORY_SHARE_OPTIONS_INIT;
+  plinth_memory_share_info_t found = PLINTH_MEMORY_SHARE_INFO_INIT;
+  CHECK_STATUS(plinth_memory_share_info(0, NULL), PLINTH_ERROR_NULL_POINTER);
+  CHECK_STATUS(plinth_memory_share_info(99, &found), PLINTH_ERROR_INVALID_DEVICE);
+  CHECK_STATUS(plinth_memory_share_enable(99, NULL), PLINTH_ERROR_INVALID_DEVICE);
+  options.budget = MIB;
+  options.floor = 2 * MIB;
+  CHECK_STATUS(plinth_memory_share_enable(0, &options), PLINTH_ERROR_INVALID_VALUE);
+  options.floor = 0;
+  options.budget = 0;
+  options.name = "../x";
+  CHECK_STATUS(plinth_memory_share_enable(0, &options), PLINTH_ERROR_INVALID_VALUE);
+  options.name = name;
+  CHECK_OK(plinth_memory_share_enable(0, &options));
+  options.name = "another";
+  CHECK_STATUS(plinth_memory_share_enable(0, &options), PLINTH_ERROR_ALREADY_INITIALIZED);
+  CHECK_OK(plinth_memory_share_disable(0));
+  CHECK_EQ(info().processes, 0);
+}

@@ -1,0 +1,100 @@
+//! Memory that processes share through a file, as an array of counters, and waits for changes of a counter.
+//!
+//! Every access is atomic, so another process can write what it wants: it cannot break more than the meaning of a number.
+
+use rustix::{
+    io::Errno,
+    thread::futex::{self, Flags, Timespec},
+};
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd},
+    ptr,
+    sync::atomic::AtomicU32,
+    time::Duration,
+};
+
+/// Counters in a file, mapped into this process.
+pub struct SharedPage {
+    counters: &'static [AtomicU32],
+}
+
+impl SharedPage {
+    /// Maps the first `count` counters of a file, which is made as long as they need.
+    pub fn map(file: impl AsFd, count: usize) -> io::Result<SharedPage> {
+        let bytes = count * size_of::<AtomicU32>();
+        if rustix::fs::fstat(&file)?.st_size < bytes as i64 {
+            rustix::fs::ftruncate(&file, bytes as u64)?;
+        }
+        // SAFETY: without MAP_FIXED the kernel chooses addresses that nothing uses.
+        let address = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_fd().as_raw_fd(),
+                0,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the pages are mapped until the value is dropped, which gives out no longer reference; they are aligned to
+        // pages, any bits are a valid counter, and every process accesses them atomically. The file is never made shorter.
+        Ok(SharedPage { counters: unsafe { std::slice::from_raw_parts(address.cast(), count) } })
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> &[AtomicU32] {
+        self.counters
+    }
+}
+
+impl Drop for SharedPage {
+    fn drop(&mut self) {
+        let bytes = size_of_val(self.counters);
+        // SAFETY: the pages were mapped by this value, and the references to them have ended.
+        unsafe { libc::munmap(self.counters.as_ptr().cast_mut().cast(), bytes) };
+    }
+}
+
+/// Waits until a counter differs from a value, for at most `limit`. Returns whether it differs; it may also return early.
+pub fn wait(counter: &AtomicU32, value: u32, limit: Duration) -> bool {
+    let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+    match futex::wait(counter, Flags::empty(), value, Some(&limit)) {
+        // A signal ends the wait early, like a spurious one.
+        Ok(()) | Err(Errno::AGAIN | Errno::INTR) => true,
+        Err(_) => counter.load(std::sync::atomic::Ordering::Acquire) != value,
+    }
+}
+
+/// Wakes all that wait for a counter, in every process.
+pub fn wake(counter: &AtomicU32) {
+    // Nothing can be done about a failure: the others' waits have a limit.
+    let _ = futex::wake(counter, Flags::empty(), i32::MAX as u32);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{sync::atomic::Ordering, thread};
+
+    #[test]
+    fn a_change_in_one_mapping_wakes_the_other() {
+        let file = tempfile::tempfile().unwrap();
+        let (one, other) = (SharedPage::map(&file, 40).unwrap(), SharedPage::map(&file, 40).unwrap());
+        assert!(!wait(&one.counters()[39], 0, Duration::from_millis(5)));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(20));
+                other.counters()[39].store(1, Ordering::Release);
+                wake(&other.counters()[39]);
+            });
+            while one.counters()[39].load(Ordering::Acquire) == 0 {
+                wait(&one.counters()[39], 0, Duration::from_secs(20));
+            }
+        });
+        assert!(wait(&one.counters()[39], 0, Duration::from_secs(20)));
+    }
+}

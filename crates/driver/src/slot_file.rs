@@ -1,0 +1,155 @@
+//! Files in which each of several processes owns a slot. The ownership is a lock, so the kernel ends it with the process,
+//! however that ends, and a child made by fork owns nothing.
+//!
+//! | bytes | locked |
+//! |---|---|
+//! | 0 | while a process joins or leaves, and for the users of the file |
+//! | 1 to the number of slots | one by each process: it owns the slot with this number |
+//!
+//! A process opens such a file once: closing any descriptor of it would end the locks.
+
+use crate::{process_lock, user};
+use parking_lot::Mutex;
+use rustix::fs::{self, Mode, OFlags};
+use std::{io, os::fd::OwnedFd, path::PathBuf, time::Duration};
+
+/// How long a process waits for others that join, leave or compare, which takes them microseconds.
+pub const LOCK_LIMIT: Duration = Duration::from_secs(10);
+const LOCK_LIMIT_AT_EXIT: Duration = Duration::from_secs(1);
+
+/// A file with a slot of this process.
+pub struct SlotFile {
+    file: OwnedFd,
+    path: PathBuf,
+    slot: u64,
+    slots: u64,
+    /// The process that joined. A child made by fork has a copy of this, but not the locks.
+    process: u32,
+    /// Whether the process has left. Locks belong to processes, so its threads exclude each other here.
+    left: Mutex<bool>,
+}
+
+impl SlotFile {
+    /// Opens the file, which is created if necessary, and takes a slot. Fails if the file belongs to another user, who
+    /// could lock all of it, and for a symbolic link.
+    pub fn join(path: PathBuf, slots: u64) -> io::Result<SlotFile> {
+        loop {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let file = fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?;
+            let owner = fs::fstat(&file)?.st_uid;
+            if owner != user::effective() {
+                return Err(io::Error::other(format!(
+                    "it belongs to the user with number {owner}, who could lock all of it"
+                )));
+            }
+            process_lock::lock(&file, 0, 1, LOCK_LIMIT)?;
+            // The last process may have removed the file since it was opened. Closing it releases the lock.
+            let (here, there) = (fs::fstat(&file)?, fs::stat(&path));
+            if !there.is_ok_and(|there| (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)) {
+                continue;
+            }
+            let slot = (0..slots).find_map(|slot| match process_lock::try_lock(&file, 1 + slot, 1) {
+                Ok(false) => None,
+                Ok(true) => Some(Ok(slot)),
+                Err(error) => Some(Err(error)),
+            });
+            let slot = slot.unwrap_or_else(|| Err(io::Error::other(format!("{slots} processes share it already"))))?;
+            process_lock::unlock(&file, 0, 1)?;
+            return Ok(SlotFile { file, path, slot, slots, process: std::process::id(), left: Mutex::new(false) });
+        }
+    }
+
+    /// Returns the file.
+    pub fn file(&self) -> &OwnedFd {
+        &self.file
+    }
+
+    /// Returns the number of this process's slot.
+    pub fn slot(&self) -> u64 {
+        self.slot
+    }
+
+    /// Returns whether this is the process that joined.
+    pub fn is_own(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// Returns whether another process owns a slot.
+    pub fn is_taken(&self, slot: u64) -> bool {
+        process_lock::locked_by_others(&self.file, 1 + slot, 1).is_ok_and(|others| others > 0)
+    }
+
+    /// Calls `body` while no other process, and no other thread of this one, does that, joins or leaves. Returns `None` if
+    /// this process has left.
+    pub fn exclusively<T>(&self, body: impl FnOnce(&OwnedFd) -> io::Result<T>) -> io::Result<Option<T>> {
+        let left = self.left.lock();
+        if *left {
+            return Ok(None);
+        }
+        process_lock::lock(&self.file, 0, 1, LOCK_LIMIT)?;
+        let done = body(&self.file);
+        process_lock::unlock(&self.file, 0, 1)?;
+        done.map(Some)
+    }
+
+    /// Calls `body` while no other thread of this process is in it or in [`exclusively`](Self::exclusively), unless the
+    /// process has left.
+    pub fn unless_left(&self, body: impl FnOnce(&OwnedFd)) {
+        let left = self.left.lock();
+        if !*left {
+            body(&self.file);
+        }
+    }
+
+    /// Gives the slot back, and removes the file if no other process has one.
+    pub fn leave(&self) {
+        let mut left = self.left.lock();
+        // A failure leaves an empty file behind, which does no harm.
+        if std::mem::replace(&mut *left, true) || process_lock::lock(&self.file, 0, 1, LOCK_LIMIT_AT_EXIT).is_err() {
+            return;
+        }
+        // To the end of the file, whatever its users have locked there.
+        let _ = process_lock::unlock(&self.file, 1, 0);
+        if process_lock::locked_by_others(&self.file, 1, self.slots).is_ok_and(|others| others == 0) {
+            let _ = fs::unlink(&self.path);
+        }
+        let _ = process_lock::unlock(&self.file, 0, 1);
+    }
+}
+
+/// Returns a path in the folder of shared memory, or in that of temporary files where there is none.
+pub fn path_of(name: &str) -> PathBuf {
+    let memory = PathBuf::from("/dev/shm");
+    let folder = if memory.is_dir() { memory } else { crate::temporary::root() };
+    folder.join(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::temporary;
+
+    #[test]
+    fn files_of_others_and_links_are_refused() {
+        let folder = temporary::folder().unwrap();
+        let path = folder.path().join("slots");
+        std::fs::write(folder.path().join("target"), "").unwrap();
+        std::os::unix::fs::symlink(folder.path().join("target"), &path).unwrap();
+        assert!(SlotFile::join(path.clone(), 4).is_err());
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "").unwrap();
+        // Only root can give a file away.
+        if std::os::unix::fs::chown(&path, Some(65534), None).is_ok() {
+            let error = SlotFile::join(path.clone(), 4).err().unwrap();
+            assert!(error.to_string().contains("65534"), "{error}");
+            assert!(std::fs::metadata(&path).is_ok());
+            std::fs::remove_file(&path).unwrap();
+        }
+        let joined = SlotFile::join(path.clone(), 4).unwrap();
+        assert!(joined.is_own() && joined.slot() == 0 && !joined.is_taken(1));
+        assert_eq!(joined.exclusively(|_| Ok(7)).unwrap(), Some(7));
+        joined.leave();
+        assert_eq!(joined.exclusively(|_| Ok(7)).unwrap(), None);
+        assert!(std::fs::metadata(&path).is_err());
+    }
+}
