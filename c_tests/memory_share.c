@@ -108,10 +108,10 @@ HELPER(uses_all_its_memory) {
   name_processes();
   share(0, 0);
   unsigned char *block = alloc_on(PART(60), 0, NULL);
-  put_pattern(block, PART(60), 5);
+  put_pattern(block, 4 * MIB, 5);
   say(SOCKET, 'h');
   expect_to_hear(SOCKET, 'c');
-  CHECK(has_pattern(block, PART(60), 5));
+  CHECK(has_pattern(block, 4 * MIB, 5));
   say(SOCKET, 'k');
   for (;;) {
     pause();
