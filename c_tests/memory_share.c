@@ -3,7 +3,12 @@
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
-/* alone: all; the processes together use most of the device's memory */
+/* last: idle_memory_above_the_floor_is_given_back */
+/* last: used_memory_is_kept_until_the_process_dies */
+/* last: a_stopped_process_does_not_hang_the_others */
+/* last: the_budget_is_a_limit */
+/* last: peaks_of_several_programs_take_turns */
+/* alone: a_forked_child_has_no_share wrong_arguments_are_refused; sets the environment */
 #include "driver.h"
 #include "peering.h"
 

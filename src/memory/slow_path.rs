@@ -38,6 +38,9 @@ use crate::{
     stream::capture_status::may_capture,
 };
 
+/// What a process asks of others beyond the size of its request, in bytes.
+const SHARE_MARGIN: u64 = 64 << 20;
+
 /// Serves a request that no free block of the arena fits. Returns `None` if the arena's generation changed.
 #[cold]
 pub fn allocate_slow(
@@ -64,8 +67,11 @@ pub fn allocate_slow(
         before = now;
         outcome = slow_path.run(false)?;
     }
-    if outcome == Outcome::Short && share::ask(runtime, device, request.size)? {
+    // The driver needs some memory of its own for what it maps, so the size alone may not suffice.
+    let mut wanted = request.size.saturating_add(SHARE_MARGIN);
+    while outcome == Outcome::Short && share::ask(runtime, device, request.size, wanted)? {
         outcome = slow_path.run(false)?;
+        wanted = wanted.saturating_mul(2);
     }
     if outcome == Outcome::Short {
         outcome = slow_path.run(true)?;

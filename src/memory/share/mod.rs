@@ -220,25 +220,25 @@ pub fn note_growth(device: &Device) {
     }
 }
 
-/// Asks other processes for memory, one after the other, until the device has `bytes` bytes free. Returns whether it has
-/// more than before. The caller holds no lock.
-pub fn ask(runtime: &Runtime, device: &Device, bytes: u64) -> Result<bool> {
+/// Asks other processes for memory for a request of `size` bytes, one after the other, until the device has `wanted` bytes
+/// free. Returns whether it has more than before. The caller holds no lock.
+pub fn ask(runtime: &Runtime, device: &Device, size: u64, wanted: u64) -> Result<bool> {
     let Some(member) = member_of(device) else { return Ok(false) };
     let total = device.memory().total(device, &runtime.driver)?;
     let limit = device.memory().limit(total).unwrap_or(total);
     // More free memory would not help against the process's own limit.
-    if !member.page.is_own() || device.memory().held().saturating_add(bytes) > limit {
+    if !member.page.is_own() || device.memory().held().saturating_add(size) > limit {
         return Ok(false);
     }
     let (before, _) = device.memory_info(&runtime.driver)?;
     let mut free = before;
     for other in member.page.others() {
-        if free >= bytes {
+        if free >= wanted {
             break;
         }
         if other.held > other.floor {
             member.asked.fetch_add(1, Ordering::AcqRel);
-            member.page.ask(other.slot, bytes - free, ANSWER_LIMIT);
+            member.page.ask(other.slot, wanted - free, ANSWER_LIMIT);
             free = device.memory_info(&runtime.driver)?.0;
         }
     }
