@@ -295,6 +295,38 @@ TEST(threads_share_the_cache) {
   expect_nothing_pinned();
 }
 
+static void *allocate_alone(void *context) {
+  (void)context;
+  for (int round = 0; round < 20000; round++) {
+    unpin(pin(4096));
+  }
+  return NULL;
+}
+
+TEST(memory_of_ended_threads_is_reused) {
+  if (reserve_bytes() != 0) {
+    SKIP("a part of a reserve stays with the size that it was divided for");
+  }
+  run_threads(THREADS, allocate_alone);
+  const plinth_host_memory_stats_t before = host_stats();
+  CHECK_EQ(before.active_requests.current, 0);
+  CHECK(before.active_requests.peak >= 1 && before.active_requests.peak <= THREADS);
+  CHECK(before.active_bytes.peak >= 4096 && before.active_bytes.peak <= THREADS * 4096);
+  /* Whichever thread used it: all of it serves this thread before more memory is pinned. */
+  const size_t blocks = before.allocated_bytes.current / 4096;
+  void **all = calloc(blocks, sizeof *all);
+  for (size_t block = 0; block < blocks; block++) {
+    all[block] = pin(4096);
+  }
+  CHECK_EQ(host_stats().num_host_alloc, before.num_host_alloc);
+  for (size_t block = 0; block < blocks; block++) {
+    unpin(all[block]);
+  }
+  free(all);
+  expect_sound();
+  expect_nothing_pinned();
+}
+
 static void *inherited;
 
 static void expect_refused(void) {

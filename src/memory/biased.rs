@@ -122,6 +122,8 @@ pub struct BiasedGuard<'a, T, W: Words = OwnerWords> {
     biased: &'a Biased<T, W>,
     /// `None` if the owner holds the lock.
     guard: Option<Guard<'a, (), W::Inner>>,
+    /// Whether another thread held the inner lock.
+    contended: bool,
     /// Keeps the guard in its thread.
     in_thread: PhantomData<*mut T>,
 }
@@ -157,7 +159,7 @@ impl<T, W: Words> Biased<T, W> {
             self.words.set_inside(true, Ordering::Relaxed);
             W::compiler_fence();
             if self.words.owner(Ordering::Acquire) == thread {
-                return BiasedGuard { biased: self, guard: None, in_thread: PhantomData };
+                return BiasedGuard { biased: self, guard: None, contended: false, in_thread: PhantomData };
             }
             self.words.set_inside(false, Ordering::Release);
         }
@@ -166,11 +168,11 @@ impl<T, W: Words> Biased<T, W> {
 
     #[inline]
     fn lock_shared(&self, thread: u64) -> BiasedGuard<'_, T, W> {
-        let guard = self.lock.lock();
+        let (guard, contended) = self.lock.lock_reporting_contention();
         if self.words.owner(Ordering::Relaxed) != NO_OWNER {
             self.revoke(thread);
         }
-        BiasedGuard { biased: self, guard: Some(guard), in_thread: PhantomData }
+        BiasedGuard { biased: self, guard: Some(guard), contended, in_thread: PhantomData }
     }
 
     /// Revokes the ownership and waits until the owner is outside. The caller holds the inner lock.
@@ -191,6 +193,12 @@ impl<T, W: Words> Biased<T, W> {
 }
 
 impl<T> BiasedGuard<'_, T> {
+    /// Returns whether another thread held the inner lock: a sign that threads should have their own values.
+    #[inline]
+    pub fn was_contended(&self) -> bool {
+        self.contended
+    }
+
     /// Makes the thread with this number, the calling thread, the owner, if owners are supported. Every earlier owner must have
     /// called [`release_ownership`](Biased::release_ownership): a thread that still takes itself for the owner would
     /// clear the flag of the new one.

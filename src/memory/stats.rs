@@ -2,12 +2,8 @@
 //!
 //! [`Statistic`] is what every count has in common. A set of them, defined by `statistics!`, is one too; its keys are
 //! the names of its fields. The statistics of a device are defined here, those of pinned memory in
-//! [`pinned::stats`](super::pinned::stats). All but [`AtomicStat`] are plain numbers, which a lock of their owner
+//! [`pinned::stats`](super::pinned::stats). They are plain numbers, which a lock of their owner
 //! protects.
-
-mod atomic;
-
-pub use atomic::AtomicStat;
 
 use super::{
     block::Zone,

@@ -50,6 +50,8 @@ static THREADS: AtomicU64 = AtomicU64::new(1);
 struct State {
     number: Cell<u64>,
     arenas: [Cell<CachedArena>; CACHED_ARENAS],
+    /// The shard of pinned memory, and how often the thread has moved to another.
+    pinned_shard: Cell<(u8, u8)>,
     /// [`IN_CALL`] and [`WAIT_REPORTED`].
     call: Cell<u8>,
     /// The status of the last call.
@@ -67,6 +69,7 @@ thread_local! {
         State {
             number: Cell::new(0),
             arenas: [const { Cell::new(CachedArena::NONE) }; CACHED_ARENAS],
+            pinned_shard: Cell::new((0, 0)),
             call: Cell::new(0),
             status: Cell::new(Status::OK.0),
             driver_code: Cell::new(0),
@@ -155,6 +158,28 @@ pub fn cached_arena(stream: usize, device: u32, epoch: u32) -> Option<(u32, u32)
 pub fn cache_arena(stream: usize, device: u32, epoch: u32, arena: u32, generation: u32) {
     let cached = CachedArena { stream, device, epoch, generation, arena };
     STATE.with(|state| state.arenas[cache_index(stream)].set(cached));
+}
+
+/// Returns the thread's [`number`], and its shard of pinned memory; 0 until it moves to another.
+#[inline]
+pub fn number_and_pinned_shard() -> (u64, u8) {
+    STATE.with(|state| {
+        let number = match state.number.get() {
+            0 => first_number(state),
+            number => number,
+        };
+        (number, state.pinned_shard.get().0)
+    })
+}
+
+/// Moves the thread to another shard of pinned memory, unless it has moved often already.
+pub fn move_pinned_shard(max_moves: u8, next: impl FnOnce() -> u8) {
+    STATE.with(|state| {
+        let (_, moves) = state.pinned_shard.get();
+        if moves < max_moves {
+            state.pinned_shard.set((next(), moves + 1));
+        }
+    });
 }
 
 /// Returns the thread's current device; 0 until one is set.

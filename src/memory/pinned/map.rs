@@ -14,10 +14,13 @@ const CELLS: u64 = 1 << (LEAF_BITS - CELL_BITS);
 const LEAVES: usize = 1 << (48 - LEAF_BITS);
 const CLASS_BITS: u32 = 16;
 const START_BITS: u32 = 8;
+const SHARD_BITS: u32 = 8;
 
-/// Identifies a slab by its class and its number in that class.
+/// Identifies a slab by its shard, its class and its number in that class of the shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlabId {
+    /// The index of the shard.
+    pub shard: usize,
     /// The size class.
     pub class: usize,
     /// The slab's number in the slab cache of the class.
@@ -27,14 +30,19 @@ pub struct SlabId {
 impl SlabId {
     /// Packs the id with the page of the cell in which the slab begins. 0 means no slab.
     fn pack(self, start: u64) -> u64 {
-        u64::from(self.number + 1) << (CLASS_BITS + START_BITS) | (self.class as u64) << START_BITS | start
+        let shard = (self.shard as u64) << (CLASS_BITS + START_BITS);
+        u64::from(self.number + 1) << (SHARD_BITS + CLASS_BITS + START_BITS)
+            | shard
+            | (self.class as u64) << START_BITS
+            | start
     }
 
     #[inline]
     fn unpack(bits: u64) -> Option<SlabId> {
-        let number = (bits >> (CLASS_BITS + START_BITS)) as u32;
+        let number = (bits >> (SHARD_BITS + CLASS_BITS + START_BITS)) as u32;
+        let shard = (bits >> (CLASS_BITS + START_BITS)) as usize & ((1 << SHARD_BITS) - 1);
         let class = (bits >> START_BITS) as usize & ((1 << CLASS_BITS) - 1);
-        (number != 0).then(|| SlabId { class, number: number - 1 })
+        (number != 0).then(|| SlabId { shard, class, number: number - 1 })
     }
 }
 
@@ -130,7 +138,8 @@ mod tests {
 
     #[test]
     fn distinguishes_two_slabs_in_one_cell() {
-        let (low, high) = (SlabId { class: 3, number: 0 }, SlabId { class: 311, number: u32::MAX - 1 });
+        let (low, high) =
+            (SlabId { shard: 0, class: 3, number: 0 }, SlabId { shard: 255, class: 311, number: u32::MAX - 1 });
         let middle = BASE + MIB + 17 * 4096;
         assert_eq!(find(middle), None);
         assert!(insert(BASE, MIB + 17 * 4096, low) && insert(middle, 5 * MIB, high));
@@ -151,7 +160,7 @@ mod tests {
         remove(middle, 5 * MIB, high);
         assert_eq!((find(middle), find(middle + 4 * MIB)), (None, None));
         // Another slab covers all of it, and no entry of the removed slabs hides it.
-        let third = SlabId { class: 3, number: 9 };
+        let third = SlabId { shard: 1, class: 3, number: 9 };
         assert!(insert(BASE, 8 * MIB, third));
         for address in [BASE, middle - 1, middle, middle + 5 * MIB - 1, BASE + 8 * MIB - 1] {
             assert_eq!(find(address), Some(third), "{address:#x}");
@@ -164,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_slab_may_cross_leaves() {
-        let id = SlabId { class: 200, number: 4 };
+        let id = SlabId { shard: 7, class: 200, number: 4 };
         let start = BASE + (8 << 32) - MIB / 2;
         assert!(insert(start, 3 * MIB, id));
         assert_eq!((find(start), find(start + 3 * MIB - 1)), (Some(id), Some(id)));
@@ -174,7 +183,7 @@ mod tests {
 
     #[test]
     fn addresses_out_of_range_are_rejected() {
-        let id = SlabId { class: 0, number: 0 };
+        let id = SlabId { shard: 0, class: 0, number: 0 };
         assert!(!insert(1 << 50, MIB, id));
         assert_eq!(find(1 << 50), None);
     }

@@ -1,14 +1,16 @@
 //! The caching allocator of pinned host memory: a freed block is reused without a driver call.
 //!
-//! Requests are rounded up to size [`class`]es. Each class has a [slab cache](slab_cache) under its own lock, which is
-//! held for a few nanoseconds. A free finds the slab by address in the [`map`], without a lock. A block that streams
-//! or graphs still use is deferred ([`uses`]); deferred blocks are checked only when a slab cache has no free block.
-//! New memory is allocated by [`source`]; it returns to the driver when the cache is emptied or memory is short.
+//! Requests are rounded up to size [`class`]es. Each [shard](shards) has a [slab cache](slab_cache) of each class, under
+//! a lock that is held for a few nanoseconds; threads that allocate at the same time use different shards. A free finds
+//! the slab by address in the [`map`], without a lock. A block that streams or graphs still use is deferred ([`uses`]);
+//! deferred blocks are checked only when a slab cache has no free block. New memory is allocated by [`source`]; it
+//! returns to the driver when the cache is emptied or memory is short.
 //! docs/host_memory.md documents the behaviour for users.
 
 pub mod background;
 pub mod class;
 mod map;
+mod shards;
 mod slab_cache;
 mod source;
 pub mod stats;
@@ -16,7 +18,6 @@ mod uses;
 
 use super::{
     config::{self, Config},
-    lock::Lock,
     pointer,
 };
 use crate::{
@@ -28,13 +29,12 @@ use crate::{
     stream::Stream,
 };
 use map::SlabId;
-use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
-use slab_cache::{FreeOutcome, Slab, SlabCache};
+use shards::User;
+use slab_cache::{FreeOutcome, Slab};
 use stats::HostStats;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-static SLAB_CACHES: OnceCell<Box<[Lock<SlabCache>]>> = OnceCell::new();
 /// Serializes the allocation of slabs that hold several blocks, so that concurrent requests share one new slab.
 static GROWTH: Mutex<()> = Mutex::new(());
 static TRIMMING: Mutex<()> = Mutex::new(());
@@ -47,25 +47,6 @@ static TRIM_PENDING: AtomicBool = AtomicBool::new(false);
 /// The largest block that shares a slab with other blocks.
 const MAX_SHARED_BLOCK: u64 = 1 << 20;
 
-#[inline]
-fn slab_caches() -> &'static [Lock<SlabCache>] {
-    match SLAB_CACHES.get() {
-        Some(slab_caches) => slab_caches,
-        None => create_slab_caches(),
-    }
-}
-
-#[cold]
-fn create_slab_caches() -> &'static [Lock<SlabCache>] {
-    SLAB_CACHES.get_or_init(|| (0..class::CLASSES).map(|_| Lock::new(SlabCache::default())).collect())
-}
-
-/// Runs `body` with the locked slab cache of a class and the size of its blocks.
-#[inline]
-fn with_slab_cache<T>(class: usize, body: impl FnOnce(&mut SlabCache, u64) -> T) -> T {
-    body(&mut slab_caches()[class].lock(), class::size(class))
-}
-
 /// Allocates pinned memory that every device can access, and returns its address; 0 for a size of 0.
 #[inline]
 pub fn host_alloc(bytes: u64) -> Result<u64> {
@@ -74,18 +55,11 @@ pub fn host_alloc(bytes: u64) -> Result<u64> {
         return Ok(0);
     }
     let Some(class) = class::of(bytes) else { return Err(too_large(bytes)) };
-    match take_cached(class) {
+    let user = User::current();
+    match shards::take(user, class) {
         Some(address) => Ok(address),
-        None => alloc_slow(runtime, class, bytes),
+        None => alloc_slow(runtime, user, class, bytes),
     }
-}
-
-#[inline]
-fn take_cached(class: usize) -> Option<u64> {
-    let size = class::size(class);
-    let address = with_slab_cache(class, |cache, size| cache.take(size))?;
-    stats::record_alloc(size);
-    Some(address)
 }
 
 #[cold]
@@ -98,35 +72,41 @@ fn too_large(bytes: u64) -> Error {
 }
 
 #[cold]
-fn alloc_slow(runtime: &Runtime, class: usize, bytes: u64) -> Result<u64> {
+fn alloc_slow(runtime: &Runtime, user: User, class: usize, bytes: u64) -> Result<u64> {
     let _uncancellable = cancellation::disable();
+    let cached =
+        || shards::take(user, class).or_else(|| shards::adopt(user.shard, class).then(|| shards::take(user, class))?);
     if uses::process_events(runtime, false)
-        && let Some(address) = take_cached(class)
+        && let Some(address) = cached()
     {
         return Ok(address);
     }
     let _growth = (class::slots(class) > 1).then(|| GROWTH.lock());
-    if let Some(address) = take_cached(class) {
+    if let Some(address) = cached() {
         return Ok(address);
     }
-    match grow(runtime, class) {
+    match grow(runtime, user, class) {
         Err(error) if error.status() == Status::OUT_OF_MEMORY => {}
         result => return result.context(|| describe_request(bytes)),
+    }
+    // Memory is short: use free blocks of other shards.
+    if let Some(address) = shards::take_anywhere(user, class) {
+        return Ok(address);
     }
     // First release the free slabs of other classes, then wait for deferred blocks, which may themselves satisfy the
     // request.
     trim(runtime)?;
-    match grow(runtime, class) {
+    match grow(runtime, user, class) {
         Err(error) if error.status() == Status::OUT_OF_MEMORY => {}
         result => return result.context(|| describe_request(bytes)),
     }
     uses::process_events(runtime, true);
-    if let Some(address) = take_cached(class) {
+    if let Some(address) = shards::take_anywhere(user, class) {
         return Ok(address);
     }
     trim(runtime)?;
-    grow(runtime, class).context(|| {
-        let (reserved, active) = (stats::reserved_bytes(), stats::active_bytes());
+    grow(runtime, user, class).context(|| {
+        let (reserved, active) = (stats::reserved_bytes(), shards::active_bytes());
         let request = describe_request(bytes);
         format!(
             "out of memory: {request}; plinth has reserved {} of pinned host memory, {} of which are in use, \
@@ -147,28 +127,24 @@ pub fn configure(config: &Config) {
     MAX_CACHED_BLOCK.store(if limit == 0 { u64::MAX } else { limit.max(MAX_SHARED_BLOCK) }, Ordering::Relaxed);
 }
 
-/// Adds a slab to a slab cache, and takes a block from it.
-fn grow(runtime: &Runtime, class: usize) -> Result<u64> {
+/// Adds a slab to a shard, and takes a block from it.
+fn grow(runtime: &Runtime, user: User, class: usize) -> Result<u64> {
+    let shard = user.shard;
     let config = config::get()?;
     configure(&config);
     let memory = source::allocate(runtime, &config, class::slab_bytes(class))?;
-    let size = class::size(class);
     let slab = Slab::new(class, memory);
-    let number = with_slab_cache(class, |cache, _| cache.reserve_number());
-    let id = SlabId { class, number };
+    let number = shards::with(shard, |shard| shard.class(class).reserve_number());
+    let id = SlabId { shard, class, number };
     if !map::insert(memory.address, memory.bytes, id) {
-        with_slab_cache(class, |cache, _| cache.release_number(number));
+        shards::with(shard, |shard| shard.class(class).release_number(number));
         source::release(runtime, &memory)?;
         return Err(Error::new(
             Status::PANIC,
             format!("the driver returned the address {:#x}, which is outside the supported 48 bits", memory.address),
         ));
     }
-    let address = with_slab_cache(class, |cache, size| {
-        cache.insert(number, slab);
-        cache.take(size)
-    });
-    stats::record_alloc(size);
+    let address = shards::insert_and_take(user, id, slab);
     address.ok_or_else(|| Error::new(Status::PANIC, "a new slab has no free block"))
 }
 
@@ -179,13 +155,11 @@ pub fn host_free(address: u64) -> Result<()> {
         return Ok(());
     }
     let Some(runtime) = runtime::usable() else { return free_when_unusable(address) };
-    let Some(SlabId { class, number }) = map::find(address) else { return Err(not_allocated(address)) };
-    let size = class::size(class);
-    match with_slab_cache(class, |cache, size| cache.free(number, address, size)) {
+    let Some(id) = map::find(address) else { return Err(not_allocated(address)) };
+    match shards::with(id.shard, |shard| shard.free(id, address)) {
         FreeOutcome::Freed => {
-            stats::record_free(size);
-            if size > MAX_CACHED_BLOCK.load(Ordering::Relaxed) {
-                return release_oversized(runtime, class);
+            if class::size(id.class) > MAX_CACHED_BLOCK.load(Ordering::Relaxed) {
+                return release_oversized(runtime, id.class);
             }
         }
         FreeOutcome::Deferred => defer_free(runtime, address),
@@ -264,13 +238,15 @@ fn record_own_use(runtime: &Runtime, address: u64, stream: Stream) -> Result<()>
 /// Returns the start and the size of the live block that contains an address.
 pub fn host_block_at(address: u64) -> Option<(u64, u64)> {
     let id = map::find(address)?;
-    with_slab_cache(id.class, |cache, size| Some((cache.live_at(id.number, address, size)?, size)))
+    let size = class::size(id.class);
+    shards::with(id.shard, |shard| Some((shard.class(id.class).live_at(id.number, address, size)?, size)))
 }
 
 /// Returns whether an address is in memory of this allocator, live or free.
 pub fn is_host_cached(address: u64) -> bool {
     map::may_contain(address)
-        && map::find(address).is_some_and(|id| with_slab_cache(id.class, |cache, _| cache.contains(id.number, address)))
+        && map::find(address)
+            .is_some_and(|id| shards::with(id.shard, |shard| shard.class(id.class).contains(id.number, address)))
 }
 
 /// Releases all wholly free slabs to the driver.
@@ -293,19 +269,23 @@ fn trim(runtime: &Runtime) -> Result<()> {
 
 /// Releases the wholly free slabs of a class to the driver.
 fn trim_class(runtime: &Runtime, class: usize) -> Result<()> {
+    shards::in_use().map(|shard| trim_class_of_shard(runtime, shard, class)).fold(Ok(()), Result::and)
+}
+
+fn trim_class_of_shard(runtime: &Runtime, shard: usize, class: usize) -> Result<()> {
     let mut outcome = Ok(());
-    let free = with_slab_cache(class, |cache, _| cache.remove_free());
+    let free = shards::with(shard, |shard| shard.class(class).remove_free());
     for (number, slab) in free {
-        let (memory, id) = (slab.memory, SlabId { class, number });
+        let (memory, id) = (slab.memory, SlabId { shard, class, number });
         // Remove the map entry first: once the driver has the memory, the addresses may belong to another slab, and
         // this entry would hide a part of it.
         map::remove(memory.address, memory.bytes, id);
         match source::release(runtime, &memory) {
-            Ok(()) => with_slab_cache(class, |cache, _| cache.release_number(number)),
+            Ok(()) => shards::with(shard, |shard| shard.class(class).release_number(number)),
             // The memory is unchanged, so the slab returns to its cache.
             Err(error) => {
                 map::insert(memory.address, memory.bytes, id);
-                with_slab_cache(class, |cache, _| cache.insert(number, slab));
+                shards::with(shard, |shard| shard.class(class).insert(number, slab));
                 outcome = outcome.and(Err(error));
             }
         }
@@ -346,14 +326,7 @@ fn trim_pending(runtime: &Runtime) {
 /// Returns all statistics.
 pub fn host_memory_stats() -> Result<HostStats> {
     runtime::ready()?;
-    let (mut blocks, mut bytes) = ((0, 0), (0, 0));
-    for class in 0..class::CLASSES {
-        let (allocated, freed) = with_slab_cache(class, |cache, _| (cache.allocated, cache.freed));
-        let size = class::size(class);
-        blocks = (blocks.0 + allocated, blocks.1 + freed);
-        bytes = (bytes.0 + allocated * size, bytes.1 + freed * size);
-    }
-    Ok(stats::read(blocks, bytes))
+    Ok(stats::read())
 }
 
 /// Resets all peaks.
@@ -366,9 +339,6 @@ pub fn reset_peak_host_memory_stats() -> Result<()> {
 /// Resets the accumulated counters.
 pub fn reset_accumulated_host_memory_stats() -> Result<()> {
     runtime::ready()?;
-    for class in 0..class::CLASSES {
-        with_slab_cache(class, |cache, _| (cache.allocated, cache.freed) = (0, 0));
-    }
     stats::reset_accumulated();
     Ok(())
 }
@@ -378,29 +348,17 @@ pub fn check() -> Result<()> {
     // Keeps the background thread from processing deferred frees meanwhile.
     let _processing = uses::lock_processing();
     let inconsistent = |what: String| Error::new(Status::PANIC, format!("pinned memory: {what}"));
-    loop {
-        let counted = stats::active_bytes();
-        let (mut reserved, mut active) = (0, 0);
-        for class in 0..class::CLASSES {
-            let found = with_slab_cache(class, |cache, _| cache.check());
-            let (_, bytes, blocks) = found.map_err(|what| inconsistent(format!("class {class}: {what}")))?;
-            reserved += bytes;
-            active += blocks * class::size(class);
-        }
-        // A driver thread may free a graph's blocks at any time.
-        if counted != stats::active_bytes() {
-            continue;
-        }
-        if active != counted {
-            return Err(inconsistent(format!("{active} bytes are not free, but {counted} are counted")));
-        }
-        // The reserve counts as reserved from the beginning.
-        if reserved > stats::reserved_bytes() {
-            return Err(inconsistent(format!(
-                "{reserved} bytes are in slabs, but {} are counted",
-                stats::reserved_bytes()
-            )));
-        }
-        return Ok(());
+    let mut reserved = 0;
+    for shard in shards::in_use() {
+        let found = shards::with(shard, |shard| shard.check());
+        reserved += found.map_err(|what| inconsistent(format!("shard {shard}: {what}")))?;
     }
+    // The reserve counts as reserved from the beginning.
+    if reserved > stats::reserved_bytes() {
+        return Err(inconsistent(format!(
+            "{reserved} bytes are in slabs, but {} are counted",
+            stats::reserved_bytes()
+        )));
+    }
+    Ok(())
 }

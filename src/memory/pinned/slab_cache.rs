@@ -197,6 +197,16 @@ impl SlabCache {
         }
     }
 
+    /// Removes a slab that is wholly free. Its number stays reserved.
+    pub fn remove_one_free(&mut self) -> Option<(u32, Slab)> {
+        let position = self
+            .with_free_blocks
+            .iter()
+            .position(|number| self.slabs.get(*number as usize).and_then(Option::as_ref).is_some_and(Slab::is_free))?;
+        let number = self.with_free_blocks.remove(position);
+        Some((number, self.slabs.get_mut(number as usize)?.take()?))
+    }
+
     /// Removes the slabs that are wholly free and can be released. Their numbers stay reserved.
     pub fn remove_free(&mut self) -> Vec<(u32, Slab)> {
         let mut removed = Vec::new();
@@ -260,6 +270,7 @@ mod tests {
         MarkUsed(usize),
         FinishDeferredFree(usize),
         FreeInvalid(u64),
+        RemoveOne,
         Trim,
     }
 
@@ -270,6 +281,7 @@ mod tests {
             2 => any::<usize>().prop_map(Step::MarkUsed),
             2 => any::<usize>().prop_map(Step::FinishDeferredFree),
             1 => any::<u64>().prop_map(Step::FreeInvalid),
+            1 => Just(Step::RemoveOne),
             1 => Just(Step::Trim),
         ];
         proptest::collection::vec(step, 1..300)
@@ -339,6 +351,20 @@ mod tests {
                     Step::FreeInvalid(address) => {
                         let outcome = cache.free((address % 7) as u32, address | 1 << 63, size);
                         prop_assert_eq!(outcome, FreeOutcome::NotLive);
+                    }
+                    Step::RemoveOne => {
+                        let is_busy = |memory: &PinnedMemory| {
+                            let mut busy = live.keys().chain(pending.keys());
+                            busy.any(|address| address.wrapping_sub(memory.address) < memory.bytes)
+                        };
+                        match cache.remove_one_free() {
+                            Some((number, slab)) => {
+                                prop_assert_eq!(slabs.remove(&number), Some(slab.memory));
+                                prop_assert!(!is_busy(&slab.memory));
+                                cache.release_number(number);
+                            }
+                            None => prop_assert!(slabs.values().all(is_busy)),
+                        }
                     }
                     Step::Trim => {
                         let busy: Vec<u64> = live.keys().chain(pending.keys()).copied().collect();

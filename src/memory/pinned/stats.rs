@@ -1,32 +1,11 @@
 //! Statistics of the allocator of pinned memory, named as in `torch.cuda.host_memory_stats`.
 
-use super::super::stats::{AtomicStat, Stat, Statistic, statistics, visit_counts};
+use super::{
+    super::stats::{Stat, Statistic, statistics, visit_counts},
+    shards,
+};
 use parking_lot::Mutex;
 use std::time::Duration;
-
-/// Live blocks and blocks whose free is deferred: their number and their bytes. Aligned so that no other data shares
-/// their cache lines.
-#[repr(align(128))]
-struct Active {
-    count: AtomicStat,
-    bytes: AtomicStat,
-}
-
-static ACTIVE: Active = Active { count: AtomicStat::new(), bytes: AtomicStat::new() };
-
-/// Counts an allocated block.
-#[inline]
-pub fn record_alloc(bytes: u64) {
-    ACTIVE.count.add(1);
-    ACTIVE.bytes.add(bytes);
-}
-
-/// Counts a block that is free again.
-#[inline]
-pub fn record_free(bytes: u64) {
-    ACTIVE.count.sub(1);
-    ACTIVE.bytes.sub(bytes);
-}
 
 /// Durations of driver calls, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -102,7 +81,7 @@ statistics! {
     }
 }
 
-/// The statistics that only slow calls change; [`ACTIVE`] has the others.
+/// The statistics that only slow calls change; [`shards`] have the others.
 static DRIVER_STATS: Mutex<HostStats> = Mutex::new(HostStats::ZERO);
 
 /// Counts an allocation by the driver and its duration.
@@ -128,29 +107,21 @@ pub fn reserved_bytes() -> u64 {
     DRIVER_STATS.lock().allocated_bytes.current
 }
 
-/// Returns the bytes of live blocks and of blocks whose free is deferred.
-pub fn active_bytes() -> u64 {
-    ACTIVE.bytes.current()
-}
-
-/// Returns all statistics. `blocks` and `bytes` are what was allocated and freed since the counters were reset.
-pub fn read(blocks: (u64, u64), bytes: (u64, u64)) -> HostStats {
-    HostStats {
-        active_requests: ACTIVE.count.stat(blocks.0, blocks.1),
-        active_bytes: ACTIVE.bytes.stat(bytes.0, bytes.1),
-        ..*DRIVER_STATS.lock()
-    }
+/// Returns all statistics.
+pub fn read() -> HostStats {
+    let [active_requests, active_bytes] = shards::stats();
+    HostStats { active_requests, active_bytes, ..*DRIVER_STATS.lock() }
 }
 
 /// Resets all peaks to the current values, and the longest and the shortest durations, as torch does.
 pub fn reset_peaks() {
-    ACTIVE.count.reset_peak();
-    ACTIVE.bytes.reset_peak();
+    shards::reset_peaks();
     DRIVER_STATS.lock().reset_peak();
 }
 
 /// Resets the accumulated counters.
 pub fn reset_accumulated() {
+    shards::reset_accumulated();
     DRIVER_STATS.lock().reset_accumulated();
 }
 

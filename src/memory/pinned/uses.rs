@@ -5,7 +5,7 @@
 //! the graph, its clones and its executables. No driver call is made under the lock of this module, because the driver
 //! may report that on a thread that holds the driver's own locks.
 
-use super::{class, map, with_slab_cache};
+use super::{class, map, shards};
 use crate::{
     error::{Context, Error, Result},
     memory::{
@@ -78,7 +78,8 @@ fn not_live(address: u64) -> Error {
 fn with_marked_block<T>(address: u64, body: impl FnOnce(&mut UseTable, u64) -> T) -> Result<T> {
     let id = map::find(address).ok_or_else(|| not_live(address))?;
     let marked = with(|table| {
-        let start = with_slab_cache(id.class, |cache, size| cache.mark_used(id.number, address, size))?;
+        let size = class::size(id.class);
+        let start = shards::with(id.shard, |shard| shard.class(id.class).mark_used(id.number, address, size))?;
         table.uses.entry(start).or_default();
         Some(body(table, start))
     });
@@ -158,11 +159,7 @@ impl UseTable {
 fn finish_free(address: u64) {
     let Some(id) = map::find(address) else { return };
     observe::on_pinned_reuse(address, class::size(id.class));
-    with_slab_cache(id.class, |cache, size| {
-        if cache.finish_deferred_free(id.number, address, size) {
-            super::stats::record_free(size);
-        }
-    });
+    shards::with(id.shard, |shard| shard.finish_deferred_free(id, address));
 }
 
 /// Defers the free of a block until its recorded uses have completed.
