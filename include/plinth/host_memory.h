@@ -187,7 +187,8 @@ typedef struct plinth_host_stat_t {
    */
   uint64_t current;
   /**
-   * The highest value since the peaks were reset.
+   * The highest value since the peaks were reset. After threads have allocated at the same time, it can be too low by
+   * a 64th, and 64 blocks or 256 KiB for each thread of at most 32; it is never too high.
    */
   uint64_t peak;
   /**

@@ -30,7 +30,8 @@ use std::{
 pub struct plinth_host_stat_t {
     /// The current value.
     pub current: u64,
-    /// The highest value since the peaks were reset.
+    /// The highest value since the peaks were reset. After threads have allocated at the same time, it can be too low by
+    /// a 64th, and 64 blocks or 256 KiB for each thread of at most 32; it is never too high.
     pub peak: u64,
     /// The sum of all increases since the accumulated statistics were reset.
     pub allocated: u64,
