@@ -10,6 +10,11 @@
 // own number, because its slice of a slot is the same in all steps of a launch, however short the last one is. A launch with
 // another division begins after this one has ended.
 //
+// Short messages have no steps with flags: they are sent in packets, which hold data and the number of the step, so that no
+// fence delays them. Packets have a place of their own for each rank and for even and odd steps. The header of a launch goes in
+// packets as well, from the first block of each rank to that of all others; so every launch waits for all ranks, and the rule
+// of two slots holds for packets too.
+//
 // Values are combined in the order of ranks, so every rank gets the same bits, and the same ones each time.
 //
 // A waiting thread checks from time to time whether the group has failed: the timeout has passed, the host has aborted it, or
@@ -127,29 +132,29 @@ __device__ __noinline__ void pull(const GroupInfo &group, u64 step, u32 rank, u8
 // failed. `poison` is the failure that the rank of this thread's number has written to the own window.
 __device__ __noinline__ bool meet(const GroupInfo &group, u64 step, bool begins, u64 call, const Header &header,
                                   u32 poison) {
-  __shared__ u32 broken;
-  __syncthreads();
-  if (threadIdx.x == 0) broken = 0;
+  bool met = true;
   __syncthreads();
   if (threadIdx.x < group.size) {
     const u32 peer = threadIdx.x;
-    const u64 mine = kHeaders + (((call & 1) * kBlocks + blockIdx.x) * kRanks) * 32;
-    if (begins) header.write(group.windows[peer] + mine + group.rank * 32);
-    __threadfence_system();
+    const bool compares = begins && blockIdx.x == 0;
+    if (compares) header.send_to(group, call, peer);
     const u64 flags = kFlags + (static_cast<u64>(blockIdx.x) * kRanks) * 8;
+    // The release covers what the other threads wrote before the barrier.
     publish(group.windows[peer] + flags + group.rank * 8, step + 1);
     if (poison != 0) fail(group, poison, peer, nullptr, nullptr);
-    bool met = poison == 0 && await(group, group.windows[group.rank] + flags + peer * 8, step + 1, peer);
-    if (met && begins) met = header.compare(group, group.windows[group.rank] + mine + peer * 32, peer);
-    if (!met) broken = 1;
+    met = poison == 0 && (!compares || header.matches(group, call, peer)) &&
+          await(group, group.windows[group.rank] + flags + peer * 8, step + 1, peer);
   }
-  __syncthreads();
-  return broken == 0;
+  return __syncthreads_and(met) != 0;
 }
 
 // What a rank's part is made of: a copy of the root's.
 struct Copy {
   static constexpr bool kReduces = false;
+  template <class Unit>
+  static __device__ __forceinline__ bool combine_packets(const Collective &c, Unit unit, uint4 &part) {
+    return unit(c.root, part);
+  }
   static __device__ __forceinline__ uint4 combine(const Collective &c, u64 step, u32 unit) {
     return slot_of(c.group, c.group.rank, step, c.root)[unit];
   }
@@ -159,6 +164,20 @@ struct Copy {
 template <class Number>
 struct Reduction {
   static constexpr bool kReduces = true;
+  // `unit` waits for the 16 bytes of a rank. Returns false if the group has failed.
+  template <class Unit>
+  static __device__ __forceinline__ bool combine_packets(const Collective &c, Unit unit, uint4 &part) {
+    uint4 value;
+    if (!unit(0, value)) return false;
+    Values<Number> sum(value);
+    for (u32 rank = 1; rank < c.group.size; ++rank) {
+      if (!unit(rank, value)) return false;
+      sum.take(Values<Number>(value), c.op);
+    }
+    if (c.op == kAverage) sum.divide(c.group.size);
+    part = sum.pack();
+    return true;
+  }
   static __device__ __forceinline__ uint4 combine(const Collective &c, u64 step, u32 unit) {
     const uint4 *slot = slot_of(c.group, c.group.rank, step, 0) + unit;
     const u32 distance = c.group.slot / 16;
@@ -193,6 +212,95 @@ __device__ __forceinline__ u64 part_bytes(u64 bytes, u64 each, u32 rank) {
   return begin >= bytes ? 0 : min(bytes - begin, each);
 }
 
+// The address at rank `at` of the packets from a rank. They follow the slots and the rings.
+__device__ __forceinline__ u64 packets_of(const GroupInfo &group, u32 at, u64 step, u32 from) {
+  const u64 before = group.size * (2ull * group.slot + static_cast<u64>(kLanes * kEntries) * group.entry);
+  return group.windows[at] + kStaging + before + ((step & 1) * group.size + from) * (2ull * group.packets);
+}
+
+// Waits for the 16 bytes that a rank has sent in the packets of a unit. Returns false if the group has failed.
+__device__ __noinline__ bool receive_unit(const GroupInfo &group, u64 step, u32 rank, u32 unit, uint4 &value) {
+  const u64 address = packets_of(group, group.rank, step, rank) + 32ull * unit;
+  u64 low, high;
+  if (!await(group, address, step + 1, rank, low) || !await(group, address + 16, step + 1, rank, high)) return false;
+  value = make_uint4(static_cast<u32>(low), static_cast<u32>(low >> 32), static_cast<u32>(high),
+                     static_cast<u32>(high >> 32));
+  return true;
+}
+
+// Runs a collective of one short step with packets. Each thread sends and receives the same units of 16 bytes, each of which is
+// two packets. Returns false if the group has failed.
+template <class Part>
+__device__ bool run_packets(const Collective &c, u64 step, u64 call, const Header &header, u32 first, u32 last,
+                            u32 poison) {
+  const GroupInfo &group = c.group;
+  const u8 *from = reinterpret_cast<const u8 *>(c.from);
+  u8 *to = reinterpret_cast<u8 *>(c.to);
+  const u64 number = step + 1;
+  const bool by_rows = c.mode == kAllToAll || c.mode == kReduceScatter;
+  const bool is_root = group.rank == c.root;
+  const bool sends = c.mode != kBroadcast || is_root;
+  const bool compares = blockIdx.x == 0 && threadIdx.x < group.size;
+  const u64 stride = by_rows ? c.bytes : 0;
+  const bool reads_aligned = ((c.from | stride) & 15) == 0;
+  const u32 units = static_cast<u32>((c.bytes + 15) / 16);
+  const u32 begin = blockIdx.x * kThreads + threadIdx.x;
+  const auto own = [&](u32 row, u32 unit) {
+    return load(from + row * stride + 16ull * unit, c.bytes - 16ull * unit, reads_aligned);
+  };
+  if (compares) header.send_to(group, call, threadIdx.x);
+  // The host reads this number to see whether a collective runs.
+  if (begin == 0) *reinterpret_cast<volatile u64 *>(group.windows[group.rank] + kFlags + group.rank * 8) = number;
+  for (u32 unit = begin; unit < units && sends; unit += gridDim.x * kThreads) {
+    uint4 value = own(first, unit);
+    for (u32 peer = first; peer < last; ++peer) {
+      if (by_rows) value = own(peer, unit);
+      if (peer == group.rank) continue;
+      const u64 address = packets_of(group, peer, step, group.rank) + 32ull * unit;
+      send(address, value.x | static_cast<u64>(value.y) << 32, number);
+      send(address + 16, value.z | static_cast<u64>(value.w) << 32, number);
+    }
+  }
+  if (threadIdx.x < group.size && poison != 0) {
+    fail(group, poison, threadIdx.x, nullptr, nullptr);
+    return false;
+  }
+  if (compares && !header.matches(group, call, threadIdx.x)) return false;
+  for (u32 index = begin; index < units; index += gridDim.x * kThreads) {
+    const auto unit = [&](u32 rank, uint4 &value) {
+      if (rank == group.rank) {
+        value = own(group.rank, index);
+        return true;
+      }
+      return receive_unit(group, step, rank, index, value);
+    };
+    const u64 at = 16ull * index;
+    uint4 value;
+    if (Part::kReduces || c.mode == kBroadcast) {
+      if (c.mode == kReduce && !is_root) continue;
+      if (!Part::combine_packets(c, unit, value)) return false;
+      store(to + at, value, c.bytes - at, ((c.to) & 15) == 0);
+    } else {
+      for (u32 rank = 0; rank < group.size; ++rank) {
+        if (!unit(rank, value)) return false;
+        store(to + rank * c.bytes + at, value, c.bytes - at, ((c.to | c.bytes) & 15) == 0);
+      }
+    }
+  }
+  return true;
+}
+
+// Counts this block as done. The last one writes the numbers for the next launch; by then every one has read them.
+__device__ __forceinline__ void end_call(u64 own, u64 step, u64 call) {
+  if (threadIdx.x != 0) return;
+  if (gridDim.x > 1) {
+    if (atomicAdd(reinterpret_cast<u32 *>(own + kDone), 1u) != gridDim.x - 1) return;
+    *reinterpret_cast<volatile u32 *>(own + kDone) = 0;
+  }
+  *reinterpret_cast<volatile u64 *>(own + kSteps) = step;
+  *reinterpret_cast<volatile u64 *>(own + kCalls) = call + 1;
+}
+
 template <class Part>
 __device__ void run(const Collective &c) {
   const GroupInfo &group = c.group;
@@ -212,6 +320,11 @@ __device__ void run(const Collective &c) {
   const u32 first = to_root ? c.root : 0;
   const u32 last = to_root ? c.root + 1 : size;
   const bool by_parts = c.mode == kBroadcastParts || c.mode == kAllReduceParts || c.mode == kReduceParts;
+  if (!by_parts && c.bytes <= group.packets) {
+    const bool done = run_packets<Part>(c, step, call, header, first, last, poison);
+    if (__syncthreads_and(done) != 0) end_call(own, step + 1, call);
+    return;
+  }
   const u64 chunk = by_parts ? static_cast<u64>(group.slot) * size : group.slot;
   // What a slot gets in the first step: no later one has more.
   const u64 most = by_parts ? whole_part(min(c.bytes, chunk), size) : min(c.bytes, chunk);
@@ -249,16 +362,8 @@ __device__ void run(const Collective &c) {
     step += 1;
     offset += bytes;
   } while (offset < c.bytes);
-  // The last block writes the numbers for the next launch; by then every one has read them.
   __syncthreads();
-  if (threadIdx.x == 0) {
-    __threadfence();
-    if (atomicAdd(reinterpret_cast<u32 *>(own + kDone), 1u) == gridDim.x - 1) {
-      *reinterpret_cast<volatile u32 *>(own + kDone) = 0;
-      *reinterpret_cast<volatile u64 *>(own + kSteps) = step;
-      *reinterpret_cast<volatile u64 *>(own + kCalls) = call + 1;
-    }
-  }
+  end_call(own, step, call);
 }
 
 // The chunks of a transfer are distributed over its lanes, round robin. A lane has room for `kEntries` chunks at the receiver,

@@ -22,6 +22,7 @@ constexpr u32 kFailed = 0;
 constexpr u32 kDone = 4;
 constexpr u32 kCalls = 8;
 constexpr u32 kSteps = 16;
+constexpr u32 kPolled = 24;
 constexpr u32 kSent = 1024;
 constexpr u32 kReceived = 1536;
 constexpr u32 kPoison = 2048;
@@ -42,6 +43,8 @@ struct GroupInfo {
   u32 size;
   u32 slot;
   u32 entry;
+  u32 packets;
+  u32 reserved;
 };
 
 // As ReportPage there.
@@ -58,6 +61,9 @@ struct Report {
 constexpr u32 kTimeout = 1;
 constexpr u32 kMismatch = 4;
 
+// The nanoseconds between two reads of the host's memory by the threads of a launch.
+constexpr u64 kPollInterval = 100000;
+
 __device__ __forceinline__ void publish(u64 address, u64 value) {
   asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(address), "l"(value) : "memory");
 }
@@ -72,6 +78,28 @@ __device__ __forceinline__ u32 peek(u64 address) {
   u32 value;
   asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
   return value;
+}
+
+// Eight bytes of data, and a number that tells whether they have arrived. A packet is written and read as a whole, so a rank
+// that finds the number needs no fence before it uses the data.
+struct Packet {
+  u64 data;
+  u64 number;
+};
+
+__device__ __forceinline__ void send(u64 address, u64 data, u64 number) {
+  asm volatile("{ .reg .b128 packet; mov.b128 packet, {%1, %2}; st.relaxed.sys.global.b128 [%0], packet; }" ::"l"(address),
+               "l"(data), "l"(number)
+               : "memory");
+}
+
+__device__ __forceinline__ Packet receive(u64 address) {
+  Packet packet;
+  asm volatile("{ .reg .b128 packet; ld.relaxed.sys.global.b128 packet, [%2]; mov.b128 {%0, %1}, packet; }"
+               : "=l"(packet.data), "=l"(packet.number)
+               : "l"(address)
+               : "memory");
+  return packet;
 }
 
 __device__ __forceinline__ u64 nanoseconds() {
@@ -99,6 +127,15 @@ __device__ __noinline__ void fail(const GroupInfo &group, u32 word, u32 by, cons
   __threadfence_system();
 }
 
+// Returns the word with which the host stops the group, or 0. A read of the host's memory takes about a microsecond, and those
+// of all warps of a device wait for each other. So one thread reads it at a time, and not often.
+__device__ __forceinline__ u32 poll_host(const GroupInfo &group, u64 now) {
+  u64 *polled = reinterpret_cast<u64 *>(group.windows[group.rank] + kPolled);
+  const u64 last = *reinterpret_cast<volatile u64 *>(polled);
+  if (now - last < kPollInterval || atomicCAS(polled, last, now) != last) return 0;
+  return peek(group.report);
+}
+
 // Returns whether a wait for `peer` since `start` must end because the group has failed.
 __device__ __noinline__ bool should_stop(const GroupInfo &group, u64 start, u32 peer) {
   const u64 window = group.windows[group.rank];
@@ -110,22 +147,38 @@ __device__ __noinline__ bool should_stop(const GroupInfo &group, u64 start, u32 
       return true;
     }
   }
-  u32 word = peek(group.report);
-  if (word == 0 && group.timeout != 0 && nanoseconds() - start > group.timeout) word = kTimeout | peer << 8;
+  const u64 now = nanoseconds();
+  u32 word = now - start > kPollInterval ? poll_host(group, now) : 0;
+  if (word == 0 && group.timeout != 0 && now - start > group.timeout) word = kTimeout | peer << 8;
   if (word == 0) return false;
   fail(group, word, group.rank, nullptr, nullptr);
   return true;
 }
 
-// Waits until a number that `peer` writes is at least `value`. Returns false if the group has failed.
-__device__ __forceinline__ bool await(const GroupInfo &group, u64 address, u64 value, u32 peer) {
+// Waits until `arrived` returns true for what `peer` writes. Returns false if the group has failed.
+template <class Arrived>
+__device__ __forceinline__ bool wait_until(const GroupInfo &group, u32 peer, Arrived arrived) {
   u64 start = 0;
-  for (u32 spin = 1; acquire(address) < value; ++spin) {
+  for (u32 spin = 1; !arrived(); ++spin) {
     if (spin % 64 != 0) continue;
     if (start == 0) start = nanoseconds();
     if (should_stop(group, start, peer)) return false;
   }
   return true;
+}
+
+// Waits until a number that `peer` writes is at least `value`.
+__device__ __forceinline__ bool await(const GroupInfo &group, u64 address, u64 value, u32 peer) {
+  return wait_until(group, peer, [&] { return acquire(address) >= value; });
+}
+
+// Waits for the packet of a number from `peer`.
+__device__ __forceinline__ bool await(const GroupInfo &group, u64 address, u64 number, u32 peer, u64 &data) {
+  return wait_until(group, peer, [&] {
+    const Packet packet = receive(address);
+    data = packet.data;
+    return packet.number == number;
+  });
 }
 
 // Describes a launch, so that ranks detect that their calls do not match.
@@ -138,11 +191,34 @@ struct Header {
 
   __device__ __noinline__ bool compare(const GroupInfo &group, u64 address, u32 peer) const {
     u64 other[4];
-    bool same = true;
+    for (u32 index = 0; index < 4; ++index) other[index] = reinterpret_cast<volatile u64 *>(address)[index];
+    return equals(group, other, peer);
+  }
+
+  // Sends the words in packets to the place of this rank in the headers of `peer`.
+  __device__ __noinline__ void send_to(const GroupInfo &group, u64 call, u32 peer) const {
+    const u64 address = place(group.windows[peer], call, group.rank);
+    for (u32 index = 0; index < 4; ++index) send(address + index * 16, words[index], call + 1);
+  }
+
+  // Waits for the header of `peer`. Returns false if it differs, or if the group has failed.
+  __device__ __noinline__ bool matches(const GroupInfo &group, u64 call, u32 peer) const {
+    const u64 address = place(group.windows[group.rank], call, peer);
+    u64 other[4];
     for (u32 index = 0; index < 4; ++index) {
-      other[index] = reinterpret_cast<volatile u64 *>(address)[index];
-      same = same && other[index] == words[index];
+      if (!await(group, address + index * 16, call + 1, peer, other[index])) return false;
     }
+    return equals(group, other, peer);
+  }
+
+ private:
+  static __device__ __forceinline__ u64 place(u64 window, u64 call, u32 from) {
+    return window + kHeaders + ((call & 1) * kRanks + from) * 64;
+  }
+
+  __device__ __forceinline__ bool equals(const GroupInfo &group, const u64 *other, u32 peer) const {
+    bool same = true;
+    for (u32 index = 0; index < 4; ++index) same = same && other[index] == words[index];
     if (!same) fail(group, kMismatch | peer << 8, group.rank, words, other);
     return same;
   }

@@ -33,6 +33,8 @@ pub mod offsets {
     pub const CALLS: u64 = 8;
     /// Owner: a `u64`, the number of steps of all collectives so far.
     pub const STEPS: u64 = 16;
+    /// Owner: a `u64`, the time at which a kernel last read the page of the report, in nanoseconds of the device's clock.
+    pub const POLLED: u64 = 24;
     /// Owner: a `u64` for each rank and lane, the number of chunks sent to it so far.
     pub const SENT: u64 = 1024;
     /// Owner: a `u64` for each rank and lane, the number of chunks received from it so far.
@@ -47,16 +49,17 @@ pub mod offsets {
     pub const FLAGS: u64 = 8192;
     /// The header of each chunk of each lane from each rank: four `u64` that describe its transfer.
     pub const RING_HEADERS: u64 = 16384;
-    /// The header of each block of each rank, in even and odd collectives: four `u64` that describe the launch.
+    /// The header of each rank, in even and odd collectives: four packets of 16 bytes that describe the launch.
     pub const HEADERS: u64 = 65536;
-    /// A slot for each rank in even and in odd steps, followed by the chunks of each lane from each rank.
+    /// A slot for each rank in even and in odd steps, followed by the chunks of each lane from each rank, and by the
+    /// packets of each rank in even and in odd steps.
     pub const STAGING: u64 = 131_072;
 
     const _: () = assert!(SENT + (MAX_RANKS * LANES as usize * 8) as u64 <= RECEIVED);
     const _: () = assert!(ARRIVED + (MAX_RANKS * LANES as usize * 8) as u64 <= TAKEN);
     const _: () = assert!(FLAGS + (MAX_BLOCKS as usize * MAX_RANKS * 8) as u64 <= RING_HEADERS);
     const _: () = assert!(RING_HEADERS + (MAX_RANKS * (LANES * ENTRIES) as usize * 32) as u64 <= HEADERS);
-    const _: () = assert!(HEADERS + (2 * MAX_BLOCKS as usize * MAX_RANKS * 32) as u64 <= STAGING);
+    const _: () = assert!(HEADERS + (2 * MAX_RANKS * 64) as u64 <= STAGING);
 }
 
 /// The operation of a collective.
@@ -139,6 +142,10 @@ pub struct GroupInfo {
     pub slot: u32,
     /// The size of a chunk in bytes: a multiple of 16.
     pub entry: u32,
+    /// The maximum size in bytes of a row that is sent in packets: a multiple of 16. The host device has no packets.
+    pub packets: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 /// The parameters of a collective's launch.
@@ -404,6 +411,7 @@ mod tests {
             ("kDone", offsets::DONE),
             ("kCalls", offsets::CALLS),
             ("kSteps", offsets::STEPS),
+            ("kPolled", offsets::POLLED),
             ("kSent", offsets::SENT),
             ("kReceived", offsets::RECEIVED),
             ("kPoison", offsets::POISON),

@@ -386,8 +386,7 @@ impl ProcessGroup {
             (arguments.bytes, arguments.count, arguments.mode, arguments.element, arguments.root) =
                 (bytes, count, mode as u32, number, root);
             arguments.op = OPS.iter().position(|known| Some(*known) == op).unwrap_or(0) as u32;
-            let step = if mode.has_parts() { bytes.div_ceil(u64::from(self.size())) } else { bytes };
-            let blocks = self.tuning().blocks_for(step, self.size());
+            let blocks = self.tuning().blocks_for(mode, bytes, self.size());
             let kernel = if op.is_some() { reducing } else { Kernel::GroupCopy };
             self.launch(&[(Sequence::Collectives, 1)], stream, kernel, &used, |driver, function, raw| {
                 Ok(driver.launch_group(function, blocks, &arguments, raw)?)

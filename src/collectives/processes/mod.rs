@@ -290,6 +290,8 @@ impl ProcessGroup {
             size: self.size,
             slot: self.tuning.slot(self.size) as u32,
             entry: self.tuning.entry as u32,
+            packets: self.tuning.packets as u32,
+            reserved: 0,
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The algorithm of a collective, and its number of blocks.
 //!
-//! All ranks must choose alike, so they compare their tunings in the rendezvous. The numbers below are chosen for GPUs
-//! that are connected by switches, and have not been measured; `PLINTH_GROUP_TUNING` overrides them, as in
-//! "one_shot=65536,blocks=32".
+//! All ranks must choose alike, so they compare their tunings in the rendezvous. The numbers for two ranks were measured
+//! on two H100s with NVLink (docs/benchmarks.md); those for more ranks are estimates. `PLINTH_GROUP_TUNING` overrides
+//! them, as in "one_shot=65536,blocks=32".
 
 use crate::{
-    driver::group::{ENTRIES, LANES, MAX_BLOCKS, offsets},
+    driver::group::{ENTRIES, LANES, MAX_BLOCKS, Mode, THREADS, offsets},
     error::{Error, Result},
     status::Status,
 };
@@ -16,6 +16,9 @@ pub struct Tuning {
     /// The maximum bytes of the one-shot algorithm, in which every rank reads the whole row of every other; larger rows
     /// use the two-shot algorithm.
     pub one_shot: u64,
+    /// The maximum bytes of a row that is sent in packets, which need no fences but twice the bytes on the links.
+    /// Longer rows, and rows of the two-shot algorithm, go through slots.
+    pub packets: u64,
     /// Bytes of a step for each block.
     pub block_bytes: u64,
     /// The maximum number of blocks.
@@ -28,14 +31,30 @@ pub struct Tuning {
 
 /// The largest one-shot row, by the maximum number of ranks. Two ranks send the same amount with either algorithm, and
 /// synchronize less often with one-shot.
-const ONE_SHOT: [(u32, u64); 3] = [(2, 1 << 20), (4, 256 << 10), (u32::MAX, 128 << 10)];
+const ONE_SHOT: [(u32, u64); 3] = [(2, 4 << 20), (4, 256 << 10), (u32::MAX, 128 << 10)];
+
+/// The largest row that is sent in packets, by the maximum number of ranks.
+const PACKETS: [(u32, u64); 3] = [(2, 256 << 10), (4, 64 << 10), (u32::MAX, 32 << 10)];
+
+/// Bytes of a row in packets for each block: a unit of 16 bytes for each thread.
+const PACKET_BLOCK: u64 = 16 * THREADS as u64;
+
+/// Returns the entry of a table for a number of ranks.
+fn by_ranks(table: &[(u32, u64)], size: u32) -> u64 {
+    table.iter().find(|(max_size, _)| size <= *max_size).map_or(0, |(_, bytes)| *bytes)
+}
 
 impl Tuning {
     /// Returns the tuning for a number of ranks: the default, or what the environment variable sets.
     pub fn of(size: u32) -> Result<Tuning> {
-        let one_shot = ONE_SHOT.iter().find(|(max_size, _)| size <= *max_size).map_or(0, |(_, bytes)| *bytes);
-        let mut tuning =
-            Tuning { one_shot, block_bytes: 16 << 10, blocks: MAX_BLOCKS, staging: 8 << 20, entry: 64 << 10 };
+        let mut tuning = Tuning {
+            one_shot: by_ranks(&ONE_SHOT, size),
+            packets: by_ranks(&PACKETS, size),
+            block_bytes: 8 << 10,
+            blocks: MAX_BLOCKS,
+            staging: 8 << 20,
+            entry: 64 << 10,
+        };
         if let Some(text) = std::env::var_os("PLINTH_GROUP_TUNING") {
             tuning.read(&text.to_string_lossy())?;
         }
@@ -52,12 +71,15 @@ impl Tuning {
             let value: u64 = value.trim().parse().map_err(|_| wrong(format!("{value:?} is no number")))?;
             let range = match key.trim() {
                 "one_shot" => 0..=1 << 40,
+                "packets" => 0..=1 << 24,
                 "block_bytes" => 16..=1 << 30,
                 "blocks" => 1..=u64::from(MAX_BLOCKS),
                 "staging" => 4096..=1 << 30,
                 "entry" => 16..=1 << 24,
                 other => {
-                    return Err(wrong(format!("{other:?} is none of one_shot, block_bytes, blocks, staging, entry")));
+                    return Err(wrong(format!(
+                        "{other:?} is none of one_shot, packets, block_bytes, blocks, staging, entry"
+                    )));
                 }
             };
             if !range.contains(&value) {
@@ -65,6 +87,7 @@ impl Tuning {
             }
             match key.trim() {
                 "one_shot" => self.one_shot = value,
+                "packets" => self.packets = value & !15,
                 "block_bytes" => self.block_bytes = value,
                 "blocks" => self.blocks = value as u32,
                 "staging" => self.staging = value,
@@ -82,18 +105,23 @@ impl Tuning {
     /// Returns the bytes of the symmetric buffer of each of `size` ranks.
     pub fn buffer_bytes(&self, size: u32) -> u64 {
         let ring = u64::from(LANES * ENTRIES) * self.entry;
-        offsets::STAGING + u64::from(size) * (2 * self.slot(size) + ring)
+        // A packet of 16 bytes has 8 bytes of data.
+        offsets::STAGING + u64::from(size) * (2 * self.slot(size) + ring + 2 * 2 * self.packets)
     }
 
-    /// Returns the number of blocks of a collective that writes `bytes` bytes to each slot.
-    pub fn blocks_for(&self, bytes: u64, size: u32) -> u32 {
-        let step = bytes.min(self.slot(size));
-        step.div_ceil(self.block_bytes).clamp(1, u64::from(self.blocks)) as u32
+    /// Returns the number of blocks of a collective with rows of `bytes` bytes.
+    pub fn blocks_for(&self, mode: Mode, bytes: u64, size: u32) -> u32 {
+        let (step, each) = match mode.has_parts() {
+            false if bytes <= self.packets => (bytes, PACKET_BLOCK),
+            false => (bytes.min(self.slot(size)), self.block_bytes),
+            true => (bytes.div_ceil(u64::from(size)).min(self.slot(size)), self.block_bytes),
+        };
+        step.div_ceil(each).clamp(1, u64::from(self.blocks)) as u32
     }
 
     /// Returns a digest of the parameters, which must be the same for all ranks.
     pub fn digest(&self) -> u64 {
-        [self.one_shot, self.block_bytes, u64::from(self.blocks), self.staging, self.entry]
+        [self.one_shot, self.packets, self.block_bytes, u64::from(self.blocks), self.staging, self.entry]
             .iter()
             .fold(0x9e37_79b9_7f4a_7c15, |sum, number| {
                 (sum ^ number).rotate_left(23).wrapping_mul(0x2545_f491_4f6c_dd1d)
@@ -106,7 +134,7 @@ mod tests {
     use super::*;
 
     fn plain() -> Tuning {
-        Tuning { one_shot: 1, block_bytes: 16, blocks: 4, staging: 4096, entry: 16 }
+        Tuning { one_shot: 1, packets: 0, block_bytes: 16, blocks: 4, staging: 4096, entry: 16 }
     }
 
     #[test]
@@ -125,7 +153,11 @@ mod tests {
     #[test]
     fn blocks_grow_with_the_step_and_no_further() {
         let tuning = plain();
-        assert_eq!([0, 16, 17, 1 << 30].map(|bytes| tuning.blocks_for(bytes, 2)), [1, 1, 2, 4]);
+        assert_eq!([0, 16, 17, 1 << 30].map(|bytes| tuning.blocks_for(Mode::AllReduce, bytes, 2)), [1, 1, 2, 4]);
+        assert_eq!([32, 33, 1 << 30].map(|bytes| tuning.blocks_for(Mode::AllReduceParts, bytes, 2)), [1, 2, 4]);
+        let packets = Tuning { packets: 1 << 20, ..plain() };
+        assert_eq!([0, 8192, 8193].map(|bytes| packets.blocks_for(Mode::AllReduce, bytes, 2)), [1, 1, 2]);
+        assert_eq!(packets.buffer_bytes(3) - tuning.buffer_bytes(3), 3 * (4 << 20));
         assert_eq!(tuning.slot(3), 1360);
         assert_eq!(tuning.buffer_bytes(3), offsets::STAGING + 3 * (2 * 1360 + 16 * 16));
     }

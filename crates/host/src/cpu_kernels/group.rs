@@ -1,8 +1,9 @@
 //! Collectives between processes, with the same symmetric buffers and the same synchronization as kernels/group.cu,
 //! which documents the protocol.
 //!
-//! A launch is one thread that does the work of all blocks, so only the flags of block 0 are used. These CPU kernels
-//! may wait for other processes and run on threads that may block.
+//! A launch is one thread that does the work of all blocks, so only the flags of block 0 are used. There are no packets:
+//! short messages go through the slots, too, and headers are plain words before the flags. These CPU kernels may wait for
+//! other processes and run on threads that may block.
 
 use super::{
     Parameter,
@@ -348,8 +349,7 @@ impl Call<'_> {
     fn synchronize(&self, step: u64, begins: bool, call: u64) -> Result<(), Aborted> {
         let (c, buffers) = (self.c, self.buffers);
         let rank = u64::from(c.group_info.rank);
-        let headers =
-            offsets::HEADERS + (call & 1) * u64::from(crate::driver::group::MAX_BLOCKS) * MAX_RANKS as u64 * 32;
+        let headers = offsets::HEADERS + (call & 1) * MAX_RANKS as u64 * 32;
         let kind = u64::from(c.mode | c.op << 8 | c.element << 16) | u64::from(self.blocks) << 32;
         let header = [kind, c.count, u64::from(c.root), u64::from(c.group_info.slot)];
         for peer in 0..c.group_info.size {
