@@ -334,7 +334,8 @@ test-random: library ## test random numbers on the host device: against PyTorch'
 .PHONY: test-snapshot
 test-snapshot: library ## test snapshots of a simulated training: pickle and JSON in Python, the page in headless Chromium
 	@tools/bootstrap.sh cc c++ chromium
-	python3 tests/snapshot/run.py --lib $(LIBRARY) --build $(TARGET)/snapshot-test --device $${PLINTH_DEVICE:-host}
+	python3 tests/snapshot/run.py --lib $(LIBRARY) --build $(TARGET)/snapshot-test --device $${PLINTH_DEVICE:-host} \
+		--torch $(TARGET)/tools/torch
 
 .PHONY: test-docs
 test-docs: library ## compile the code blocks of the documentation, run them on the host device; check the site
