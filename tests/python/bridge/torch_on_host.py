@@ -73,8 +73,9 @@ class Memory(unittest.TestCase):
     def test_snapshot_with_python_frames(self):
         for stacks in ("python", "all"):
             torch.cuda.empty_cache()
-            torch.cuda.memory._record_memory_history(stacks=stacks)
-            weights, passing = make_weights(3 * MIB), make_weights(30 * MIB)
+            torch.cuda.memory._record_memory_history("all", stacks=stacks, global_record_annotations=True)
+            with torch.profiler.record_function("a step"):
+                weights, passing = make_weights(3 * MIB), make_weights(30 * MIB)
             del passing
             with self.assertRaises(torch.OutOfMemoryError):
                 make_weights(1 << 40)
@@ -85,6 +86,8 @@ class Memory(unittest.TestCase):
                 torch.cuda.memory._record_memory_history(enabled=None)
                 snapshot, _ = check.check(path)
                 torch_viz.read_with_torch(path, torch_viz.find_tool(None))
+            stages = [one["stage"] for one in snapshot["external_annotations"] if one["name"] == "a step"]
+            self.assertEqual(stages, ["START", "END"])
             [block] = [block for segment in snapshot["segments"] for block in segment["blocks"]
                        if block["address"] == weights.data_ptr()]
             events = [event for event in snapshot["device_traces"][0] if event["action"] != "snapshot"]
