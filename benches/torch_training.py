@@ -188,7 +188,7 @@ def child(run, allocator, path, rank, rendezvous, tiny):
         "torch": torch.__version__, "device": torch.cuda.get_device_name(), "driver_peak": memory.peak,
         "held_peak": statistics_of.max_memory_reserved(), "used_peak": statistics_of.max_memory_allocated(),
         "mappings": (count_mappings() - mappings) / (max(blocks, 1) * STEPS),
-        "plinth_held_peak": figures.max_memory_reserved() if figures else None,
+        "plinth_held_peak": figures.max_memory_reserved(torch.cuda.current_device()) if figures else None,
         "losses": [value.hex() for value in torch.stack(losses).tolist()] if losses else [],
         "evaluations": [value.hex() for value in torch.stack(evaluations).tolist()] if evaluations else [],
         "parameters": [int(parameter.detach().view(torch.int32).sum(dtype=torch.int64))
