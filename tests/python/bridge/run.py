@@ -53,7 +53,7 @@ def main():
         options = build.flags(torch, cuda) + WARNINGS
         objects = build.compile_objects(compiler, options, work)
         build.run(build.link(compiler, objects, torch, library, work / "bridge.so") + ["-Wl,-z,defs",
-                  "-Wl,--unresolved-symbols=ignore-in-shared-libs", *runtime(build, compiler, cuda, library, work)])
+                  "-Wl,--unresolved-symbols=ignore-in-shared-libs", *map(str, (cuda.parent / "lib").glob("libcudart.so.*"))])
         print(f"ok: compiled and linked with torch {torch.version} by {compiler[0]}")
 
         if not torch.version.startswith("2.11."):
