@@ -308,6 +308,12 @@ test-bridge: library ## compile the bridge to PyTorch against its headers, and r
 	@tools/bootstrap.sh cc c++ python3 torch
 	python3 tests/python/bridge/run.py $(TARGET)/tools/torch $(TARGET)/tools/torch/nvidia/cu13/include $(LIBRARY)/libplinth.so
 
+.PHONY: test-bridge-oldest
+test-bridge-oldest: library ## compile the bridge against the oldest PyTorch that it supports, and link it
+	@tools/bootstrap.sh cc c++ python3 oldest-torch
+	python3 tests/python/bridge/run.py $(TARGET)/tools/oldest-torch $(TARGET)/tools/oldest-torch/nvidia/cuda_runtime/include \
+		$(LIBRARY)/libplinth.so
+
 .PHONY: examples
 examples: library ## compile the examples and benches, warnings as errors, and run the examples
 	@tools/bootstrap.sh cc c++
@@ -334,7 +340,8 @@ test-random: library ## test random numbers on the host device: against PyTorch'
 .PHONY: test-snapshot
 test-snapshot: library ## test snapshots of a simulated training: pickle and JSON in Python, the page in headless Chromium
 	@tools/bootstrap.sh cc c++ chromium
-	python3 tests/snapshot/run.py --lib $(LIBRARY) --build $(TARGET)/snapshot-test --device $${PLINTH_DEVICE:-host}
+	python3 tests/snapshot/run.py --lib $(LIBRARY) --build $(TARGET)/snapshot-test --device $${PLINTH_DEVICE:-host} \
+		--torch $(TARGET)/tools/torch
 
 .PHONY: test-docs
 test-docs: library ## compile the code blocks of the documentation, run them on the host device; check the site

@@ -1,17 +1,17 @@
-"""CuPy on plinth's memory, by both of the ways that CuPy has, with its results compared with numpy's, and bit for bit with
-those on CuPy's own memory pool.
+"""CuPy and RMM on plinth's memory, through plinth.cupy.enable() and plinth.rmm.enable(). CuPy's results are compared
+with numpy's, and bit for bit with those on CuPy's own memory pool.
 
     python3 benches/cupy_check.py [LIBPLINTH]
 
-CFunctionAllocator calls plinth from C, without the interpreter; CuPy gives it no stream, so plinth takes its own current
-one. PythonFunctionAllocator goes through Python and passes CuPy's current stream on. One program passes arrays from one
-stream to another and frees them while the other still reads them, which requires plinth_record_stream; it runs once more
-with a limit of 1.05 times the memory that it had in use at its peak.
+CuPy has two ways: C functions, which know no stream (current_stream=False), and Python functions, which pass CuPy's
+current stream on. One program passes arrays from one stream to another and frees them while the other still reads them,
+which requires record_stream; it runs once more with a limit of 1.05 times the memory that it had in use at its peak. A
+request that does not fit must raise CuPy's OutOfMemoryError, and the program goes on. Where RMM is installed, its
+buffers, and CuPy's arrays through RMM's allocator for CuPy, are in plinth's memory, too.
 
-The exit status is 1 if a result is wrong or differs from that on CuPy's pool, if memory leaks, or if plinth was not used;
-it is 77 without CuPy.
+The exit status is 1 if a result is wrong or differs from that on CuPy's pool, if memory leaks, or if plinth was not
+used; it is 77 without CuPy.
 """
-import ctypes
 import gc
 import hashlib
 import importlib.util
@@ -26,51 +26,21 @@ import cupy  # noqa: E402
 import numpy  # noqa: E402
 
 
-broken = []  # what could not be freed
+def load(named):
+    """Imports plinth with the named library: the installed package, else that of the repository."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    places = [os.path.join(here, "..", *place, "libplinth.so") for place in (("lib",), ("target", "release"))]
+    path = next(filter(os.path.exists, [named] if named else places), None)
+    if named and path is None:
+        sys.exit(f"there is no {named}")
+    if path:
+        os.environ["PLINTH_LIBRARY"] = os.path.abspath(path)
+    if importlib.util.find_spec("plinth") is None:
+        sys.path.insert(0, os.path.join(here, "..", "python"))
+    import plinth.cupy
+    import plinth.rmm
 
-
-def load(path):
-    library = ctypes.CDLL(path)
-    library.plinth_last_error.restype = ctypes.c_char_p
-    library.plinth_alloc.argtypes = [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
-    library.plinth_alloc.restype = ctypes.c_void_p
-    library.plinth_caching_allocator_delete.argtypes = [ctypes.c_void_p]
-    library.plinth_stream_from_external.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p]
-    library.plinth_record_stream.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-    library.plinth_set_per_process_memory_fraction.argtypes = [ctypes.c_double, ctypes.c_int32]
-    for name in ("plinth_memory_allocated", "plinth_max_memory_allocated", "plinth_max_memory_reserved"):
-        getattr(library, name).argtypes = [ctypes.c_int32, ctypes.POINTER(ctypes.c_size_t)]
-    return library
-
-
-def ask(library, name):
-    value = ctypes.c_size_t()
-    status = getattr(library, name)(0, ctypes.byref(value))
-    if status:
-        sys.exit(f"{name}: status {status}: {library.plinth_last_error().decode()}")
-    return value.value
-
-
-def by_c_functions(library):
-    address = [ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-               for name in ("plinth_cupy_malloc", "plinth_cupy_free")]
-    return cupy.cuda.memory.CFunctionAllocator(0, *address, library).malloc
-
-
-def by_python_functions(library):
-    def allocate(size, device):
-        pointer = library.plinth_alloc(size, device, cupy.cuda.get_current_stream().ptr)
-        if not pointer:
-            raise MemoryError(library.plinth_last_error().decode())
-        return pointer
-
-    def free(pointer, _device):
-        # plinth knows by the address which stream the memory belongs to, so CuPy need not.
-        if library.plinth_caching_allocator_delete(pointer):
-            print(f"FAILED  to free: {library.plinth_last_error().decode()}")
-            broken.append(pointer)
-
-    return cupy.cuda.memory.PythonFunctionAllocator(allocate, free).malloc
+    return plinth
 
 
 def check(digest, name, got, expected, tolerance=0.0):
@@ -103,8 +73,8 @@ def compute():
 
 
 def hand_over(producer, consumer, used_by):
-    """Computes arrays in one stream and sums them in another; `used_by(array, stream)` keeps an array's memory from being
-    reused before the stream has read it. Returns a digest of the sums."""
+    """Computes arrays in one stream and sums them in another; `used_by(array, stream)` keeps an array's memory from
+    being reused before the stream has read it. Returns a digest of the sums."""
     rng = numpy.random.default_rng(11)
     sums = []
     for step in range(300):
@@ -123,75 +93,114 @@ def hand_over(producer, consumer, used_by):
         return hashlib.sha256(cupy.asnumpy(cupy.stack(sums)).tobytes()).hexdigest()
 
 
+def run_out_of_memory(plinth):
+    """Asks for twice the memory of the device, then for some that fits."""
+    total = cupy.cuda.runtime.memGetInfo()[1]
+    try:
+        cupy.empty(2 * total, dtype=cupy.uint8)
+        raise AssertionError("twice the memory of the device was allocated")
+    except cupy.cuda.memory.OutOfMemoryError as error:
+        if not isinstance(error.__cause__, plinth.errors.OutOfMemoryError):
+            raise AssertionError("the error does not have plinth's reasons") from error
+    if int(cupy.arange(1000).sum()) != 499_500:
+        raise AssertionError("wrong sum after running out of memory")
+
+
+def use_rmm(plinth):
+    """Copies to and from a buffer of RMM in plinth's memory, and runs out of memory."""
+    import rmm
+
+    before = plinth.memory_allocated()
+    data = numpy.random.default_rng(5).bytes(3_000_000)
+    buffer = rmm.DeviceBuffer.to_device(data)
+    if plinth.memory_allocated() < before + len(data):
+        raise AssertionError("RMM's buffer is not in plinth's memory")
+    if buffer.tobytes() != data:
+        raise AssertionError("RMM's buffer has other bytes")
+    try:
+        rmm.DeviceBuffer(size=2 * cupy.cuda.runtime.memGetInfo()[1])
+        raise AssertionError("twice the memory of the device was allocated")
+    except MemoryError:
+        pass
+    del buffer
+    if plinth.memory_allocated() != before:
+        raise AssertionError("RMM's buffer was not given back")
+
+
 def main():
-    here = os.path.dirname(os.path.abspath(__file__))
-    places = [os.path.join(here, "..", *place, "libplinth.so") for place in (("lib",), ("target", "release"))]
-    named = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("PLINTH_LIBRARY")
-    path = next((p for p in ([named] if named else places) if os.path.exists(p)), None)
-    if path is None:
-        sys.exit("there is no libplinth.so; name it")
-    library = load(os.path.abspath(path))
+    plinth = load(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("PLINTH_LIBRARY"))
     # Not C functions with a stream: CuPy would not tell plinth of it; docs/pytorch.md says what to do then.
     null, other = cupy.cuda.Stream.null, cupy.cuda.Stream(non_blocking=True)
     # Both live as long as memory of theirs is in plinth's cache.
     pair = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream(non_blocking=True)
-    for stream in pair:
-        if library.plinth_stream_from_external(stream.ptr, 0, ctypes.byref(ctypes.c_void_p())):
-            sys.exit(library.plinth_last_error().decode())
-
-    def record(array, stream):
-        if library.plinth_record_stream(array.data.ptr, stream.ptr):
-            raise RuntimeError(library.plinth_last_error().decode())
 
     def hand_over_on_plinth():
-        library.plinth_reset_peak_memory_stats(0)
-        return hand_over(*pair, record)
+        plinth.reset_peak_memory_stats()
+        return hand_over(*pair, plinth.cupy.record_stream)
 
     def hand_over_within_limit():
-        total = cupy.cuda.runtime.memGetInfo()[1]
-        limit = int(1.05 * ask(library, "plinth_max_memory_allocated"))
+        limit = 1.05 * plinth.max_memory_allocated()
         cupy.get_default_memory_pool().free_all_blocks()
-        for fraction in (limit / total, 1.0):
-            if library.plinth_empty_cache() or library.plinth_set_per_process_memory_fraction(fraction, 0):
-                raise RuntimeError(library.plinth_last_error().decode())
-            if fraction != 1.0:
-                digest = hand_over(*pair, record)
-        return digest
+        plinth.empty_cache()
+        plinth.set_per_process_memory_fraction(limit / cupy.cuda.runtime.memGetInfo()[1])
+        try:
+            return hand_over(*pair, plinth.cupy.record_stream)
+        finally:
+            plinth.empty_cache()
+            plinth.set_per_process_memory_fraction(1.0)
 
     # CuPy's own pool has no record_stream: the arrays live until the end.
     kept = []
     expected = compute(), hand_over(*pair, lambda array, _stream: kept.append(array))
     kept.clear()
     cupy.get_default_memory_pool().free_all_blocks()
-    ways = (("C functions", by_c_functions, null, compute, expected[0]),
-            ("Python functions, two streams", by_python_functions, null, hand_over_on_plinth, expected[1]),
-            ("the same within 1.05 of its peak", by_python_functions, null, hand_over_within_limit, expected[1]),
-            ("Python functions", by_python_functions, null, compute, expected[0]),
-            ("Python functions, a stream", by_python_functions, other, compute, expected[0]))
+
+    def by_c_functions():
+        plinth.cupy.enable(current_stream=False)
+
+    def by_rmm():
+        import rmm.allocators.cupy
+
+        plinth.rmm.enable()
+        cupy.cuda.set_allocator(rmm.allocators.cupy.rmm_cupy_allocator)
+
+    python = plinth.cupy.enable
+    ways = [("C functions", by_c_functions, null, compute, expected[0]),
+            ("Python functions, two streams", python, null, hand_over_on_plinth, expected[1]),
+            ("the same within 1.05 of its peak", python, null, hand_over_within_limit, expected[1]),
+            ("Python functions", python, null, compute, expected[0]),
+            ("Python functions, a stream", python, other, compute, expected[0]),
+            ("out of memory", python, null, lambda: run_out_of_memory(plinth), None)]
+    if importlib.util.find_spec("rmm") is None:
+        print("RMM: skipped, it is not installed")
+    else:
+        ways += [("RMM", by_rmm, null, lambda: use_rmm(plinth), None),
+                 ("CuPy through RMM", by_rmm, null, compute, expected[0]),
+                 ("CuPy through RMM, two streams", by_rmm, null, hand_over_on_plinth, expected[1])]
     failed = False
-    for name, way, stream, work, digest in ways:
-        before = ask(library, "plinth_memory_allocated")
-        cupy.cuda.set_allocator(way(library))
+    for name, enable, stream, work, digest in ways:
+        before = plinth.memory_allocated()
+        enable()
+        requests = plinth.memory_stats()["allocation.all.allocated"]
         try:
             with stream:
                 if work() != digest:
                     raise AssertionError("the results differ from those on CuPy's pool")
                 stream.synchronize()
-            if ask(library, "plinth_max_memory_reserved") == 0:
+            if plinth.memory_stats()["allocation.all.allocated"] == requests:
                 raise AssertionError("plinth was not asked for any memory")
         except Exception as error:  # the other ways are tried, too
             print(f"FAILED  {name}: {type(error).__name__}: {error}")
             failed = True
-        cupy.cuda.set_allocator(None)
+        plinth.cupy.disable()
         cupy.fft.config.get_plan_cache().clear()
         gc.collect()
-        left = ask(library, "plinth_memory_allocated") - before
-        print(f"{name}: {left} bytes still in use, at most {ask(library, 'plinth_max_memory_reserved')} held")
+        left = plinth.memory_allocated() - before
+        print(f"{name}: {left} bytes still in use, at most {plinth.max_memory_reserved()} held")
         # Libraries that CuPy calls may keep a workspace; the arrays of this check come to some hundreds of MiB.
         if left > 64 << 20:
             print(f"FAILED  {name}: memory was not given back")
             failed = True
-    failed = failed or bool(broken)
     verdict = "FAILED" if failed else "all results are as numpy has them, and equal bit for bit to those on CuPy's pool"
     print(f"CuPy {cupy.__version__}: {verdict}")
     return 1 if failed else 0

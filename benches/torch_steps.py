@@ -3,11 +3,13 @@
 Each function returns a function that runs one step. A step appends what it computed to losses and evaluations, which
 stay on the device, so that the host does not wait for them.
 """
+import datetime
 import functools
 import random
 import time
 
 import torch
+from torch import distributed
 from torch.utils.data import DataLoader
 from torch_models import Experts
 
@@ -18,8 +20,8 @@ CALLS = 2000  # of torch.empty, for each size and step
 class Feed:
     """The next batch, which a side stream copies to the device and prepares there."""
 
-    def __init__(self, work, shape):
-        self.work, self.chance, self.shape = work, random.Random(3), shape
+    def __init__(self, work, shape, seed=3):
+        self.work, self.chance, self.shape = work, random.Random(seed), shape
         self.side = torch.cuda.Stream()
         self.next = self._fetch()
 
@@ -56,10 +58,10 @@ def to_device(work, parts):
     return work.on_device(*(part.to("cuda", non_blocking=True) for part in parts))
 
 
-def train(work, routed, losses, _evaluations, shape=None):
+def train(work, routed, losses, _evaluations, shape=None, seed=3):
     optimizer = work.optimizer(False)
     with routed():
-        feed = Feed(work, shape or work.shape)
+        feed = Feed(work, shape or work.shape, seed)
 
     def step():
         with routed():
@@ -159,6 +161,25 @@ def train_from_workers(work, routed, losses, _evaluations):
     return step
 
 
+class Loss(torch.nn.Module):
+    """A model whose output is its loss, because DistributedDataParallel works in forward()."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, *batch):
+        return self.model.loss(*batch)
+
+
+def train_distributed(work, routed, losses, evaluations, rank, ranks, rendezvous):
+    """Trains with batches of its own in each rank. A sum of two gradients does not depend on their order."""
+    distributed.init_process_group("nccl", init_method=f"file://{rendezvous}", rank=rank, world_size=ranks,
+                                   timeout=datetime.timedelta(seconds=60), device_id=torch.device("cuda", rank))
+    work.loss = torch.nn.parallel.DistributedDataParallel(Loss(work.model), device_ids=[rank])
+    return train(work, routed, losses, evaluations, seed=3 + rank)
+
+
 def train_short_of_memory(work, routed, losses, _evaluations):
     optimizer, chance = work.optimizer(False), random.Random(4)
     total = torch.cuda.mem_get_info()[1]
@@ -198,5 +219,6 @@ def measure_empty(times):
     return step
 
 
-WAYS = {"": train, "graph": train_graphed, "dataloader": train_from_workers, "oom": train_short_of_memory,
-        "compile": train_compiled, "reduce": functools.partial(train_compiled, mode="reduce-overhead")}
+WAYS = {"": train, "graph": train_graphed, "dataloader": train_from_workers, "ddp": train_distributed,
+        "oom": train_short_of_memory, "compile": train_compiled,
+        "reduce": functools.partial(train_compiled, mode="reduce-overhead")}

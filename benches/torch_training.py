@@ -10,6 +10,7 @@ data). A run is a model and a way of training:
     gpt2             eager; the shape changes at every step, and a side stream prepares each batch (record_stream)
     gpt2-graph       the whole step in a CUDA graph, one for each of two shapes, with eager evaluations; not moe
     gpt2-dataloader  eager; batches from two workers of a DataLoader, with pinned memory and non-blocking copies
+    gpt2-ddp         eager; DistributedDataParallel on two GPUs, a process for each, over NCCL
     gpt2-oom         eager; every fourth batch is too large for a limit of memory. The program catches
                      torch.OutOfMemoryError and goes on with a part of that batch
     empty            no training: nanoseconds of torch.empty and its free, for three sizes
@@ -20,7 +21,9 @@ Allocators: native and plinth (plinth.torch.enable) by default; expandable (PyTo
 for eager runs and graphs, pluggable (plinth through CUDAPluggableAllocator) and mempool (plinth under PyTorch's
 allocator, torch.cuda.MemPool). Each is compared with native in a pair of processes that live at the same time and take
 turns: blocks of a few steps, in the order ABBA. A ratio is the median over the blocks of the other's time divided by
-native's, with a 95 % bootstrap confidence interval. Both processes of a pair must fit on the GPU: up to 45 GiB.
+native's, with a 95 % bootstrap confidence interval. Both processes of a pair must fit on the GPU: up to 45 GiB. The
+two ranks of a -ddp run work at the same time. Its step time is that of the slower rank, its sizes are the sums of both,
+and plinth's peak is compared with native's rank by rank.
 
 --seconds limits the whole program. Runs that it leaves no time for are listed as not run, which is no failure. The exit
 status is 1 if a process failed, if a loss, an evaluation or a parameter differs from native's by a bit, or if plinth's
@@ -45,7 +48,7 @@ import time
 
 WARM, BLOCKS, STEPS = 8, 6, 4  # steps that the times leave out, blocks of a process, steps of a block
 RUNS = ("gpt2", "resnet50", "moe", "gpt2-graph", "resnet50-graph",
-        *(model + way for way in ("-dataloader", "-oom") for model in ("gpt2", "resnet50", "moe")), "empty",
+        *(model + way for way in ("-dataloader", "-ddp", "-oom") for model in ("gpt2", "resnet50", "moe")), "empty",
         *(model + way for way in ("-compile", "-reduce") for model in ("gpt2", "resnet50", "moe")))
 ALLOCATORS = ("native", "plinth", "expandable", "pluggable", "mempool")
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -103,8 +106,9 @@ def run_steps(step, count, memory):
     return 1000 * (time.perf_counter() - begin) / count
 
 
-def child(run, allocator, path, tiny):
+def child(run, allocator, path, rank, rendezvous, tiny):
     """Reads one command a line: prepare, a number of steps, finish. Answers each with a line of JSON."""
+    rank = int(rank)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # libraries that print write to the log
 
@@ -132,6 +136,9 @@ def child(run, allocator, path, tiny):
     if not sys.stdin.readline():
         return  # the parent has exited, or has no time left
 
+    if torch.cuda.device_count() < ranks_of(run):
+        return answer(f"not run: needs {ranks_of(run)} GPUs")
+    torch.cuda.set_device(rank)
     torch.cuda.init()
     memory = DriverMemory()
     begin = time.perf_counter()
@@ -150,6 +157,8 @@ def child(run, allocator, path, tiny):
             work.model.cuda()
         work.loss = work.model.loss
         start = torch_steps.WAYS[way]
+        if way == "ddp":
+            start = functools.partial(start, rank=rank, ranks=ranks_of(run), rendezvous=rendezvous)
         if pool and way == "graph":
             start = functools.partial(start, pool=pool.id)
         step = start(work, routed, losses, evaluations)
@@ -176,10 +185,10 @@ def child(run, allocator, path, tiny):
 
     result = {
         "run": run, "allocator": allocator, "backend": torch.cuda.get_allocator_backend(),
-        "torch": torch.__version__, "device": torch.cuda.get_device_name(0), "driver_peak": memory.peak,
+        "torch": torch.__version__, "device": torch.cuda.get_device_name(), "driver_peak": memory.peak,
         "held_peak": statistics_of.max_memory_reserved(), "used_peak": statistics_of.max_memory_allocated(),
         "mappings": (count_mappings() - mappings) / (max(blocks, 1) * STEPS),
-        "plinth_held_peak": figures.max_memory_reserved() if figures else None,
+        "plinth_held_peak": figures.max_memory_reserved(torch.cuda.current_device()) if figures else None,
         "losses": [value.hex() for value in torch.stack(losses).tolist()] if losses else [],
         "evaluations": [value.hex() for value in torch.stack(evaluations).tolist()] if evaluations else [],
         "parameters": [int(parameter.detach().view(torch.int32).sum(dtype=torch.int64))
@@ -203,6 +212,8 @@ def child(run, allocator, path, tiny):
     if way in ("compile", "reduce"):
         torch.compiler.reset()
     gc.collect()
+    if way == "ddp":
+        torch.distributed.destroy_process_group()
     torch.cuda.synchronize()
     torch._C._cuda_clearCublasWorkspaces()
     pool = None
@@ -220,43 +231,59 @@ class Failed(Exception):
     """A process failed; the text says how."""
 
 
-class OutOfTime(Exception):
-    """The time of --seconds is over."""
+class NotRun(Exception):
+    """The time of --seconds is over, or the machine lacks something; the text says which."""
+
+
+def ranks_of(run):
+    """Returns the number of GPUs, and of processes, that a run uses."""
+    return 2 if run.endswith("-ddp") else 1
 
 
 class Process:
-    """A child process. It imports PyTorch and creates its model while the pair before it still uses the GPU."""
+    """A child process, or one for each rank. It imports PyTorch and creates its model while the pair before it still
+    uses the GPU."""
 
     def __init__(self, run, allocator, path, python, tiny, folder):
         self.run, self.allocator, self.is_loaded, self.blocks, self.result = run, allocator, False, [], None
-        self.log = os.path.join(folder, f"{run}-{allocator}.log")
+        prefix = os.path.join(folder, f"{run}-{allocator}")
+        self.logs = [f"{prefix}-{rank}.log" for rank in range(ranks_of(run))]
         # Only the first process of a model compiles, so that all of them run the same kernels.
         cache = os.path.join(folder, "compiled")
         environment = dict(os.environ, CUBLAS_WORKSPACE_CONFIG=":4096:8", PYTHONUNBUFFERED="1", PLINTH_LIBRARY=path,
-                           TORCHINDUCTOR_CACHE_DIR=cache, TRITON_CACHE_DIR=os.path.join(cache, "triton"))
+                           TORCHINDUCTOR_CACHE_DIR=cache, TRITON_CACHE_DIR=os.path.join(cache, "triton"),
+                           NCCL_DEBUG="WARN", NCCL_NVLS_ENABLE="0")  # no NVLink multicast
         for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING", "PLINTH_TORCH"):
             environment.pop(name, None)
         if python:
             environment["PYTHONPATH"] = os.pathsep.join(filter(None, (python, environment.get("PYTHONPATH"))))
         if allocator == "expandable":
             environment["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
-        command = [sys.executable, os.path.abspath(__file__), "--child", run, allocator, path, *["--tiny"] * tiny]
-        with open(self.log, "w") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-                                            env=environment, text=True)
+        self.processes = []
+        for rank, path_of_log in enumerate(self.logs):
+            command = [sys.executable, os.path.abspath(__file__), *["--tiny"] * tiny,
+                       "--child", run, allocator, path, str(rank), prefix + ".rendezvous"]
+            with open(path_of_log, "w") as log:
+                self.processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                                       stderr=log, env=environment, text=True))
 
     def answer(self, limit, deadline):
-        """Returns the next answer. Raises Failed, or OutOfTime at the deadline (time.monotonic)."""
-        left = max(0, deadline - time.monotonic())
-        ready = select.select([self.process.stdout], [], [], min(limit, left))[0]
-        if not ready:
-            if left <= limit:
-                raise OutOfTime
-            raise Failed(f"{self.run} on {self.allocator}: no answer in {limit} s")
-        line = self.process.stdout.readline()
-        if not line:
-            raise Failed(f"{self.run} on {self.allocator}: exit status {self.process.wait()}")
-        return json.loads(line)
+        """Returns the next answer of each rank. Raises Failed, or NotRun at the deadline (time.monotonic)."""
+        answers, end = {}, min(time.monotonic() + limit, deadline)
+        while len(answers) < len(self.processes):
+            missing = [process.stdout for process in self.processes if process.stdout not in answers]
+            ready = select.select(missing, [], [], max(0, end - time.monotonic()))[0]
+            if not ready:
+                if end == deadline:
+                    raise NotRun("not run: the time is over")
+                raise Failed(f"{self.run} on {self.allocator}: no answer in {limit} s")
+            for process in self.processes:
+                if process.stdout in ready:
+                    line = process.stdout.readline()
+                    if not line:
+                        raise Failed(f"{self.run} on {self.allocator}: exit status {process.wait()}")
+                    answers[process.stdout] = json.loads(line)
+        return [answers[process.stdout] for process in self.processes]
 
     def wait_loaded(self, limit, deadline):
         if not self.is_loaded:
@@ -264,30 +291,51 @@ class Process:
             self.is_loaded = True
 
     def ask(self, command, limit, deadline):
-        with contextlib.suppress(BrokenPipeError):
-            print(command, file=self.process.stdin, flush=True)
+        for process in self.processes:
+            with contextlib.suppress(BrokenPipeError):
+                print(command, file=process.stdin, flush=True)
         return self.answer(limit, deadline)
 
     def end(self):
-        """Waits for a process that has given its result, and kills any other. Raises Failed for an exit status."""
-        if self.result is None:
-            self.process.kill()
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
-        try:
-            code = self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            code = self.process.wait()
-        self.process.stdout.close()
-        if code and self.result is not None:
+        """Waits for processes that have given their results, and kills all others. Raises Failed for an exit status."""
+        codes = []
+        for process in self.processes:
+            if self.result is None:
+                process.kill()
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
+        for process in self.processes:
+            try:
+                codes.append(process.wait(20))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                codes.append(process.wait())
+            process.stdout.close()
+        if any(codes) and self.result is not None:
             self.result = None
-            raise Failed(f"{self.run} on {self.allocator}: exit status {code} after the results")
+            raise Failed(f"{self.run} on {self.allocator}: exit status {next(filter(None, codes))} after the results")
 
     def log_tail(self):
-        """Returns the end of the log, without the frames of C++ stacks, which hide the first error."""
-        with open(self.log, errors="replace") as file:
-            return "".join([line for line in file if not line.startswith("frame #")][-40:])
+        """Returns the ends of the logs, without the frames of C++ stacks, which hide the first error."""
+        tails = []
+        for path in self.logs:
+            with open(path, errors="replace") as file:
+                tails += [line for line in file if not line.startswith("frame #")][-40:]
+        return "".join(tails)
+
+
+def merge(process, results):
+    """Returns one result for all ranks of a run: their numbers one after the other, the sums of their sizes."""
+    whole = dict(results[0], ranks=results)
+    for key in ("losses", "evaluations"):
+        whole[key] = [value for result in results for value in result[key]]
+    for key in ("driver_peak", "held_peak", "used_peak", "held_after"):
+        whole[key] = sum(result[key] for result in results)
+    if any(result["parameters"] != whole["parameters"] for result in results):
+        raise Failed(f"{process.run} on {process.allocator}: the parameters of the ranks differ")
+    if len(results) > 1 and all(result["losses"] == results[0]["losses"] for result in results):
+        raise Failed(f"{process.run} on {process.allocator}: the ranks have the same losses, so they had the same batches")
+    return whole
 
 
 def compete(pair, following, blocks, limit, deadline):
@@ -295,15 +343,19 @@ def compete(pair, following, blocks, limit, deadline):
     for process in pair:
         process.wait_loaded(limit, deadline)
     for process in pair:  # native first: it fills the cache of compiled kernels
-        process.warm_seconds = process.ask("prepare", limit, deadline)
+        seconds = process.ask("prepare", limit, deadline)
+        if isinstance(seconds[0], str):
+            raise NotRun(seconds[0])
+        process.warm_seconds = max(seconds)
     for process in following:
         with contextlib.suppress(Failed):  # it is reported when its turn comes
             process.wait_loaded(limit, deadline)
     for block in range(blocks):
         for process in pair if block % 2 == 0 else pair[::-1]:
-            process.blocks.append(process.ask(STEPS, limit, deadline))
+            blocks_of_ranks = process.ask(STEPS, limit, deadline)
+            process.blocks.append({key: max(one[key] for one in blocks_of_ranks) for key in blocks_of_ranks[0]})
     for process in pair:
-        process.result = process.ask("finish", limit, deadline)
+        process.result = merge(process, process.ask("finish", limit, deadline))
         process.result.update(warm_seconds=process.warm_seconds, blocks=process.blocks)
 
 
@@ -350,9 +402,9 @@ def report(results, not_run, problems):
                       for key in keys]
             continue
         if allocator == "plinth" and not run.endswith("-oom"):
-            held.append(other["held_peak"] / native["held_peak"])
+            held.append(max(b["held_peak"] / a["held_peak"] for a, b in zip(native["ranks"], other["ranks"])))
             if held[-1] > 1:
-                problems.append(f"{run}: plinth holds {other['held_peak']} bytes at most, native {native['held_peak']}")
+                problems.append(f"{run}: plinth's peak of memory held is {held[-1]:.4f} of native's")
         verdicts = (f"{len(native['losses'])}, last {float.fromhex(native['losses'][-1]):.4f}",
                     "DIFFER" if difference else "equal")
         for one, verdict, step, over in zip((native, other), verdicts, medians, ("", shown["step"])):
@@ -377,7 +429,7 @@ def parse_arguments():
     parser.add_argument("--limit", type=int, default=180, help="seconds for one answer of a process, such as compiling")
     parser.add_argument("--json", help="write all results to this file")
     parser.add_argument("--tiny", action="store_true", help="small models")
-    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -421,15 +473,15 @@ def main():
             pair, following, at = following, start(number + 1), time.monotonic()
             try:
                 if not pair:
-                    raise OutOfTime
+                    raise NotRun("not run: the time is over")
                 compete(pair, following, arguments.blocks, arguments.limit, deadline)
                 for process in pair:
                     process.end()
                 results.append([process.result for process in pair])
                 warm = ", ".join(f"{process.allocator} {process.warm_seconds:.1f} s" for process in pair)
                 print(f"-- {run}: {time.monotonic() - at:.0f} s; warm-up with compilation: {warm}", flush=True)
-            except OutOfTime:
-                not_run.append((run, other, f"not run: {arguments.seconds:.0f} s are over"))
+            except NotRun as reason:
+                not_run.append((run, other, str(reason)))
             except Failed as error:
                 problems.append(str(error))
                 not_run.append((run, other, "FAILED"))

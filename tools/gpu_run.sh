@@ -159,6 +159,8 @@ if python3 -c 'import torch' 2>/dev/null; then
     # memory held, step times.
     step torch 600 python3 benches/torch_training.py --library lib/libplinth.so --seconds 540 --json "$logs/torch.json"
     step snapshot-torch 120 python3 tests/snapshot/torch_training.py --library lib/libplinth.so --out "$logs/snapshot"
+    step snapshot-bridge 120 python3 tests/snapshot/torch_training.py --route bridge --library lib/libplinth.so \
+        --out "$logs/snapshot-bridge"
 else
     skip random-torch "no PyTorch"
     skip random-captured "no PyTorch"
@@ -171,6 +173,7 @@ else
     skip bench-torch-pinned "no PyTorch"
     skip torch "no PyTorch"
     skip snapshot-torch "no PyTorch"
+    skip snapshot-bridge "no PyTorch"
 fi
 
 # Without PyTorch, or with RMM_DIR unset, there are fewer to compare with.

@@ -25,7 +25,7 @@ deep)
     export PROFILE=release C_TESTS=--alone
     ;;
 nightly)
-    steps=(test-chaos test-asan-faults fuzz fuzz-sanitized test-tsan test-aarch64)
+    steps=(test-chaos test-asan-faults fuzz fuzz-sanitized test-tsan test-aarch64 test-bridge-oldest)
     beside=()
     export PROFILE=release CHAOS=${CHAOS:---seconds 3600} FUZZ_SECONDS=${FUZZ_SECONDS:-1800}
     ;;

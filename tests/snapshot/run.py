@@ -2,11 +2,11 @@
 # Tests the files of snapshots. SPDX-License-Identifier: MIT OR Apache-2.0
 """Writes snapshots of a simulated training, and checks them with several readers.
 
-  run.py --lib FOLDER [--include FOLDER] --build FOLDER [--device host] [--screenshots FOLDER] [--no-browser]
+  run.py --lib FOLDER [--include FOLDER] --build FOLDER [--device host] [--torch FOLDER] [--screenshots FOLDER] [--no-browser]
 
 training.c writes the snapshots; check.py checks pickle, JSON and statistics; page.py and page_use.py test the page in a headless
 Chromium, if one is installed, the latter also with the pages of engine.cpp and large.c; PyTorch's own tool reads the pickle, if
-PyTorch is installed.
+PyTorch is installed, or unpacked in the folder of --torch.
 """
 
 import argparse
@@ -33,6 +33,7 @@ def parse_arguments():
     parser.add_argument("--include", type=pathlib.Path, default=ROOT / "include", help="folder of plinth.h")
     parser.add_argument("--build", type=pathlib.Path, required=True, help="folder for output")
     parser.add_argument("--device", default="host", help="PLINTH_DEVICE")
+    parser.add_argument("--torch", type=pathlib.Path, help="folder in which PyTorch's wheel is unpacked")
     parser.add_argument("--screenshots", type=pathlib.Path, help="folder for screenshots of every view")
     parser.add_argument("--no-browser", action="store_true", help="do not test the page")
     return parser.parse_args()
@@ -159,11 +160,13 @@ def main():
         test_use(arguments)
     check_checker(arguments.build / "expandable")
     print("corrupt snapshots are detected")
-    if importlib.util.find_spec("torch") is None:
+    tool = arguments.torch and arguments.torch / "torch/cuda/_memory_viz.py"
+    if importlib.util.find_spec("torch") is None and not (tool and tool.exists()):
         print("skipped torch's own tool: no PyTorch")
     else:
+        named = ["--tool", str(tool)] if tool and tool.exists() else []
         path = arguments.build / "expandable" / "snapshot.pickle"
-        subprocess.run([sys.executable, str(HERE / "torch_viz.py"), str(path)], check=True)
+        subprocess.run([sys.executable, str(HERE / "torch_viz.py"), str(path), *named], check=True)
 
 
 if __name__ == "__main__":

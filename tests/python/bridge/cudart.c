@@ -1,5 +1,6 @@
 /* The part of libcudart.so.13 that libc10_cuda.so uses, on plinth's host device: for the test of the bridge on a machine
- * without a GPU. A function that the test does not need ends the process with its name.
+ * without a GPU. A function that the test does not need ends the process with its name. PyTorch's Python tests use it,
+ * too, beside the real libcudart.so.13, which registers kernels that never run.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 
@@ -7,6 +8,7 @@
 #include <plinth.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static cudaError_t result(plinth_status_t status) {
   if (status == PLINTH_OK) return cudaSuccess;
@@ -93,6 +95,64 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
 cudaError_t cudaMalloc(void **pointer, size_t bytes) { return result(plinth_device_malloc(bytes, -1, pointer)); }
 cudaError_t cudaFree(void *pointer) { return result(plinth_device_free(pointer)); }
 
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
+  plinth_device_properties_t own = PLINTH_DEVICE_PROPERTIES_INIT;
+  plinth_status_t status = plinth_get_device_properties(device, &own);
+  if (status != PLINTH_OK) return result(status);
+  memset(properties, 0, sizeof *properties);
+  memcpy(properties->name, own.name, sizeof properties->name);
+  properties->name[sizeof properties->name - 1] = '\0';
+  properties->totalGlobalMem = own.total_memory;
+  properties->major = own.major;
+  properties->minor = own.minor;
+  properties->multiProcessorCount = own.multi_processor_count;
+  properties->maxThreadsPerMultiProcessor = own.max_threads_per_multi_processor;
+  properties->maxThreadsPerBlock = own.max_threads_per_block;
+  properties->warpSize = own.warp_size;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags) {
+  uint32_t own = flags & cudaEventDisableTiming ? 0 : PLINTH_EVENT_TIMING;
+  if (flags & cudaEventInterprocess) own |= PLINTH_EVENT_INTERPROCESS;
+  return result(plinth_event_create(own, (plinth_event_t *)event));
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return result(plinth_event_destroy((plinth_event_t)event)); }
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  bool done = false;
+  plinth_status_t status = plinth_event_query((plinth_event_t)event, &done);
+  return status != PLINTH_OK ? result(status) : done ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return result(plinth_event_record((plinth_event_t)event, of(stream)));
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags) {
+  (void)flags;
+  return cudaEventRecord(event, stream);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) { return result(plinth_event_synchronize((plinth_event_t)event)); }
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {
+  (void)flags;
+  return result(plinth_event_wait((plinth_event_t)event, of(stream)));
+}
+
+cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *handle, cudaEvent_t event) {
+  return result(plinth_event_ipc_handle((plinth_event_t)event, (uint8_t *)handle));
+}
+
+cudaError_t cudaIpcOpenEventHandle(cudaEvent_t *event, cudaIpcEventHandle_t handle) {
+  int device = 0;
+  plinth_status_t status = plinth_current_device(&device);
+  if (status != PLINTH_OK) return result(status);
+  return result(plinth_event_from_ipc_handle(device, (const uint8_t *)&handle, (plinth_event_t *)event));
+}
+
 static void unexpected(const char *name) {
   fprintf(stderr, "the test's libcudart has no %s\n", name);
   abort();
@@ -104,14 +164,8 @@ static void unexpected(const char *name) {
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 UNUSED(cudaDeviceEnablePeerAccess, int device, unsigned int flags)
 UNUSED(cudaDeviceGetDefaultMemPool, cudaMemPool_t *pool, int device)
-UNUSED(cudaEventCreateWithFlags, cudaEvent_t *event, unsigned int flags)
-UNUSED(cudaEventDestroy, cudaEvent_t event)
 UNUSED(cudaEventElapsedTime, float *time, cudaEvent_t start, cudaEvent_t end)
-UNUSED(cudaEventQuery, cudaEvent_t event)
-UNUSED(cudaEventRecord, cudaEvent_t event, cudaStream_t stream)
-UNUSED(cudaEventSynchronize, cudaEvent_t event)
 UNUSED(cudaFreeAsync, void *pointer, cudaStream_t stream)
-UNUSED(cudaGetDeviceProperties, struct cudaDeviceProp *properties, int device)
 UNUSED(cudaGetDriverEntryPointByVersion, const char *symbol, void **function, unsigned int version,
        unsigned long long flags, enum cudaDriverEntryPointQueryResult *status)
 UNUSED(cudaGraphNodeGetDependencies, cudaGraphNode_t node, cudaGraphNode_t *nodes, cudaGraphEdgeData *edges, size_t *count)
@@ -123,4 +177,3 @@ UNUSED(cudaMemPoolGetAttribute, cudaMemPool_t pool, enum cudaMemPoolAttr attribu
 UNUSED(cudaMemPoolSetAccess, cudaMemPool_t pool, const struct cudaMemAccessDesc *access, size_t count)
 UNUSED(cudaMemPoolSetAttribute, cudaMemPool_t pool, enum cudaMemPoolAttr attribute, void *value)
 UNUSED(cudaMemPoolTrimTo, cudaMemPool_t pool, size_t bytes)
-UNUSED(cudaStreamWaitEvent, cudaStream_t stream, cudaEvent_t event, unsigned int flags)

@@ -4,9 +4,10 @@
     run.py TORCH CUDA LIBRARY
 
 TORCH is the folder of an unpacked wheel of torch (it holds torch/include and torch/lib), CUDA a folder with CUDA's
-headers, LIBRARY libplinth.so. Neither a GPU nor torch's dependencies are needed: libc10_cuda.so runs on a libcudart.so
-of this test, which is made of plinth's C API. What needs libtorch_cuda.so, the installation, is compiled and linked, but
-cannot run here. With another version of torch than 2.11, the bridge is compiled and linked only.
+headers, LIBRARY libplinth.so. Neither a GPU nor torch's dependencies are needed, but for typing_extensions: libc10_cuda.so runs
+on a libcudart.so of this test, which is made of plinth's C API. First C++ programs call every function of the bridge,
+then torch is imported in Python, and plinth.torch.enable() installs the bridge in it. With another version of torch than
+2.11, the bridge is compiled and linked only.
 """
 
 import os
@@ -15,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import host_torch
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -50,7 +53,7 @@ def main():
         options = build.flags(torch, cuda) + WARNINGS
         objects = build.compile_objects(compiler, options, work)
         build.run(build.link(compiler, objects, torch, library, work / "bridge.so") + ["-Wl,-z,defs",
-                  "-Wl,--unresolved-symbols=ignore-in-shared-libs", *runtime(build, compiler, cuda, library, work)])
+                  "-Wl,--unresolved-symbols=ignore-in-shared-libs", *map(str, (cuda.parent / "lib").glob("libcudart.so.*"))])
         print(f"ok: compiled and linked with torch {torch.version} by {compiler[0]}")
 
         if not torch.version.startswith("2.11."):
@@ -76,6 +79,8 @@ def main():
         print("PYTORCH_NO_CUDA_MEMORY_CACHING=1")
         always = {**environment, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
         subprocess.run([str(program), "uncached"], env=always, check=True, timeout=300)
+        print("PyTorch in Python", flush=True)
+        host_torch.run(build, wheel, cuda, library, paths, work)
     print(f"ok: {time.monotonic() - begin:.0f} s")
 
 
