@@ -53,7 +53,7 @@ static void *release_later(void *argument) {
   return NULL;
 }
 
-/* A block may be freed while its contents are being restored; the next request gets it, and its contents are not overwritten. */
+/* A block may be freed while its contents are being restored. What the next block writes there is not overwritten. */
 TEST(a_block_that_is_freed_during_an_asynchronous_wake_is_not_overwritten) {
   const plinth_sleep_options_t options = backup_in(PLINTH_BACKUP_PINNED);
   plinth_stream_t stream = stream_on(0);
