@@ -7,35 +7,9 @@
 #include "driver.h"
 #include "graphing.h"
 #include "peering.h"
-#include "pooling.h"
+#include "sleeping.h"
 
 static const plinth_sleep_options_t no_backup = PLINTH_SLEEP_OPTIONS_INIT;
-
-static plinth_sleep_options_t backup_in(plinth_backup_t backup) {
-  plinth_sleep_options_t options = PLINTH_SLEEP_OPTIONS_INIT;
-  options.backup = backup;
-  return options;
-}
-
-static plinth_sleep_info_t info_of(const char *tags) {
-  plinth_sleep_info_t info = PLINTH_SLEEP_INFO_INIT;
-  CHECK_OK(plinth_memory_sleep_info(tags, &info));
-  CHECK_EQ(info.struct_size, sizeof info);
-  return info;
-}
-
-static plinth_pool_id_t tagged_pool(const char *tag) {
-  const plinth_pool_id_t pool = new_pool(false, false);
-  CHECK_OK(plinth_mem_pool_set_tag(pool, tag));
-  return pool;
-}
-
-static unsigned char *alloc_in(plinth_pool_id_t pool, size_t bytes, int32_t device, plinth_stream_t stream) {
-  enter(pool, device);
-  unsigned char *block = alloc_on(bytes, device, stream);
-  leave(pool, device);
-  return block;
-}
 
 /* ---- contents */
 
@@ -512,37 +486,31 @@ TEST(a_pool_sleeps_on_without_room) {
   expect_nothing_left();
 }
 
-/* ---- threads */
-
-static plinth_pool_id_t thread_pools[4];
-
-static void *sleep_and_wake(void *argument) {
-  const int number = *(const int *)argument;
-  const char *tags[] = {"0", "1", "2", "3"};
+/* A pool wakes on all of its devices or on none. What one device could restore is not lost when the pool is put to sleep
+ * again without a backup. */
+TEST(a_pool_sleeps_on_without_room_on_one_device) {
+  need_devices(2);
   const plinth_sleep_options_t options = backup_in(PLINTH_BACKUP_PINNED);
-  plinth_stream_t stream = stream_on(0);
-  for (int round = 0; round < some_rounds(60); round++) {
-    unsigned char *block = alloc_in(thread_pools[number], 3 * MIB, 0, stream);
-    fill_words(block, (uint32_t)round, 3 * MIB, stream);
-    CHECK_OK(plinth_memory_sleep(tags[number], &options));
-    CHECK_OK(round % 2 ? plinth_memory_wake(tags[number]) : plinth_memory_wake_async(tags[number]));
-    CHECK_OK(plinth_memory_wake_wait(tags[number], stream));
-    void *pinned = pinned_memory(3 * MIB);
-    CHECK(has_words(block, (uint32_t)round, 3 * MIB, stream, pinned));
-    CHECK_OK(plinth_pinned_free(pinned));
-    release(block);
+  const plinth_pool_id_t pool = tagged_pool("weights");
+  unsigned char *first = alloc_in(pool, 20 * MIB, 0, NULL), *second = alloc_in(pool, 60 * MIB, 1, NULL);
+  put_pattern(first, 20 * MIB, 1);
+  put_pattern(second, 60 * MIB, 2);
+  CHECK_OK(plinth_memory_sleep("weights", &options));
+  limit_memory(reserved(1) + 8 * MIB, 1);
+  for (int round = 0; round < 2; round++) {
+    CHECK_STATUS(round == 0 ? plinth_memory_wake("weights") : plinth_memory_wake_async("weights"),
+                 PLINTH_ERROR_OUT_OF_MEMORY);
+    expect_sound();
+    CHECK(info_of("weights").pools_asleep == 1 && info_of("weights").mapped_bytes == 0);
+    CHECK(pool_reserved(pool, 0) == 0);
+    CHECK_OK(plinth_memory_sleep("weights", &no_backup));
   }
-  return NULL;
-}
-
-TEST(threads_put_their_pools_to_sleep) {
-  const char *tags[] = {"0", "1", "2", "3"};
-  for (int index = 0; index < 4; index++) {
-    thread_pools[index] = tagged_pool(tags[index]);
-  }
-  run_threads(4, sleep_and_wake);
-  for (int index = 0; index < 4; index++) {
-    destroy(thread_pools[index]);
-  }
+  lift_limit(1);
+  CHECK_OK(plinth_memory_wake("weights"));
+  CHECK(has_pattern(first, 20 * MIB, 1));
+  CHECK(has_pattern(second, 60 * MIB, 2));
+  release(first);
+  release(second);
+  destroy(pool);
   expect_nothing_left();
 }

@@ -4,6 +4,10 @@
 // deterministic program: `allocator [--seeds FIRST COUNT] [--seconds MOST] [--save FILE] [--verbose] [FILE...]` replays
 // files, and then inputs generated from seeds. `--save` saves a failing input. A failure prints its calls.
 //
+// `allocator --calls N [--seed FIRST] [--seconds MOST] [--check-every N]` is for long runs: long inputs, most calls of which
+// allocate and free small blocks; one block in 64 has its contents checked; and the other checks are made after random
+// numbers of calls, N on average. A failure prints the last 2,048 calls, and the options that run its input again.
+//
 // The invariants: live blocks do not overlap, neither in their addresses nor in the data written to them in stream order,
 // whether their streams are blocked or not; the counters equal the model's; held memory stays within the limit and the
 // device's memory; invalid pointers are rejected; a failed call changes nothing; the allocator's own consistency check
@@ -110,6 +114,26 @@ void prepare() {
   use_device(0);
 }
 
+void check_all() {
+  check_counters();
+  check_pools();
+  if (plinth_testing_check_allocator() != PLINTH_OK) {
+    fail(__LINE__, "the allocator's data structures are inconsistent");
+  }
+}
+
+// In a long run, checks everything after a random number of calls. That does not change which calls follow.
+void check_sometimes() {
+  if (!is_check_due()) {
+    return;
+  }
+#ifndef FUZZER
+  alarm(60);
+#endif
+  check_all();
+  next_check = calls_made + 1 + (uint64_t{next_word} * UINT64_C(0x9E3779B97F4A7C15) >> 32) % (2 * check_interval);
+}
+
 void run(const uint8_t *data, size_t size) {
   input = data;
   input_bytes = size;
@@ -119,20 +143,22 @@ void run(const uint8_t *data, size_t size) {
 #endif
   calls.clear();
   next_word = 0;
+  note_count = frees_due = 0;
+  next_check = calls_made;
+  is_short[0] = is_short[1] = false;
   Reader in{{data, data + size}};
-  sparse = in.byte() & 1;
-  for (size_t count = 0; count < MOST_CALLS && !in.empty(); count++) {
+  sparse = (in.byte() & 1) != 0 || is_long;
+  for (size_t count = 0; (count < MOST_CALLS || is_long) && !in.empty(); count++) {
     one_call(in);
+    if (is_long) {
+      check_sometimes();
+      continue;
+    }
     if (!sparse) {
       check_counters();
     }
     if (count % (sparse ? 32 : 8) == 7) {
-      check_counters();
-      check_pools();
-      const plinth_status_t status = plinth_testing_check_allocator();
-      if (status != PLINTH_OK) {
-        fail(__LINE__, "the allocator's data structures are inconsistent");
-      }
+      check_all();
     }
   }
   check_pools();
@@ -153,9 +179,63 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
 #else
 
+namespace {
+
+uint64_t calls_wanted, first_seed;
+
+bool long_run_option(const std::string &name, const char *value) {
+  const uint64_t number = strtoull(value, nullptr, 10);
+  if (name == "--calls") {
+    calls_wanted = number;
+    is_long = is_noted_later = true;
+  } else if (name == "--seed") {
+    first_seed = number;
+  } else if (name == "--check-every") {
+    check_interval = number;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+// Makes calls from seeds until there are enough of them, and prints how many now and then.
+void run_long() {
+  constexpr size_t INPUT = 256 * KIB;
+  using std::chrono::steady_clock;
+  const auto begin = steady_clock::now();
+  const auto seconds = [&] { return std::chrono::duration<double>(steady_clock::now() - begin).count(); };
+  const uint64_t interval = check_interval;
+  double next_report = 10;
+  uint64_t seed = first_seed;
+  for (; calls_made < calls_wanted && seconds() < max_seconds; seed++) {
+    rare_interval = uint64_t{128} << seed % 4 * 2;
+    check_interval = interval != 0 ? interval : rare_interval;
+    input_name = "--calls 1 --seed " + std::to_string(seed);
+    const std::vector<uint8_t> bytes = generate(seed, INPUT);
+    run(bytes.data(), bytes.size());
+    if (seconds() > next_report) {
+      printf("%llu calls, %.0f s, seed %llu\n", static_cast<unsigned long long>(calls_made), seconds(),
+             static_cast<unsigned long long>(seed));
+      fflush(stdout);
+      next_report = seconds() + 10;
+    }
+  }
+  printf("%llu calls from the seeds %llu to %llu in %.1f s: all passed\n", static_cast<unsigned long long>(calls_made),
+         static_cast<unsigned long long>(first_seed), static_cast<unsigned long long>(seed - 1), seconds());
+}
+
+}  // namespace
+
 int main(int argc, char **argv) {
+  program_option = long_run_option;
   const uint64_t done = replay_and_generate(argc, argv, run, [](uint64_t seed) { return 200 + seed % 8 * 200; });
-  printf("%zu files and %llu generated inputs: all passed\n", replayed_files, static_cast<unsigned long long>(done));
+  if (!is_long || replayed_files > 0) {
+    printf("%zu files and %llu generated inputs, %llu calls: all passed\n", replayed_files,
+           static_cast<unsigned long long>(done), static_cast<unsigned long long>(calls_made));
+  }
+  if (is_long) {
+    run_long();
+  }
   return 0;
 }
 

@@ -19,10 +19,20 @@ int pool_of(int device, int stream) {
   return -1;
 }
 
+std::vector<std::pair<uintptr_t, uintptr_t>>::iterator place_of(uintptr_t address) {
+  return std::lower_bound(places.begin(), places.end(), std::make_pair(address, uintptr_t{0}));
+}
+
 void free_block(size_t index) {
-  const Block block = live[index];
+  const Block block = std::move(live[index]);
   read_stamps(block, block.stream);
-  live.erase(live.begin() + static_cast<long>(index));
+  if (is_long) {
+    std::swap(live[index], live.back());
+    live.pop_back();
+    places.erase(place_of(reinterpret_cast<uintptr_t>(block.memory)));
+  } else {
+    live.erase(live.begin() + static_cast<long>(index));
+  }
   for (const auto &use : block.uses) {
     for (const auto &entry : closed) {
       if (entry.second == use) {
@@ -31,11 +41,15 @@ void free_block(size_t index) {
       }
     }
   }
-  note("delete(#%u)", block.word);
+  note_call("delete(#%u)", block.word);
   // The caller does not see a fault in it: the event is recorded later.
   expect_ok_or_fault(__LINE__, with_fault([&] { return plinth_caching_allocator_delete(block.memory); }));
   sums[block.device] -= block.charged;
-  stale.push_back(block.memory);
+  if (stale.size() < MOST_STALE) {
+    stale.push_back(block.memory);
+  } else {
+    stale[block.word % MOST_STALE] = block.memory;
+  }
 }
 
 bool free_memory(int32_t device, size_t, void *) {
@@ -95,18 +109,23 @@ void allocate(size_t bytes, int device, int stream, bool by_current) {
   void *pointer = untouched;
   const int number = by_current && current == device ? -1 : device;
   const uint32_t word = ++next_word;
-  note("#%u = alloc(%zu, device %d, stream %d)", word, bytes, number, stream);
-  const size_t held = reserved(device);
+  note_call("#%u = alloc(%zu, device %d, stream %d)", word, bytes, number, stream);
+  const bool is_checked = is_check_due();
+  const size_t held = is_checked ? reserved(device) : 0;
   const int pool = pool_of(device, stream);
   const plinth_status_t status = with_fault(
       [&] { return plinth_caching_allocator_alloc(bytes, number, streams[device][stream], &pointer); });
+  if (status == PLINTH_ERROR_OUT_OF_MEMORY && is_long) {
+    frees_due = live.size() / 2;
+    is_short[device] = true;
+  }
   if (status != PLINTH_ERROR_OUT_OF_MEMORY) {
     expect_ok_or_fault(__LINE__, status);
   } else if (tripped == nullptr) {
     expect_truly_out(bytes, device, limits[device]);
   }
-  const size_t now = reserved(device);
-  if (now > std::max(held, limits[device])) {
+  const size_t now = is_checked ? reserved(device) : totals[device];
+  if (is_checked && now > std::max(held, limits[device])) {
     fail(__LINE__, "with a limit of " + std::to_string(limits[device]) + " bytes, held memory grew from " +
                        std::to_string(held) + " to " + std::to_string(now));
   }
@@ -125,9 +144,16 @@ void allocate(size_t bytes, int device, int stream, bool by_current) {
   sums[device] += charged;
   peaks[device] = std::max(peaks[device], sums[device]);
   const auto begin = reinterpret_cast<uintptr_t>(pointer);
-  for (const Block &other : live) {
-    const auto other_begin = reinterpret_cast<uintptr_t>(other.memory);
-    CHECK(begin + charged <= other_begin || other_begin + other.charged <= begin);
+  if (is_long) {
+    const auto next = place_of(begin);
+    CHECK(next == places.end() || begin + charged <= next->first);
+    CHECK(next == places.begin() || std::prev(next)->second <= begin);
+    places.insert(next, {begin, begin + charged});
+  } else {
+    for (const Block &other : live) {
+      const auto other_begin = reinterpret_cast<uintptr_t>(other.memory);
+      CHECK(begin + charged <= other_begin || other_begin + other.charged <= begin);
+    }
   }
   for (const Quarantine &other : quarantines) {
     if (!other.gate->opened.load() && begin < other.end && other.begin < begin + bytes) {
@@ -141,7 +167,9 @@ void allocate(size_t bytes, int device, int stream, bool by_current) {
 // Reads the input as the allocator's sizes.
 struct Reader : Bytes {
   size_t size() {
-    const unsigned kind = byte() % 16;
+    const unsigned choice = byte();
+    // In a long run, the blocks that are live at once need not fit only just.
+    const unsigned kind = is_long && choice >= 16 ? choice % 5 : choice % 16;
     const size_t fine = word();
     switch (kind) {
       case 0: return 1 + fine % 64;
@@ -213,7 +241,7 @@ void record_stream(Reader &in) {
     device = 1 - device;
     stream = 1 + stream % 3;
   }
-  note("record_stream(#%u, device %d, stream %d)", block.word, device, stream);
+  note_call("record_stream(#%u, device %d, stream %d)", block.word, device, stream);
   if (device == block.device && canonical(stream) != canonical(block.stream)) {
     use_device(device);
     CHECK_OK(plinth_stream_wait_stream(streams[device][stream], streams[device][block.stream]));
@@ -395,6 +423,13 @@ void report(int device) {
   peaks[device] = sums[device];
 }
 
+void free_directly() {
+  note("device_free()");
+  settle();  // cuMemFree waits for the device
+  CHECK_OK(plinth_device_free(direct.back().first));
+  direct.pop_back();
+}
+
 void allocate_directly(Reader &in, int device) {
   if (direct.size() < 2 || in.byte() % 2 == 0) {
     if (direct.size() == 2) {
@@ -408,15 +443,31 @@ void allocate_directly(Reader &in, int device) {
       direct_bytes[memory] = bytes;
     }
   } else {
-    note("device_free()");
-    settle();  // cuMemFree waits for the device
-    CHECK_OK(plinth_device_free(direct.back().first));
-    direct.pop_back();
+    free_directly();
+  }
+}
+
+// Ends what leaves a device little memory.
+void relieve(int device) {
+  is_short[device] = false;
+  limit(device, 5);
+  while (!direct.empty()) {
+    free_directly();
   }
 }
 
 void one_call(Reader &in) {
-  const unsigned code = in.byte();
+  unsigned code = in.byte();
+  if (is_long && frees_due > 0) {
+    frees_due--;
+    code = 90;
+  } else if (is_long && (is_short[0] || is_short[1]) && in.byte() % 4 == 0) {
+    relieve(is_short[0] ? 0 : 1);
+    return;
+  } else if (is_long && in.word() % rare_interval != 0) {
+    // An allocation or a free, as long as both are possible.
+    code = (code & 1) != 0 && live.size() < MOST_LIVE ? 0 : 90;
+  }
   const unsigned where = in.byte();
   const int device = where & 1;
   const int stream = static_cast<int>(where / 2 % STREAMS);

@@ -1,11 +1,12 @@
 // Runs processes that use all of the library at once, and strikes them at random: `chaos [--seconds N] [--seed N]`.
 //
 // Threads of several processes allocate, free, record streams, capture, replay, release and restore the memory of graphs,
-// share memory, change settings, use pools, form and split groups, reduce, and load kernels. Meanwhile driver calls fail,
-// signals arrive, processes fork, threads end or are cancelled, limits of descriptors, file sizes and address space shrink,
-// disks are full, hostile messages come in, and processes are paused and killed. Every block has contents of its own, which
-// are checked; every sum is checked; the allocator's own check runs. A process that ends by itself must hold nothing: no
-// memory, descriptor, handle or graph; and the run leaves no process, file, socket or shared memory.
+// put pools to sleep with each kind of backup and wake them, register memory, share memory, change settings, use pools, form
+// and split groups, reduce, and load kernels. With an odd seed the processes share the devices by budgets. Meanwhile driver
+// calls fail, signals arrive, processes fork, threads end or are cancelled, limits of descriptors, file sizes and address
+// space shrink, disks are full, hostile messages come in, and processes are paused and killed. Every block has contents of
+// its own, which are checked; every sum is checked; the allocator's own check runs. A process that ends by itself must hold
+// nothing: no memory, descriptor, handle or graph; and the run leaves no process, file, socket or shared memory.
 //
 // A failure prints the seed, the number of the life (the process) that failed, the last operations of its threads, and the
 // command that runs that life again. What a thread does follows from the seed, the life and the thread's number; how

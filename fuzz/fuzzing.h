@@ -5,6 +5,7 @@
 #pragma once
 
 #include <plinth.h>
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdarg>
@@ -13,7 +14,10 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <new>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <unistd.h>
 #include <vector>
 
@@ -34,10 +38,23 @@ namespace {
 constexpr size_t KIB = 1024, MIB = 1024 * KIB;
 
 bool verbose;
+std::string input_name;
 std::vector<std::string> calls;
 
+// In a long run, the last calls, which are formatted only if one fails.
+struct Note {
+  void (*format_to)(const Note &, char *line, size_t size);
+  const char *format;
+  alignas(8) unsigned char arguments[240];
+};
+
+constexpr size_t NOTES = 2048;
+bool is_noted_later;
+Note notes[NOTES];
+uint64_t note_count;
+
 __attribute__((format(printf, 1, 2))) void note(const char *format, ...) {
-  char line[256];
+  char line[sizeof Note::arguments];
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(line, sizeof line, format, arguments);
@@ -45,14 +62,50 @@ __attribute__((format(printf, 1, 2))) void note(const char *format, ...) {
   if (verbose) {
     fprintf(stderr, "  %s\n", line);
   }
-  calls.emplace_back(line);
+  if (!is_noted_later) {
+    calls.emplace_back(line);
+    return;
+  }
+  Note &entry = notes[note_count++ % NOTES];
+  memcpy(entry.arguments, line, sizeof line);
+  entry.format_to = [](const Note &one, char *to, size_t size) {
+    memcpy(to, one.arguments, std::min(size, sizeof one.arguments));
+  };
+}
+
+// Notes a call; in a long run, keeps its arguments. What strings point to must stay.
+template <typename... Arguments> void note_call(const char *format, Arguments... arguments) {
+  if (!is_noted_later || verbose) {
+    note(format, arguments...);
+    return;
+  }
+  using Tuple = std::tuple<Arguments...>;
+  static_assert(sizeof(Tuple) <= sizeof Note::arguments && std::is_trivially_copy_constructible_v<Tuple>);
+  Note &entry = notes[note_count++ % NOTES];
+  entry.format = format;
+  new (entry.arguments) Tuple(arguments...);
+  entry.format_to = [](const Note &one, char *to, size_t size) {
+    std::apply([&](auto... each) { snprintf(to, size, one.format, each...); },
+               *reinterpret_cast<const Tuple *>(one.arguments));
+  };
+}
+
+void print_calls() {
+  fprintf(stderr, "%s: the calls were:\n", input_name.c_str());
+  for (const std::string &call : calls) {
+    fprintf(stderr, "  %s\n", call.c_str());
+  }
+  for (uint64_t index = note_count > NOTES ? note_count - NOTES : 0; index < note_count; index++) {
+    char line[sizeof Note::arguments];
+    notes[index % NOTES].format_to(notes[index % NOTES], line, sizeof line);
+    fprintf(stderr, "  %s\n", line);
+  }
 }
 
 // For saving a failing input. libFuzzer saves it itself.
 const uint8_t *input;
 size_t input_bytes;
 const char *save_to;
-std::string input_name;
 
 // Saves the input. Called from a handler of fatal signals, too: it is not async-signal-safe, but the process cannot continue
 // anyway.
@@ -65,10 +118,7 @@ void save_input() {
 }
 
 [[noreturn]] void fail(int line, const std::string &what) {
-  fprintf(stderr, "%s: the calls were:\n", input_name.c_str());
-  for (const std::string &call : calls) {
-    fprintf(stderr, "  %s\n", call.c_str());
-  }
+  print_calls();
   fprintf(stderr, "line %d: %s\nthe last error message is \"%s\"\n", line, what.c_str(), plinth_last_error());
   save_input();
   signal(SIGABRT, SIG_DFL);
@@ -123,21 +173,22 @@ void die(int number) {
   if (number == SIGALRM) {
     fail(__LINE__, "a call does not return");
   }
-  fprintf(stderr, "%s: signal %d; the calls were:\n", input_name.c_str(), number);
-  for (const std::string &call : calls) {
-    fprintf(stderr, "  %s\n", call.c_str());
-  }
+  fprintf(stderr, "signal %d\n", number);
+  print_calls();
   save_input();
   raise(number);
 }
 
 size_t replayed_files;
+double max_seconds = 1e9;
+
+// Handles an option of one program, with its value; returns false for another option.
+bool (*program_option)(const std::string &name, const char *value);
 
 // Replays the files and the generated inputs that the arguments name. Returns the number of generated ones. `size` is the
 // size in bytes of a seed's input.
 uint64_t replay_and_generate(int argc, char **argv, void (*run)(const uint8_t *, size_t), size_t (*size)(uint64_t)) {
   uint64_t first = 0, count = 0, done = 0;
-  double max_seconds = 1e9;
   std::vector<std::string> files;
   for (int index = 1; index < argc; index++) {
     const std::string argument = argv[index];
@@ -150,6 +201,8 @@ uint64_t replay_and_generate(int argc, char **argv, void (*run)(const uint8_t *,
       max_seconds = atof(argv[++index]);
     } else if (argument == "--save" && index + 1 < argc) {
       save_to = argv[++index];
+    } else if (program_option != nullptr && index + 1 < argc && program_option(argument, argv[index + 1])) {
+      index++;
     } else if (argument[0] == '-') {
       fprintf(stderr, "usage: %s [--seeds FIRST COUNT] [--seconds MOST] [--save FILE] [--verbose] [FILE...]\n", argv[0]);
       exit(2);

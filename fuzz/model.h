@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t UNIT = 512;
 constexpr int DEVICES = 2, STREAMS = 5, POOLS = 4;
-constexpr size_t MOST_CALLS = 600, SLOTS = 1 << 14, MOST_LIVE = 200;
+constexpr size_t MOST_CALLS = 600, SLOTS = 1 << 14, MOST_LIVE = 200, MOST_STALE = 1024;
 
 // ---- state
 
@@ -71,6 +71,25 @@ int current;
 bool sparse;
 uint32_t next_word;
 std::vector<void *> stale;
+
+// A long run: most calls allocate and free small blocks, and contents and counters are checked now and then.
+bool is_long;
+uint64_t calls_made;
+// How many calls are between two calls of other kinds, and between two checks, on average.
+uint64_t rare_interval, check_interval;
+// After which call the next check comes.
+uint64_t next_check;
+// In a long run, one in so many blocks has its contents checked.
+constexpr uint32_t STAMPED = 64;
+// Where the live blocks of a long run are, sorted.
+std::vector<std::pair<uintptr_t, uintptr_t>> places;
+
+// In a long run, how many blocks are freed after a request that found no memory.
+size_t frees_due;
+// Whether a request of the device has found no memory lately.
+bool is_short[DEVICES];
+
+bool is_check_due() { return !is_long || calls_made >= next_check; }
 
 size_t rounded(size_t bytes) { return (bytes + UNIT - 1) / UNIT * UNIT; }
 int canonical(int stream) { return stream == 4 ? 0 : stream; }
@@ -137,11 +156,11 @@ void settle() {
   expected.clear();
 }
 
+// Whether a block's contents are checked.
+bool has_stamps(const Block &block) { return block.bytes >= 4 && (!is_long || block.word % STAMPED == 0); }
+
 // Calls `body` with the offsets at which a block is written and read: its ends, and some offsets between in a large one.
 template <typename Body> void at_stamps(const Block &block, Body body) {
-  if (block.bytes < 4) {
-    return;
-  }
   const size_t last = (block.bytes - 4) / 4 * 4;
   body(size_t{0});
   if (last > 0) {
@@ -155,6 +174,9 @@ template <typename Body> void at_stamps(const Block &block, Body body) {
 }
 
 void stamp(const Block &block) {
+  if (!has_stamps(block)) {
+    return;
+  }
   use_device(block.device);
   at_stamps(block, [&](size_t offset) {
     CHECK_OK(plinth_memset_pattern(block.memory + offset, &block.word, 4, 4, streams[block.device][block.stream]));
@@ -163,6 +185,9 @@ void stamp(const Block &block) {
 }
 
 void read_stamps(const Block &block, int stream) {
+  if (!has_stamps(block)) {
+    return;
+  }
   if (expected.size() + 8 > SLOTS) {
     settle();
   }
@@ -190,21 +215,22 @@ template <typename Call> plinth_status_t with_fault(Call call) {
   const Fault fault = next_fault;
   next_fault = Fault();
   tripped_before_callback = nullptr;
+  calls_made++;
   if (fault.nth != 0) {
     CHECK_OK(plinth_inject_fault(fault.nth, fault.code));
   }
   const plinth_status_t status = call();
-  const std::string message = plinth_last_error();
+  const char *const message = plinth_last_error();
   tripped = fault.nth == 0 ? nullptr : tripped_before_callback != nullptr ? tripped_before_callback : plinth_tripped_fault();
-  if ((status == PLINTH_OK) != message.empty()) {
+  if ((status == PLINTH_OK) != (message[0] == '\0')) {
     fail(__LINE__, std::string(plinth_status_name(status)) + " leaves the message \"" + message + "\"");
-  }
-  if (fault.nth != 0) {
-    CHECK_OK(plinth_inject_fault(0, 0));
   }
   if (status != PLINTH_OK || tripped != nullptr) {
     note("  -> %s%s%s: %.150s", plinth_status_name(status), tripped ? ", after a fault in " : "", tripped ? tripped : "",
-         message.c_str());
+         message);
+  }
+  if (fault.nth != 0) {
+    CHECK_OK(plinth_inject_fault(0, 0));
   }
   return status;
 }

@@ -136,6 +136,9 @@ inline void send_hostile_message(Worker &worker) {
 inline void import_hostile_bytes(Worker &worker) {
   plinth_ipc_export_t message = PLINTH_IPC_EXPORT_INIT;
   with_slot(worker, true, [&](Slot &slot) {
+    if (slot.block.foreign) {
+      return;
+    }
     begin(OP_hostile_import, reinterpret_cast<uint64_t>(slot.block.memory));
     if (!TRY(plinth_ipc_export(slot.block.memory, &message),
              {PLINTH_ERROR_SYSTEM, PLINTH_ERROR_IPC_NOT_SHAREABLE, PLINTH_ERROR_NOT_SUPPORTED})) {

@@ -30,7 +30,8 @@ inline void destroy_graph(Graph &graph) {
   graph.asleep = false;
 }
 
-inline void capture(Worker &worker, Graph &graph) {
+// Captures a graph, in a pool of its own or in the given one.
+inline void capture(Worker &worker, Graph &graph, const plinth_pool_id_t *pool = nullptr) {
   const int32_t mode = worker.random.one_in(2) ? PLINTH_CAPTURE_THREAD_LOCAL : PLINTH_CAPTURE_RELAXED;
   begin(OP_capture, static_cast<uint64_t>(mode));
   plinth_graph_context_t context{};
@@ -38,7 +39,7 @@ inline void capture(Worker &worker, Graph &graph) {
     graph.graph = nullptr;
     return;
   }
-  if (!TRY(plinth_graph_begin(graph.graph, nullptr, nullptr, mode, &context))) {
+  if (!TRY(plinth_graph_begin(graph.graph, pool, nullptr, mode, &context))) {
     destroy_graph(graph);
     return;
   }

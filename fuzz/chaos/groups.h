@@ -8,7 +8,9 @@
 #include <dirent.h>
 
 constexpr size_t NUMBERS = 1024;
-constexpr uint64_t GROUP_LIMIT = 400;  // milliseconds
+
+// How long ranks wait for each other, in milliseconds. A GPU's driver loads kernels when they are first used.
+inline uint64_t group_limit;
 
 // How a member may find that another was killed, left, was late, or was struck by a fault.
 #define LOST \
@@ -50,7 +52,7 @@ inline bool add_numbers(plinth_communicator_t group, const std::vector<int> &ran
   if (!TRY(plinth_memcpy(memory, pinned, 4 * count_of_numbers, stream)) ||
       !TRY(plinth_communicator_all_reduce(group, memory, memory, count_of_numbers, INT32, PLINTH_REDUCE_SUM, stream), LOST) ||
       !TRY(plinth_memcpy(pinned, memory, 4 * count_of_numbers, stream)) ||
-      !TRY(plinth_communicator_wait(group, GROUP_LIMIT, stream), LOST)) {
+      !TRY(plinth_communicator_wait(group, group_limit, stream), LOST)) {
     return false;
   }
   for (size_t index = 0; index < count_of_numbers; index++) {
@@ -75,13 +77,13 @@ inline void join_group(uint64_t session, int32_t *memory, int32_t *pinned) {
   plinth_communicator_t group = nullptr, part = nullptr;
   uint8_t id[PLINTH_UNIQUE_ID_SIZE];
   begin(OP_join_group, session);
-  if (!TRY(plinth_store_create(("file://" + folder_of_session(session)).c_str(), false, GROUP_LIMIT, &store), LOST)) {
+  if (!TRY(plinth_store_create(("file://" + folder_of_session(session)).c_str(), false, group_limit, &store), LOST)) {
     return;
   }
   plinth_communicator_options_t made = PLINTH_COMMUNICATOR_OPTIONS_INIT;
   made.engine = PLINTH_ENGINE_SHARED;
-  made.timeout_milliseconds = GROUP_LIMIT;
-  if (TRY(plinth_store_unique_id(store, "id", life.slot, ranks, GROUP_LIMIT, id), LOST) &&
+  made.timeout_milliseconds = group_limit;
+  if (TRY(plinth_store_unique_id(store, "id", life.slot, ranks, group_limit, id), LOST) &&
       TRY(plinth_communicator_init_rank(ranks, id, life.slot, life.slot % device_count, &made, &group), LOST)) {
     std::vector<int> all, half;
     for (int rank = 0; rank < ranks; rank++) {

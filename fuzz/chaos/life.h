@@ -7,6 +7,7 @@
 #include "graphs.h"
 #include "groups.h"
 #include "others.h"
+#include "sleep.h"
 
 #include <csignal>
 #include <malloc.h>
@@ -48,7 +49,7 @@ class ThreadScope {
     begin(OP_pinned_copy);
     RETRY(plinth_host_free(worker_.pinned));
     end();
-    count(EV_threads);
+    count(EV_threads, thread_number != 0);
   }
 
   ThreadScope(const ThreadScope &) = delete;
@@ -78,7 +79,7 @@ inline void between_operations() {
 }
 
 inline void operate(Worker &worker) {
-  const uint64_t choice = worker.random.below(1000);
+  const uint64_t choice = worker.random.below(1060);
   if (choice < 330) {
     allocate_block(worker);
   } else if (choice < 600) {
@@ -118,8 +119,16 @@ inline void operate(Worker &worker) {
   } else if (choice < 996) {
     begin(OP_empty_cache);
     (void)TRY(plinth_empty_cache());
-  } else if (strikes.forks) {
-    fork_child(worker);
+  } else if (choice < 1000) {
+    if (strikes.forks) {
+      fork_child(worker);
+    }
+  } else if (choice < 1004) {
+    change_share(worker);
+  } else if (choice < 1020) {
+    use_registration(worker);
+  } else {
+    use_sleepers(worker);
   }
 }
 
@@ -337,6 +346,10 @@ inline size_t reserved_bytes() {
 
 // Frees everything, and checks that nothing is held. Other processes may hold blocks for some time.
 inline void end_life(bool on_host, size_t descriptors) {
+  {
+    ThreadScope scope(0, 0);
+    end_sleepers(scope.worker());
+  }
   begin(OP_end_life);
   for (Graph &graph : graphs) {
     if (graph.graph != nullptr) {
@@ -349,6 +362,9 @@ inline void end_life(bool on_host, size_t descriptors) {
     }
   }
   begin(OP_end_life, 1);
+  if (life.shares && life.number % 2 == 0) {
+    RETRY(plinth_memory_share_disable(0));
+  }
   for (int device = 0; device < device_count; device++) {
     (void)TRY(plinth_synchronize(device));
     (void)TRY(plinth_stream_destroy(streams[device][STREAMS - 1]));
@@ -400,7 +416,12 @@ inline void set_environment(Random &random) {
   setenv("PLINTH_DEVICE", "host", 0);
   setenv("PLINTH_HOST_DEVICES", std::to_string(std::max(DEVICES, options.processes)).c_str(), 1);
   setenv("PLINTH_HOST_MEMORY", "256MiB", 1);
-  setenv("PLINTH_ALLOC_CONF", SETTINGS[random.below(4)], 1);
+  const char *setting = SETTINGS[random.below(4)];
+  has_segments = strstr(setting, "False") != nullptr;
+  setenv("PLINTH_ALLOC_CONF", setting, 1);
+  if (life.shares) {
+    setenv("PLINTH_HOST_MEMORY_NAME", name_of_run(), 1);
+  }
   setenv("TMPDIR", options.folder.c_str(), 1);
   setenv("PLINTH_FAULT_INJECTION", strikes.faults ? "1" : "0", 1);
   // The work that a killed process has not done stays undone, so a sender that may be killed finishes it first.
@@ -423,6 +444,9 @@ inline bool set_up() {
     if (kind == PLINTH_DEVICE_CUDA) {
       CHECK(TRY(plinth_set_per_process_memory_fraction(0.01, device)));
     }
+    if (life.shares) {
+      CHECK(share_device(device, 0, 0));
+    }
   }
   // What the first use of memory and of sharing opens stays open.
   for (int device = 0; device < device_count; device++) {
@@ -435,13 +459,15 @@ inline bool set_up() {
     CHECK(TRY(plinth_caching_allocator_delete(memory)));
   }
   end();
-  return kind == PLINTH_DEVICE_HOST;
+  const bool on_host = kind == PLINTH_DEVICE_HOST;
+  group_limit = on_host ? 400 : 4000;
+  return on_host;
 }
 
 // Runs a life, and ends the process.
 [[noreturn]] inline void live(int slot, uint64_t number) {
   Random random = random_of(options.seed, number);
-  life = Life{slot, number, false};
+  life = Life{slot, number, false, options.seed % 2 != 0};
   record = &shared->processes[slot].threads[0];
   const bool calm = random.one_in(4);
   const auto with = [&](const char *strike) { return random.one_in(2) && !is_left_out(strike); };
@@ -475,7 +501,8 @@ inline bool set_up() {
     start(index, run_operations);
   }
   start(receiver, run_receiver);
-  const bool meets = device_count > 1 && options.processes > 1;
+  // On GPUs each rank needs one of its own.
+  const bool meets = options.processes > 1 && (on_host || options.processes <= device_count);
   if (meets) {
     start(groups, run_groups);
   }

@@ -52,6 +52,10 @@ inline size_t random_size(Random &random) {
   return (size_t{1} << octave) + random.below(size_t{1} << octave);
 }
 
+inline int random_device(Worker &worker) {
+  return static_cast<int>(worker.random.below(static_cast<uint64_t>(device_count)));
+}
+
 // ---- contents
 
 // Calls `part(offset, bytes)` for the parts of a block that are written and checked: all of a small one, else its ends.
@@ -170,7 +174,7 @@ template <typename Body> bool with_slot(Worker &worker, bool live, Body body) {
 
 inline void allocate_block(Worker &worker) {
   with_slot(worker, false, [&](Slot &slot) {
-    const int device = static_cast<int>(worker.random.below(static_cast<uint64_t>(device_count)));
+    const int device = random_device(worker);
     const int stream = static_cast<int>(worker.random.below(STREAMS));
     const size_t bytes = random_size(worker.random);
     begin(OP_allocate, bytes, static_cast<uint64_t>(device * 16 + stream));
@@ -282,6 +286,20 @@ inline void copy_through_pinned_memory(Worker &worker) {
   RETRY(plinth_host_free(pinned));
 }
 
+// Allocates a block of a pool on a device. The pool may refuse requests with the given statuses.
+inline bool allocate_in_pool(Worker &worker, Block &block, plinth_pool_id_t pool, int device,
+                             std::initializer_list<plinth_status_t> allowed = {}) {
+  if (!call_library([&] { return plinth_begin_allocate_current_thread_to_pool(device, pool); },
+                    "plinth_begin_allocate_current_thread_to_pool", allowed)) {
+    return false;
+  }
+  const int stream = static_cast<int>(worker.random.below(STREAMS));
+  const bool allocated = allocate(worker, block, random_size(worker.random), device, stream);
+  RETRY(plinth_end_allocate_to_pool(device, pool));
+  RETRY(plinth_release_pool(device, pool));
+  return allocated;
+}
+
 inline void use_pool(Worker &worker) {
   plinth_pool_id_t pool{};
   Block block{};
@@ -289,22 +307,15 @@ inline void use_pool(Worker &worker) {
   if (!TRY(plinth_mem_pool_create(worker.random.one_in(2), worker.random.one_in(4), &pool))) {
     return;
   }
-  if (TRY(plinth_begin_allocate_current_thread_to_pool(0, pool))) {
-    const int stream = static_cast<int>(worker.random.below(STREAMS));
-    const bool allocated = allocate(worker, block, random_size(worker.random), 0, stream);
-    RETRY(plinth_end_allocate_to_pool(0, pool));
-    RETRY(plinth_release_pool(0, pool));
-    if (allocated) {
-      check_later(worker, block, streams[0][stream]);
-      // The pool may end before its block.
-      if (worker.random.one_in(2)) {
-        release_memory(block.memory);
-      } else if (!with_slot(worker, false, [&](Slot &slot) {
-                   slot.block = block;
-                   slot.live = true;
-                 })) {
-        release_memory(block.memory);
-      }
+  if (allocate_in_pool(worker, block, pool, 0)) {
+    check_later(worker, block, streams[0][block.stream]);
+    // The pool may end before its block.
+    const bool kept = worker.random.one_in(2) && with_slot(worker, false, [&](Slot &slot) {
+      slot.block = block;
+      slot.live = true;
+    });
+    if (!kept) {
+      release_memory(block.memory);
     }
   }
   RETRY(plinth_mem_pool_destroy(pool));

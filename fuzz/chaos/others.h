@@ -113,6 +113,39 @@ inline void change_settings(Worker &worker) {
   (void)TRY(plinth_set_per_process_memory_fraction(worker.random.one_in(2) ? 0.5 : 1.0, 0));
 }
 
+// ---- devices that the processes of the run share
+
+inline const char *name_of_run() { return options.folder.c_str() + options.folder.rfind('/') + 1; }
+
+inline bool share_device(int device, size_t budget, size_t least) {
+  plinth_memory_share_options_t how = PLINTH_MEMORY_SHARE_OPTIONS_INIT;
+  how.budget = budget;
+  how.floor = least;
+  how.name = name_of_run();
+  return TRY(plinth_memory_share_enable(device, &how));
+}
+
+inline void change_share(Worker &worker) {
+  if (!life.shares) {
+    return;
+  }
+  const int device = random_device(worker);
+  begin(OP_share, static_cast<uint64_t>(device));
+  if (worker.random.one_in(4)) {
+    RETRY(plinth_memory_share_disable(device));
+  }
+  // The file of the sharing is removed by its last process, so none stays away.
+  while (!share_device(device, worker.random.one_in(2) ? 0 : (64 + worker.random.below(128)) * MIB,
+                       worker.random.below(64) * MIB)) {
+  }
+  plinth_memory_share_info_t info = PLINTH_MEMORY_SHARE_INFO_INIT;
+  if (TRY(plinth_memory_share_info(device, &info))) {
+    CHECK(info.processes <= MOST_PROCESSES && info.floor < 64 * MIB);
+  }
+}
+
+// ---- forks
+
 // What a forked child may do while other threads of its parent held any lock.
 inline void run_forked_child(plinth_event_t event, void *memory) {
   void *none = nullptr;

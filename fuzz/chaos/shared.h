@@ -36,6 +36,13 @@ constexpr int MOST_PROCESSES = 16, MOST_THREADS = 12, HISTORY = 512;
   X(replay)                \
   X(sleep_and_wake)        \
   X(destroy_graph)         \
+  X(make_pool)             \
+  X(change_pool)           \
+  X(sleep)                 \
+  X(wake)                  \
+  X(end_pool)              \
+  X(register)              \
+  X(unregister)            \
   X(send_memory)           \
   X(receive_memory)        \
   X(close_memory)          \
@@ -48,6 +55,7 @@ constexpr int MOST_PROCESSES = 16, MOST_THREADS = 12, HISTORY = 512;
   X(statistics)            \
   X(snapshot)              \
   X(settings)              \
+  X(share)                 \
   X(empty_cache)           \
   X(fork_child)            \
   X(join_group)            \
@@ -60,6 +68,7 @@ constexpr int MOST_PROCESSES = 16, MOST_THREADS = 12, HISTORY = 512;
 // What else is counted.
 #define EVENTS(X)                                              \
   X(checked_blocks, "contents checked")                        \
+  X(checked_restored, "of them restored from a backup")        \
   X(checked_collectives, "results of collectives checked")     \
   X(refused, "calls that failed as they may")                  \
   X(faults, "driver calls that failed by injection")           \
@@ -187,6 +196,8 @@ struct Life {
   uint64_t number = 0;
   // Whether faults, limits or signals strike it. If not, every call must succeed that has no reason to fail.
   bool struck = false;
+  // Whether the processes of the run share the devices' memory, so that any call may find too little: in every other run.
+  bool shares = false;
 };
 
 inline Life life;
@@ -268,6 +279,7 @@ inline bool succeeded(plinth_status_t status, const char *call, std::initializer
   }
   step->status = status;
   const bool is_allowed = status == PLINTH_ERROR_CAPTURE_FORBIDS || (life.struck && is_excused(status)) ||
+                          (life.shares && status == PLINTH_ERROR_OUT_OF_MEMORY) ||
                           std::find(allowed.begin(), allowed.end(), status) != allowed.end();
   if (!is_allowed) {
     fail("%s: %s: %s (driver code %d)", call, plinth_status_name(status), message, plinth_last_driver_error());

@@ -24,6 +24,7 @@ use crate::{
 use backup::{Backup, Options, Piece};
 use once_cell::sync::OnceCell;
 use parking_lot::{Mutex, MutexGuard};
+use resume::Resumed;
 use std::{collections::BTreeMap, thread};
 use transfer::Transfer;
 
@@ -77,12 +78,14 @@ struct Part<'a> {
     saved: Saved,
     /// Whether the pool was awake before, so that it wakes again after a failure.
     is_changing: bool,
+    /// What is mapped again while the pool wakes.
+    resumed: Option<Resumed>,
 }
 
 fn parts_of<'a>(runtime: &'a Runtime, changes: &mut BTreeMap<(PoolId, u32), Saved>, id: PoolId) -> Vec<Part<'a>> {
     let parts = runtime.devices().iter().map(|device| {
         let saved = changes.remove(&(id, device.ordinal)).unwrap_or_default();
-        Part { id, device, arenas: device.memory().arenas_of(id), saved, is_changing: false }
+        Part { id, device, arenas: device.memory().arenas_of(id), saved, is_changing: false, resumed: None }
     });
     // A backup that was reserved stays, whatever becomes of the pool's memory.
     parts.filter(|part| !part.arenas.is_empty() || part.saved.backup.is_some()).collect()
@@ -158,6 +161,24 @@ fn transfers_of<'a>(runtime: &'a Runtime, parts: &[Part<'a>]) -> Result<BTreeMap
 
 fn take_transfer<'a>(transfers: &Mutex<BTreeMap<u32, Transfer<'a>>>, device: &Device) -> Option<Transfer<'a>> {
     transfers.lock().remove(&device.ordinal)
+}
+
+type PartBody<'a> = &'a (dyn Fn(&mut Part<'_>, &mut Option<Transfer<'_>>) -> Result<()> + Sync);
+
+/// Calls `body` for the parts of one device, in its context.
+fn with_transfer(
+    runtime: &Runtime,
+    parts: &mut [Part<'_>],
+    transfers: &Mutex<BTreeMap<u32, Transfer<'_>>>,
+    body: PartBody<'_>,
+) -> Result<()> {
+    let device = parts[0].device;
+    let mut transfer = take_transfer(transfers, device);
+    let done = device.with_context(&runtime.driver, |driver| {
+        driver.with_relaxed_capture(|| parts.iter_mut().try_for_each(|part| body(part, &mut transfer)))?
+    });
+    transfers.lock().extend(transfer.map(|transfer| (device.ordinal, transfer)));
+    done
 }
 
 /// What becomes of live blocks outside of graphs, whose contents get lost without a backup.

@@ -7,7 +7,7 @@ use super::{
     mappings::{SuspendedMapping, adjacent, intersect, pieces_in},
     on_each_device, stream_of, take_transfer,
     transfer::Transfer,
-    transfers_of,
+    transfers_of, with_transfer,
 };
 use crate::{
     base::{retry::retry, units::Bytes},
@@ -33,28 +33,67 @@ const MAP: u64 = 128 << 20;
 /// A suspended mapping and its arena.
 type ArenaMapping = (&'static Arena, SuspendedMapping);
 
-/// Resumes the memory of a pool on every device. With `asynchronous`, does not wait for the copies.
+/// Memory that is mapped again for a part of a pool, until the other parts are mapped too.
+pub(super) struct Resumed {
+    mappings: Vec<ArenaMapping>,
+    created: Vec<Handle>,
+    /// The event after copies that may be in progress.
+    restored: Option<PooledEvent>,
+}
+
+/// Resumes the memory of a pool on every device; all or nothing. With `asynchronous`, does not wait for the copies.
 pub(super) fn resume_parts(runtime: &'static Runtime, parts: &mut [Part<'_>], asynchronous: bool) -> Result<()> {
     let arenas: Vec<&'static Arena> = parts.iter().flat_map(|part| part.arenas.clone()).collect();
     let _growing: Vec<_> = arenas.iter().map(|arena| arena.growth.lock()).collect();
     let transfers = Mutex::new(transfers_of(runtime, parts)?);
-    on_each_device(parts, |parts| {
-        let device = parts[0].device;
-        let mut transfer = take_transfer(&transfers, device);
-        device.with_context(&runtime.driver, |driver| {
-            driver.with_relaxed_capture(|| {
-                parts.iter_mut().try_for_each(|part| {
-                    resume_part(runtime, part, &mut transfer, asynchronous)?;
-                    if asynchronous { Ok(()) } else { part.await_restore(runtime) }
-                })
-            })?
+    let mapped = on_each_device(parts, |parts| {
+        with_transfer(runtime, parts, &transfers, &|part, transfer| {
+            if !asynchronous {
+                part.await_restore(runtime)?;
+            }
+            map_part(runtime, part, transfer, asynchronous)
         })
-    })
+    });
+    for part in parts {
+        let mut transfer = take_transfer(&transfers, part.device);
+        if mapped.is_err() {
+            retry(|| {
+                part.device.with_context(&runtime.driver, |driver| {
+                    driver.with_relaxed_capture(|| {
+                        if let Some(resumed) = part.resumed.take() {
+                            part.undo(runtime, resumed, &mut transfer);
+                        }
+                    })?;
+                    Ok(())
+                })
+            });
+        } else if let Some(resumed) = part.resumed.take() {
+            if let Some(transfer) = transfer.as_mut().filter(|_| resumed.restored.is_some()) {
+                transfer.leave_running();
+            }
+            part.commit(resumed);
+        }
+    }
+    mapped
 }
 
 /// Resumes the memory of a pool on a device; all or nothing. The growth locks are held and the device's context is
 /// current.
 pub(super) fn resume_part(
+    runtime: &'static Runtime,
+    part: &mut Part<'_>,
+    transfer: &mut Option<Transfer<'_>>,
+) -> Result<()> {
+    map_part(runtime, part, transfer, false)?;
+    if let Some(resumed) = part.resumed.take() {
+        part.commit(resumed);
+    }
+    Ok(())
+}
+
+/// Maps the memory of a pool on a device and restores its contents. The part has the memory until it is committed or
+/// undone; after an error it has none.
+fn map_part(
     runtime: &'static Runtime,
     part: &mut Part<'_>,
     transfer: &mut Option<Transfer<'_>>,
@@ -65,34 +104,17 @@ pub(super) fn resume_part(
         mappings.extend(arena.lock().space.suspended_mappings().into_iter().map(|mapping| (*arena, mapping)));
     }
     mappings.sort_unstable_by_key(|(_, mapping)| mapping.address);
-    let (driver, device) = (&runtime.driver, part.device);
     let mut created = Vec::with_capacity(mappings.len());
-    let restored = map_and_restore(runtime, part, &mappings, &mut created, transfer, asynchronous);
-    let restored = match restored {
-        Ok(restored) => restored,
-        Err(error) => {
-            if let Some(transfer) = transfer {
-                retry(|| transfer.finish());
-            }
-            for ((_, mapping), _) in mappings.iter().zip(&created) {
-                observe::on_sleep(mapping.address, mapping.bytes);
-                retry(|| driver.memory_unmap(mapping.address, mapping.bytes));
-            }
-            handles::undo(device, driver, created);
-            return Err(error.context(format_args!("waking {}", describe(part.id))));
+    match map_and_restore(runtime, part, &mappings, &mut created, transfer, asynchronous) {
+        Ok(restored) => {
+            part.resumed = Some(Resumed { mappings, created, restored });
+            Ok(())
         }
-    };
-    for ((arena, mapping), (physical, _)) in mappings.into_iter().zip(created) {
-        arena.lock().space.set_backing(mapping, Backing::Handle(physical));
+        Err(error) => {
+            part.undo(runtime, Resumed { mappings, created, restored: None }, transfer);
+            Err(error.context(format_args!("waking {}", describe(part.id))))
+        }
     }
-    for arena in &part.arenas {
-        peak_budget::ensure_budget(device.memory(), arena);
-    }
-    part.saved.pieces = None;
-    // The copies of an earlier wake come before these.
-    part.saved.restored = restored.or(part.saved.restored.take());
-    part.saved.drop_unreserved();
-    Ok(())
 }
 
 /// Creates and maps handles, which are added to `created`, and copies the contents of each as soon as it is mapped. Returns
@@ -122,12 +144,21 @@ fn map_and_restore(
     match transfer.as_mut() {
         Some(transfer) if asynchronous && !pieces.is_empty() => {
             let restored = part.record_restore(runtime)?;
-            transfer.leave_running();
+            // A block that was freed since the copies began may be used again before their end.
+            if intersect(&ranges_of(&pieces), &part.live_runs()).map(|(start, end)| end - start).sum::<u64>()
+                < pieces.iter().map(|piece| piece.bytes).sum()
+            {
+                return transfer.finish().map(|()| None);
+            }
             Ok(Some(restored))
         }
         Some(transfer) => transfer.finish().map(|()| None),
         None => Ok(None),
     }
+}
+
+fn ranges_of(pieces: &[Piece]) -> Vec<(u64, u64)> {
+    pieces.iter().map(|piece| (piece.address, piece.address + piece.bytes)).collect()
 }
 
 /// Creates the handles of a group of the mappings.
@@ -176,6 +207,33 @@ fn create(runtime: &Runtime, device: &Device, wanted: &[Wanted]) -> Result<Optio
 }
 
 impl Part<'_> {
+    /// Lets the program use memory that is mapped again.
+    fn commit(&mut self, resumed: Resumed) {
+        for ((arena, mapping), (physical, _)) in resumed.mappings.into_iter().zip(resumed.created) {
+            arena.lock().space.set_backing(mapping, Backing::Handle(physical));
+        }
+        for arena in &self.arenas {
+            peak_budget::ensure_budget(self.device.memory(), arena);
+        }
+        self.saved.pieces = None;
+        // The copies of an earlier wake come before these.
+        self.saved.restored = resumed.restored.or(self.saved.restored.take());
+        self.saved.drop_unreserved();
+    }
+
+    /// Unmaps and releases memory that is mapped again. The device's context is current.
+    fn undo(&self, runtime: &Runtime, resumed: Resumed, transfer: &mut Option<Transfer<'_>>) {
+        if let Some(transfer) = transfer {
+            retry(|| transfer.finish());
+        }
+        let driver = &runtime.driver;
+        for ((_, mapping), _) in resumed.mappings.iter().zip(&resumed.created) {
+            observe::on_sleep(mapping.address, mapping.bytes);
+            retry(|| driver.memory_unmap(mapping.address, mapping.bytes));
+        }
+        handles::undo(self.device, driver, resumed.created);
+    }
+
     /// Returns what must be copied, in the order of the addresses. A copy that continues after the wake must not write to
     /// blocks that were free then: the next request may get them.
     fn pieces_to_restore(&self, asynchronous: bool) -> Vec<Piece> {
@@ -183,8 +241,7 @@ impl Part<'_> {
         if !asynchronous {
             return pieces.to_vec();
         }
-        let mut runs: Vec<(u64, u64)> = self.arenas.iter().flat_map(|arena| arena.lock().space.live_runs()).collect();
-        runs.sort_unstable();
+        let runs = self.live_runs();
         let live = |piece: &Piece| -> Vec<Piece> {
             intersect(&[(piece.address, piece.address + piece.bytes)], &runs)
                 .map(|(start, end)| Piece {
@@ -195,6 +252,13 @@ impl Part<'_> {
                 .collect()
         };
         pieces.iter().flat_map(live).collect()
+    }
+
+    /// Returns the address ranges of the live blocks, in ascending order.
+    fn live_runs(&self) -> Vec<(u64, u64)> {
+        let mut runs: Vec<(u64, u64)> = self.arenas.iter().flat_map(|arena| arena.lock().space.live_runs()).collect();
+        runs.sort_unstable();
+        runs
     }
 
     /// Waits for the copies of an earlier asynchronous wake.

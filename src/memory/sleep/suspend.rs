@@ -5,9 +5,9 @@ use super::{
     backup::{Kind, Options, PAGE},
     describe,
     mappings::{SuspendedMapping, adjacent, pieces_in, pieces_of},
-    on_each_device, resume, take_transfer,
+    on_each_device, resume,
     transfer::{Point, Transfer},
-    transfers_of,
+    transfers_of, with_transfer,
 };
 use crate::{
     base::{retry::retry, units::Bytes},
@@ -46,34 +46,24 @@ pub(super) fn suspend_parts(
         prepare(runtime, part, options)?;
     }
     let transfers = Mutex::new(transfers_of(runtime, parts)?);
-    let on_device = |parts: &mut [Part<'_>], body: PartBody<'_>| {
-        let device = parts[0].device;
-        let mut transfer = take_transfer(&transfers, device);
-        let done = device.with_context(&runtime.driver, |driver| {
-            driver.with_relaxed_capture(|| parts.iter_mut().try_for_each(|part| body(part, &mut transfer)))?
-        });
-        transfers.lock().extend(transfer.map(|transfer| (device.ordinal, transfer)));
-        done
-    };
-    let suspended =
-        on_each_device(parts, |parts| on_device(parts, &|part, transfer| suspend_part(runtime, part, transfer)));
+    let suspended = on_each_device(parts, |parts| {
+        with_transfer(runtime, parts, &transfers, &|part, transfer| suspend_part(runtime, part, transfer))
+    });
     if suspended.is_err() {
         // The error is that of the driver; if this fails too, the pool sleeps with its contents.
         let _ = on_each_device(parts, |parts| {
-            on_device(parts, &|part, transfer| {
+            with_transfer(runtime, parts, &transfers, &|part, transfer| {
                 if !part.is_changing || part.saved.pieces.is_none() {
                     return Ok(());
                 }
                 // A copy whose end could not be recorded may still be writing to the buffer that is used next.
                 transfer.as_mut().map_or(Ok(()), Transfer::finish)?;
-                resume::resume_part(runtime, part, transfer, false)
+                resume::resume_part(runtime, part, transfer)
             })
         });
     }
     suspended
 }
-
-type PartBody<'a> = &'a (dyn Fn(&mut Part<'_>, &mut Option<Transfer<'_>>) -> Result<()> + Sync);
 
 fn check_can_suspend(runtime: &Runtime, part: &Part<'_>, blocks: LiveBlocks) -> Result<()> {
     let Part { id, device, arenas, .. } = part;
