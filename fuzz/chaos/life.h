@@ -414,6 +414,8 @@ inline void set_environment(Random &random) {
   static const char *const SETTINGS[] = {"expandable_segments:True", "expandable_segments:True",
                                          "expandable_segments:False", "expandable_segments:True,max_split_size_mb:64"};
   setenv("PLINTH_DEVICE", "host", 0);
+  // A group's id is created before its engine is named. With NCCL installed it would be one of NCCL.
+  setenv("PLINTH_COMMUNICATOR_ENGINE", "shared", 0);
   setenv("PLINTH_HOST_DEVICES", std::to_string(std::max(DEVICES, options.processes)).c_str(), 1);
   setenv("PLINTH_HOST_MEMORY", "256MiB", 1);
   const char *setting = SETTINGS[random.below(4)];
