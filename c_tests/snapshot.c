@@ -306,12 +306,12 @@ TEST(a_pools_snapshot_has_only_its_memory) {
   CHECK_OK(plinth_mem_pool_snapshot(pool, true, &json));
   CHECK_EQ(count_of(json, "\"action\":\"alloc\""), 1);
   CHECK_EQ(count_of(json, "\"requested_size\":1234,"), 2);
-  CHECK_EQ(count_of(json, "4321"), 0);
+  CHECK_EQ(count_of(json, ":4321,"), 0);
   plinth_string_free(json);
   const plinth_pool_id_t shared = {0, 0};
   CHECK_OK(plinth_mem_pool_snapshot(shared, true, &json));
   CHECK(strstr(json, "\"requested_size\":4321,") != NULL);
-  CHECK_EQ(count_of(json, "1234,"), 0);
+  CHECK_EQ(count_of(json, ":1234,"), 0);
   plinth_string_free(json);
   const plinth_pool_id_t unknown = {77, 77};
   CHECK_STATUS(plinth_mem_pool_snapshot(unknown, false, &json), PLINTH_ERROR_INVALID_HANDLE);
