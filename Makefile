@@ -138,6 +138,7 @@ bench: build ## measure calls against the bare driver, start-up, bandwidth, and 
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/nowait
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/pinned
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/memory_sleep
+	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} PLINTH_HOST_MEMORY=8GiB PLINTH_HOST_MEMORY_NAME=bench $(TARGET)/benches/memory_share
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/registration
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/telemetry
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/jiterator

@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 /* last: idle_memory_above_the_floor_is_given_back */
+/* last: memory_of_running_work_is_given_back_when_it_is_done */
 /* last: used_memory_is_kept_until_the_process_dies */
 /* last: a_stopped_process_does_not_hang_the_others */
 /* last: the_budget_is_a_limit */
@@ -106,6 +107,40 @@ TEST(idle_memory_above_the_floor_is_given_back) {
   release(alloc_on(PART(90), 0, NULL));
   CHECK_OK(plinth_memory_share_disable(0));
   CHECK_EQ(info().processes, 0);
+  expect_nothing_left();
+}
+
+/* Its stream has work while it is asked, for longer than the other one waits for a process that does not answer. */
+HELPER(is_busy) {
+  name_processes();
+  share(0, 0);
+  gate *shut = hold(NULL);
+  unsigned char *block = alloc_on(PART(70), 0, NULL);
+  CHECK_OK(plinth_memset(block, 1, MIB, NULL));
+  release(block);
+  say(SOCKET, 'h');
+  expect_to_hear(SOCKET, 'a');
+  sleep_milliseconds(1000);
+  CHECK(reserved(0) >= PART(70));
+  gate_open(shut);
+  expect_to_hear(SOCKET, 'e');
+  CHECK(info().given >= PART(15) && reserved(0) <= PART(60));
+  expect_sound();
+}
+
+TEST(memory_of_running_work_is_given_back_when_it_is_done) {
+  name_processes();
+  const peer other = start_peer("is_busy", SOCK_STREAM);
+  expect_to_hear(other.socket, 'h');
+  share(0, 0);
+  say(other.socket, 'a');
+  unsigned char *block = alloc_on(PART(45), 0, NULL);
+  put_pattern(block, MIB, 3);
+  CHECK(has_pattern(block, MIB, 3));
+  CHECK_EQ(info().asked, 1);
+  say(other.socket, 'e');
+  expect_end(other);
+  release(block);
   expect_nothing_left();
 }
 

@@ -69,8 +69,8 @@ def number(value):
 
 
 class Chart:
-    def __init__(self, title, live, held, events, limit=0):
-        self.title, self.live, self.held, self.limit = title, live, held, limit
+    def __init__(self, title, live, held, events, limit=0, axis="allocations and frees"):
+        self.title, self.live, self.held, self.limit, self.axis = title, live, held, limit, axis
         self.events = max(events, 1)
         two_passes = any(series.points and series.points[-1][0] > events for series in held)
         self.last = self.events * (2 if two_passes else 1)
@@ -120,7 +120,7 @@ class Chart:
             x = self.x(i * step)
             self.line(x, HEIGHT - BOTTOM, x, HEIGHT - BOTTOM + 5)
             self.text(x, HEIGHT - BOTTOM + 20, f"{i * step:,.0f}", text_anchor="middle")
-        self.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, "allocations and frees", text_anchor="middle")
+        self.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, self.axis, text_anchor="middle")
         if self.last > self.events:
             x = self.x(self.events)
             self.line(x, self.top, x, HEIGHT - BOTTOM, stroke_dasharray="3 3")

@@ -2,8 +2,9 @@
 //!
 //! Several processes of a user on one device: each has a budget, the most memory that its allocator holds, and a floor. A
 //! process whose request finds no memory asks the others for memory that they hold but do not use, before it waits for its
-//! own work. They give back what is idle above their floors, at once, the oldest first: those that needed no more memory for
-//! the longest time are asked first, and each begins with the streams that it used least recently.
+//! own work. They give back what is free above their floors, the oldest first: those that needed no more memory for the
+//! longest time are asked first, and each begins with the streams that it used least recently. Memory that a stream's work may
+//! still use is given back when that work is done, for which both processes wait for at most 5 s.
 //!
 //! A thread of each process answers as long as the device is shared. Allocations and frees that need no memory from the
 //! driver do not pay for any of this. A process that ends, in whatever way, gives all its memory back.

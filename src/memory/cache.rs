@@ -14,7 +14,7 @@ use crate::{
     runtime::{Runtime, device::Device, sync_debug},
     status::Status,
 };
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 /// Releases every completely free handle of the arenas whose streams are idle, so that `growing` can grow. Releases
 /// segments, which makes the driver wait for the device, only if `allowed`. Fails only if the sync debug mode forbids
@@ -60,17 +60,33 @@ pub fn collect(runtime: &Runtime, device: &Device, growing: &Arena, max_held: u6
     }
 }
 
-/// Releases idle memory of an arena until at most `most` bytes of the device are held, and not to less than `least`, unless
-/// another thread grows the arena or its stream has work.
-pub fn give_back(runtime: &Runtime, device: &Device, arena: &'static Arena, most: u64, least: u64) {
+/// Releases idle memory of arenas, in their order, until at most `most` bytes of the device are held, and not to less than
+/// `least`. Waits until the deadline for threads that grow an arena, and for the work that may still use the memory.
+pub fn give_back(
+    runtime: &Runtime,
+    device: &Device,
+    arenas: &[&'static Arena],
+    (most, least): (u64, u64),
+    deadline: &Deadline,
+) {
     let target = Target { most, least };
-    if target.is_reached(device) || !arena.is_outside_graphs() {
-        return;
+    for arena in arenas {
+        if arena.is_outside_graphs()
+            && !target.is_reached(device)
+            && let Some(_growing) = arena.growth.try_lock_for(deadline.remaining())
+        {
+            // Memory that cannot be released is kept.
+            let _ = release_until(runtime, device, arena, true, target);
+        }
     }
-    if let Some(_growing) = arena.growth.try_lock() {
-        // Memory that cannot be released now is kept.
-        let _ = release_until(runtime, device, arena, false, target);
-    }
+    let is_released = || {
+        arenas.iter().for_each(|arena| {
+            stream_events::process_events(runtime, device, arena, false);
+        });
+        Ok((device.memory().pending_release.load(Ordering::Acquire) == 0).then_some(()))
+    };
+    // What running work still uses is released when other events of the arena are processed.
+    let _ = deadline.until(|| "waiting for work that uses idle memory", is_released);
 }
 
 /// Releases the free memory of an arena. With `later`, handles that a busy stream may still use are released when it is
@@ -89,12 +105,18 @@ struct Target {
 }
 
 impl Target {
+    /// Returns the bytes that are held when what is released already has returned to the driver.
+    fn held(device: &Device) -> u64 {
+        let pending_release = device.memory().pending_release.load(Ordering::Acquire);
+        device.memory().held().saturating_sub(pending_release)
+    }
+
     fn is_reached(self, device: &Device) -> bool {
-        device.memory().held() <= self.most
+        Target::held(device) <= self.most
     }
 
     fn allows(self, device: &Device, bytes: u64) -> bool {
-        device.memory().held() >= self.least.saturating_add(bytes)
+        Target::held(device) >= self.least.saturating_add(bytes)
     }
 }
 

@@ -102,6 +102,8 @@ pub struct DeviceMemory {
     pub released: Count,
     /// Bytes of handles that were moved.
     pub moved: Count,
+    /// The held bytes that are released when the work that may use them is done.
+    pub pending_release: AtomicU64,
 }
 
 /// The locked list of all arenas of a device.
@@ -263,6 +265,11 @@ impl DeviceMemory {
     /// Sets the maximum number of bytes that may be held beside other processes.
     pub fn set_share(&self, budget: Option<u64>) {
         self.share.store(budget.unwrap_or(0), Ordering::Release);
+    }
+
+    /// Returns whether other processes may ask for idle memory.
+    pub fn is_shared(&self) -> bool {
+        self.share.load(Ordering::Acquire) != 0
     }
 
     /// Returns the maximum number of bytes that may be held, if a limit is set.

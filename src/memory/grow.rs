@@ -334,10 +334,11 @@ impl Grower<'_> {
         let moved: u64 = site_handles.moved.iter().map(|(_, detached)| detached.bytes).sum();
         let missing = site.need.saturating_sub(moved);
         let (zone, room) = (zone_of(request.size), site.room.saturating_sub(moved));
-        let short = policy::is_short(self.device.memory().held(), limits.limit);
+        let memory = self.device.memory();
+        let supply = policy::supply(memory.held(), limits.limit, memory.is_shared());
         let zone_bytes = self.arena.lock().space.counters.zones[zone as usize].reserved.current;
-        let handle = policy::handle_size(zone, missing, zone_bytes, limits.live, short, limits.limit, granule);
-        let create = if missing == 0 { 0 } else { policy::growth(missing, handle, room, creatable) };
+        let handle = policy::handle_size(zone, missing, zone_bytes, limits.live, supply, limits.limit, granule);
+        let create = if missing == 0 { 0 } else { policy::growth(missing, handle, room, creatable, supply) };
         let outcome = self
             .create(policy::handle_sizes(create, handle, granule), limits.max_held, &mut site_handles)
             .and_then(|enough| {

@@ -25,6 +25,8 @@ const MIN_LARGE_HANDLE: u64 = 8 << 20;
 /// The live bytes divided by this give the handle size. Unreleasable memory in partly used handles amounts to a few
 /// handles of any size, and should stay at a few thousandths of the whole.
 const HANDLES_OF_LIVE: u64 = 128;
+/// The same for a limit on a device that processes share. Handles of a busy stream cannot be split, so they are smaller.
+const HANDLES_OF_SHARED_LIMIT: u64 = 1024;
 /// From this size on, growth uses the largest handles regardless of the live bytes.
 const LARGE_NEED: u64 = 256 << 20;
 /// The held part of the limit, in thousandths, from which memory counts as short.
@@ -62,20 +64,29 @@ pub fn soft_limit(live: u64, live_peak: u64, request: u64, moved: u64, arenas: u
     (peak / 1000).saturating_mul(SLACK + more).saturating_add(SLACK_OF_ARENA * arenas)
 }
 
-/// Returns whether memory is short when `held` bytes of `limit` are held.
-pub fn is_short(held: u64, limit: u64) -> bool {
-    held / 1000 >= limit / 1_000_000 * SHORT
+/// How much memory there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Supply {
+    /// More than half of the limit is not held.
+    Plenty,
+    /// At least half of the limit is held.
+    Short,
+    /// Other processes may ask for it: what this one cannot release is missing in them.
+    Shared,
+}
+
+/// Returns how much memory there is when `held` bytes of `limit` are held on a device that processes share or not.
+pub fn supply(held: u64, limit: u64, shared: bool) -> Supply {
+    match (shared, held / 1000 >= limit / 1_000_000 * SHORT) {
+        (true, _) => Supply::Shared,
+        (false, true) => Supply::Short,
+        (false, false) => Supply::Plenty,
+    }
 }
 
 /// Returns an arena's limits on unreleasable memory; see [`UnreleasableLimits`].
-pub fn unreleasable_limits(
-    held: u64,
-    limit: u64,
-    budget: u64,
-    live_elsewhere: u64,
-    live_peak: u64,
-) -> UnreleasableLimits {
-    let short = is_short(held, limit);
+pub fn unreleasable_limits(supply: Supply, budget: u64, live_elsewhere: u64, live_peak: u64) -> UnreleasableLimits {
+    let short = supply != Supply::Plenty;
     UnreleasableLimits {
         budget: budget.saturating_sub(live_elsewhere),
         max_unreleasable: if short { live_peak / 1000 * UNRELEASABLE_WHEN_SHORT } else { u64::MAX },
@@ -113,9 +124,9 @@ impl UnreleasableLimits {
 /// Returns the handle size for a growth by `need` bytes while `live` bytes are in use and at most `limit` may be held.
 ///
 /// A zone of small blocks grows by one handle at a time, whose size depends on `zone_bytes`, the zone's current size.
-pub fn handle_size(zone: Zone, need: u64, zone_bytes: u64, live: u64, short: bool, limit: u64, granule: u64) -> u64 {
+pub fn handle_size(zone: Zone, need: u64, zone_bytes: u64, live: u64, supply: Supply, limit: u64, granule: u64) -> u64 {
     let size = match zone {
-        Zone::Small if short => granule,
+        Zone::Small if supply != Supply::Plenty => granule,
         Zone::Small => {
             let max_handle = MAX_SMALL_GROWTH.min(limit / SMALL_GROWTHS_OF_LIMIT).max(granule);
             (1 << zone_bytes.max(1).ilog2()).clamp(granule, max_handle)
@@ -126,14 +137,16 @@ pub fn handle_size(zone: Zone, need: u64, zone_bytes: u64, live: u64, short: boo
             (1 << share.ilog2()).clamp(MIN_LARGE_HANDLE, MAX_HANDLE)
         }
     };
-    size.min(limit / HANDLES_OF_LIVE).max(granule) / granule * granule
+    let handles_of_limit = if supply == Supply::Shared { HANDLES_OF_SHARED_LIMIT } else { HANDLES_OF_LIVE };
+    size.min(limit / handles_of_limit).max(granule) / granule * granule
 }
 
 /// Returns the bytes to create when `need` bytes are needed: a multiple of `handle` if `room` bytes of addresses and
-/// `creatable` bytes of memory allow it, otherwise `need`.
-pub fn growth(need: u64, handle: u64, room: u64, creatable: u64) -> u64 {
+/// `creatable` bytes of memory allow it, otherwise `need`. On a device that processes share it is `need`: the last handle
+/// ends with the block, so that all handles can be returned with the block.
+pub fn growth(need: u64, handle: u64, room: u64, creatable: u64, supply: Supply) -> u64 {
     let whole = need.div_ceil(handle).saturating_mul(handle);
-    if whole <= room && whole <= creatable { whole } else { need }
+    if whole <= room && whole <= creatable && supply != Supply::Shared { whole } else { need }
 }
 
 /// Divides `bytes` bytes of new memory, a multiple of `granule`, into handles: as many of size `handle` as fit, then

@@ -248,7 +248,8 @@ impl SlowPath {
     fn set_unreleasable_limits(&self, limit: u64, budget: u64, live: u64, live_peak: u64) {
         let mut inner = self.arena.lock();
         let live_elsewhere = live.saturating_sub(inner.space.counters.live());
-        let limits = policy::unreleasable_limits(self.memory().held(), limit, budget, live_elsewhere, live_peak);
+        let supply = policy::supply(self.memory().held(), limit, self.memory().is_shared());
+        let limits = policy::unreleasable_limits(supply, budget, live_elsewhere, live_peak);
         inner.space.set_unreleasable_limits(limits);
     }
 

@@ -17,6 +17,7 @@ use crate::{
     status::Status,
     stream::{self, capture_lock, ordering::OutsideCaptures},
 };
+use std::sync::atomic::Ordering;
 
 /// Returns whether all work of the arena's stream is done.
 pub fn is_idle(runtime: &Runtime, arena: &Arena) -> bool {
@@ -163,6 +164,9 @@ pub fn unmap_when_idle(
     mut pending: PendingUnmap,
     idle: bool,
 ) -> Result<()> {
+    if pending.physical.is_some() {
+        device.memory().pending_release.fetch_add(pending.bytes, Ordering::AcqRel);
+    }
     let outcome = if idle { unmap(runtime, device, arena, &pending) } else { Ok(()) };
     if !idle || outcome.is_err() {
         if let StreamEvent::Pending(stream_use) = pending.event {
@@ -176,11 +180,12 @@ pub fn unmap_when_idle(
 /// Unmaps addresses that the device no longer uses.
 fn unmap(runtime: &Runtime, device: &Device, arena: &Arena, pending: &PendingUnmap) -> Result<()> {
     runtime.driver.memory_unmap(pending.address, pending.bytes).context(|| "unmapping memory")?;
-    if let Some(physical) = pending.physical
-        && retry(|| runtime.driver.memory_release(physical))
-    {
-        device.memory().released.increment();
-        device.memory().release_held(pending.bytes);
+    if let Some(physical) = pending.physical {
+        if retry(|| runtime.driver.memory_release(physical)) {
+            device.memory().released.increment();
+            device.memory().release_held(pending.bytes);
+        }
+        device.memory().pending_release.fetch_sub(pending.bytes, Ordering::AcqRel);
     }
     arena.lock().space.mark_unmapped(pending.block, pending.address);
     Ok(())

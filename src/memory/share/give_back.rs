@@ -1,7 +1,8 @@
 //! The thread that answers the other processes of a device.
 
-use super::{IDLE_LIMIT, Member};
+use super::{GIVE_LIMIT, IDLE_LIMIT, Member};
 use crate::{
+    base::deadline::Deadline,
     memory::{arena::Arena, cache},
     runtime::{Runtime, device::Device},
 };
@@ -47,9 +48,9 @@ fn give(runtime: &'static Runtime, device: &'static Device, member: &Member, wan
     // Memory that cannot be released now is kept.
     let _ = device.with_context(&runtime.driver, |driver| {
         driver.with_relaxed_capture(|| {
-            for arena in arenas {
-                cache::give_back(runtime, device, arena, most, floor);
-            }
+            let is_stopped = || member.stop.load(Ordering::Acquire);
+            let deadline = Deadline::new(GIVE_LIMIT).unless(&is_stopped);
+            cache::give_back(runtime, device, &arenas, (most, floor), &deadline);
         })?;
         Ok(())
     });

@@ -27,8 +27,12 @@ use std::{
     time::Duration,
 };
 
-/// How long a process waits for the answer of another one.
-const ANSWER_LIMIT: Duration = Duration::from_millis(500);
+/// How long a process waits until another one begins to answer.
+const ACCEPT_LIMIT: Duration = Duration::from_millis(500);
+/// How long it waits for the answer then.
+const ANSWER_LIMIT: Duration = Duration::from_millis(5500);
+/// How long a process that is asked waits for its own work, which may still use the memory.
+const GIVE_LIMIT: Duration = Duration::from_secs(5);
 /// How long the thread waits for a request before it looks whether it is to stop: requests wake it.
 const IDLE_LIMIT: Duration = Duration::from_secs(60);
 /// How long a process waits for its thread to stop.
@@ -238,7 +242,7 @@ pub fn ask(runtime: &Runtime, device: &Device, size: u64, wanted: u64) -> Result
         }
         if other.held > other.floor {
             member.asked.fetch_add(1, Ordering::AcqRel);
-            member.page.ask(other.slot, wanted - free, ANSWER_LIMIT);
+            member.page.ask(other.slot, wanted - free, ACCEPT_LIMIT, ANSWER_LIMIT);
             free = device.memory_info(&runtime.driver)?.0;
         }
     }

@@ -1,7 +1,7 @@
 //! The page through which the processes that share a device ask each other for memory.
 //!
 //! Each process has a slot of counters. Amounts are in MiB. A process asks another one by adding to `WANTED` and then to
-//! `REQUESTS`; the other one answers by copying `REQUESTS` to `ANSWERED`.
+//! `REQUESTS`; the other one copies `REQUESTS` to `ACCEPTED` when it begins to answer, and to `ANSWERED` when it is done.
 
 use crate::{
     driver::{
@@ -36,6 +36,8 @@ const HELD: usize = 3;
 const FLOOR: usize = 4;
 /// When the process last needed more memory, in units of 16 ms.
 const GREW: usize = 5;
+/// The serial number of the last request that the process has begun to answer.
+const ACCEPTED: usize = 6;
 
 /// How long a wait lasts before it checks whether the other process still lives.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -95,7 +97,9 @@ impl Page {
         })?;
         // An earlier owner of the slot may have left requests, which nobody waits for any more.
         joined.own(WANTED).store(0, Ordering::Release);
-        joined.own(ANSWERED).store(joined.own(REQUESTS).load(Ordering::Acquire), Ordering::Release);
+        for counter in [ACCEPTED, ANSWERED] {
+            joined.own(counter).store(joined.own(REQUESTS).load(Ordering::Acquire), Ordering::Release);
+        }
         joined.note_growth();
         Ok(joined)
     }
@@ -148,18 +152,21 @@ impl Page {
         found
     }
 
-    /// Asks another process for memory, and waits until it has answered or ended, for at most `limit`. Returns whether it
-    /// has answered.
-    pub fn ask(&self, slot: usize, bytes: u64, limit: Duration) -> bool {
+    /// Asks another process for memory, and waits until it has answered or ended: for at most `limit` until it begins to
+    /// answer, then for at most `answer_limit`, both from now. Returns whether it has answered.
+    pub fn ask(&self, slot: usize, bytes: u64, limit: Duration, answer_limit: Duration) -> bool {
         self.counter(slot, WANTED).fetch_max(to_mib(bytes), Ordering::AcqRel);
         let serial = self.counter(slot, REQUESTS).fetch_add(1, Ordering::AcqRel).wrapping_add(1);
         shared_page::wake(self.counter(slot, REQUESTS));
         let (start, answered) = (Instant::now(), self.counter(slot, ANSWERED));
+        let includes = |seen: u32| seen.wrapping_sub(serial) as i32 >= 0;
         loop {
             let seen = answered.load(Ordering::Acquire);
-            if seen.wrapping_sub(serial) as i32 >= 0 {
+            if includes(seen) {
                 return true;
             }
+            let is_accepted = includes(self.counter(slot, ACCEPTED).load(Ordering::Acquire));
+            let limit = if is_accepted { answer_limit } else { limit };
             let left = limit.saturating_sub(start.elapsed());
             if left.is_zero() || !self.slots.is_taken(slot as u64) {
                 return false;
@@ -188,6 +195,7 @@ impl Page {
         if requests == self.own(ANSWERED).load(Ordering::Acquire) {
             return;
         }
+        self.own(ACCEPTED).store(requests, Ordering::Release);
         let wanted = from_mib(self.own(WANTED).swap(0, Ordering::AcqRel));
         if wanted > 0 {
             give(wanted);
