@@ -327,6 +327,11 @@ examples: library ## compile the examples and benches, warnings as errors, and r
 		PLINTH_DEVICE=$${PLINTH_DEVICE:-host} "$(TARGET)/example-programs/$$(basename "$${source%.*}")"; \
 	done
 
+.PHONY: test-many-machines
+test-many-machines: library ## run the examples for MPI, Slurm and torchrun, on one machine and, as root, on two namespaces
+	@tools/bootstrap.sh cc python3
+	python3 tests/many_machines/run.py --library $(LIBRARY) --build $(TARGET)/many-machines || [ $$? = 77 ]
+
 .PHONY: test-replay
 test-replay: library ## test the trace replay programs: broken traces, broken allocators, limits, tables and charts
 	@tools/bootstrap.sh cc c++

@@ -119,16 +119,14 @@ static int in_one_process(size_t largest) {
 
 static int one_rank(int32_t rank, const char *folder, uint32_t engine, size_t largest) {
   if (engine == PLINTH_ENGINE_NCCL && !has_nccl()) return 0;
-  char address[256];
   int32_t count = 0;
   uint8_t id[PLINTH_UNIQUE_ID_SIZE];
   plinth_store_t store = NULL;
-  snprintf(address, sizeof address, "file://%s", folder);
   MUST(plinth_device_count(&count));
   ranks_here = 1;
   devices[0] = rank % (count > 0 ? count : 1);
   MUST(plinth_set_device(devices[0]));
-  MUST(plinth_store_create(address, rank == 0, 0, &store));
+  MUST(plinth_store_create(folder, &store));
   const plinth_communicator_options_t options = options_of(engine);
   MUST(plinth_store_unique_id(store, "all ranks", rank, ranks, 60000, id));
   MUST(plinth_communicator_init_rank(ranks, id, rank, devices[0], &options, communicators));

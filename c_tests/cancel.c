@@ -225,20 +225,20 @@ TEST(traces_of_allocations_complete) {
 }
 
 static plinth_store_t store;
+static int keys;
 
 static void wait_for_store(work *own) {
-  char value[8];
+  char name[32], value[8];
   size_t bytes = 0;
-  CALL(own, plinth_store_set(store, "present", "value", 5, 1000), PLINTH_OK);
-  CALL(own, plinth_store_get(store, "present", 1000, value, sizeof value, &bytes), PLINTH_OK);
+  snprintf(name, sizeof name, "present %d", __atomic_fetch_add(&keys, 1, __ATOMIC_RELAXED));
+  CALL(own, plinth_store_set(store, name, "value", 5), PLINTH_OK);
+  CALL(own, plinth_store_get(store, name, 1000, value, sizeof value, &bytes), PLINTH_OK);
   CALL(own, plinth_store_get(store, "absent", 2, value, sizeof value, &bytes), PLINTH_ERROR_TIMED_OUT);
 }
 
 TEST(waits_for_a_store_complete) {
-  char address[PATH_MAX];
   make_folder();
-  snprintf(address, sizeof address, "file://%s", folder);
-  CHECK_OK(plinth_store_create(address, false, 20000, &store));
+  CHECK_OK(plinth_store_create(folder, &store));
   cancel(wait_for_store, NULL, some_rounds(1000), 2);
   CHECK_OK(plinth_store_destroy(store));
   expect_no_lock_held();

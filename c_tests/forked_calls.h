@@ -476,12 +476,10 @@ static void call_what_is_refused(void) {
   REFUSED(plinth_set_sync_debug_callback(NULL, NULL));
   REFUSED(plinth_set_sync_debug_mode(0));
   REFUSED(plinth_sleep(1, stream));
-  REFUSED(plinth_store_add(store, "name", 1, 1, out));
   REFUSED(plinth_store_barrier(store, "name", 0, 1));
-  REFUSED(plinth_store_create("name", true, 1, out));
+  REFUSED(plinth_store_create("/name", out));
   REFUSED(plinth_store_get(store, "name", 1, memory, 1, out));
-  REFUSED(plinth_store_port(store, out));
-  REFUSED(plinth_store_set(store, "name", memory, 1, 1));
+  REFUSED(plinth_store_set(store, "name", memory, 1));
   REFUSED(plinth_store_unique_id(store, "name", 0, 0, 1, out));
   REFUSED(plinth_stream_context_enter(stream, out));
   REFUSED(plinth_stream_context_exit(out));

@@ -32,7 +32,7 @@ void prepare_handles() {
     CHECK_OK(plinth_generator_create(0, &generator));
     CHECK_OK(plinth_graph_create(&graph));
     CHECK_OK(plinth_jiterator_create_jit_fn(code, nullptr, 0, &function));
-    CHECK_OK(plinth_store_create(("file://" + store_folder).c_str(), false, 1, &another));
+    CHECK_OK(plinth_store_create(store_folder.c_str(), &another));
     CHECK_OK(plinth_pool_checkpoint_create(0, checkpoint_pool, &saved));
     CHECK_OK(plinth_communicator_init_all(&device, 1, nullptr, &communicator));
     if (round == 0) {
@@ -177,9 +177,9 @@ const Call REFUSING[] = {
     [](Handle handle) { return plinth_kernel_occupancy(as<plinth_kernel_t>(handle), 32, 0, &number); },
     [](Handle handle) { return plinth_kernel_launch(as<plinth_kernel_t>(handle), nullptr, nullptr, 0, nullptr); },
     [](Handle handle) { return plinth_store_destroy(STORE); },
-    [](Handle handle) { return plinth_store_port(STORE, &number); },
-    [](Handle handle) { return plinth_store_set(STORE, "a", "b", 1, 1); },
+    [](Handle handle) { return plinth_store_set(STORE, "a", "b", 1); },
     [](Handle handle) { return plinth_store_get(STORE, "a", 1, state_bytes, 8, &size); },
+    [](Handle handle) { return plinth_store_barrier(STORE, "a", 1, 1); },
     [](Handle handle) { return plinth_pool_checkpoint_destroy(as<plinth_pool_checkpoint_t>(handle)); },
     [](Handle handle) {
       return plinth_pool_checkpoint_restore(as<plinth_pool_checkpoint_t>(handle), nullptr, 0, nullptr, nullptr);

@@ -31,7 +31,7 @@ void prepare_states() {
       remove_store();
     }
   });
-  CHECK_OK(plinth_store_create(("file://" + store_folder).c_str(), false, 1, &store));
+  CHECK_OK(plinth_store_create(store_folder.c_str(), &store));
   CHECK_OK(plinth_mem_pool_create(false, false, &checkpoint_pool));
   CHECK_OK(plinth_begin_allocate_to_pool(0, checkpoint_pool));
   void *block = nullptr;
@@ -58,14 +58,11 @@ void set_generator_state(Reader &in) {
 
 // Writes to the file of a key, as another process could, and reads the key.
 void read_store(Reader &in) {
-  static const char *const names[] = {"a", "b", "lock"};
-  const char *name = names[in.byte() % 3];
-  std::string path = store_folder + "/value-";
-  for (const char *letter = name; *letter != 0; letter++) {
-    char digits[3];
-    snprintf(digits, sizeof digits, "%02x", *letter);
-    path += digits;
-  }
+  const std::string name(1, static_cast<char>('a' + in.byte() % 2));
+  // Of the key's value, of its unique id, or of a participant of its barrier.
+  static const char *const prefixes[] = {"/value-", "/id-", "/participant-"}, *const suffixes[] = {"", "", "-0"};
+  const unsigned kind = in.byte() % 3;
+  const std::string path = store_folder + prefixes[kind] + (name == "a" ? "61" : "62") + suffixes[kind];
   std::vector<uint8_t> value(in.byte() % 40);
   for (uint8_t &byte : value) {
     byte = static_cast<uint8_t>(in.byte());
@@ -75,6 +72,8 @@ void read_store(Reader &in) {
   (void)rmdir(path.c_str());
   switch (in.byte() % 16) {
     case 0: (void)mkdir(path.c_str(), 0700); break;
+    case 3: (void)mkfifo(path.c_str(), 0600); break;
+    case 4: (void)!symlink("/dev/zero", path.c_str()); break;
     case 1: (void)!symlink("/dev/null", path.c_str()); break;
     case 2: (void)!symlink(path.c_str(), path.c_str()); break;
     default: {
@@ -85,12 +84,13 @@ void read_store(Reader &in) {
   }
   uint8_t buffer[64];
   size_t size = 0;
-  int64_t sum = 0;
-  switch (in.byte() % 4) {
-    case 0: EXPECT(plinth_store_add(store, name, static_cast<int64_t>(in.number()), 1, &sum)); break;
-    case 1: EXPECT(plinth_store_get(store, name, 1, buffer, in.byte() % sizeof buffer, &size)); break;
-    case 2: EXPECT(plinth_store_set(store, name, value.data(), value.size(), 1)); break;
-    default: EXPECT(plinth_store_get(store, name, 1, buffer, sizeof buffer, &size));
+  uint8_t id[PLINTH_UNIQUE_ID_SIZE];
+  switch (in.byte() % 5) {
+    case 0: EXPECT(plinth_store_barrier(store, name.c_str(), static_cast<int32_t>(in.number()), 1)); break;
+    case 1: EXPECT(plinth_store_get(store, name.c_str(), 1, buffer, in.byte() % sizeof buffer, &size)); break;
+    case 2: EXPECT(plinth_store_set(store, name.c_str(), value.data(), value.size())); break;
+    case 3: EXPECT(plinth_store_unique_id(store, name.c_str(), 1, 2, 1, id)); break;
+    default: EXPECT(plinth_store_get(store, name.c_str(), 1, buffer, sizeof buffer, &size));
   }
 }
 

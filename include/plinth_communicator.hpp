@@ -285,15 +285,15 @@ class CommunicatorGroup {
   bool open_ = true;
 };
 
-/*! A key-value store for processes, closed by the destructor. Movable, not copyable. */
+/*! A key-value store for processes, in a folder, closed by the destructor. Movable, not copyable. */
 class Store {
  public:
   using Time = std::chrono::milliseconds;
 
-  explicit Store(const std::string &address, bool serves = false, Time timeout = Time(0))
-      : store_(detail::output<plinth_store_t>([&](plinth_store_t *out) {
-          return plinth_store_create(address.c_str(), serves, detail::milliseconds(timeout), out);
-        })) {}
+  /*! The address is the absolute path of a folder that all processes can access. */
+  explicit Store(const std::string &address)
+      : store_(detail::output<plinth_store_t>(
+            [&](plinth_store_t *out) { return plinth_store_create(address.c_str(), out); })) {}
   ~Store() { static_cast<void>(plinth_store_destroy(store_)); }
   Store(Store &&other) noexcept : store_(std::exchange(other.store_, nullptr)) {}
   Store &operator=(Store &&other) noexcept {
@@ -304,12 +304,9 @@ class Store {
   Store &operator=(const Store &) = delete;
 
   plinth_store_t get() const noexcept { return store_; }
-  std::int32_t port() const {
-    return detail::output<std::int32_t>([&](std::int32_t *out) { return plinth_store_port(store_, out); });
-  }
-  /*! The value may contain any bytes. */
-  void set(const std::string &name, const std::string &value, Time timeout = Time(0)) {
-    check(plinth_store_set(store_, name.c_str(), value.data(), value.size(), detail::milliseconds(timeout)));
+  /*! The value may contain any bytes. A key can be set once. */
+  void set(const std::string &name, const std::string &value) {
+    check(plinth_store_set(store_, name.c_str(), value.data(), value.size()));
   }
   /*! Waits until the key is set. */
   std::string get(const std::string &name, Time timeout = Time(0)) const {
@@ -323,12 +320,6 @@ class Store {
       value.resize(bytes);
       if (room) return value;
     }
-  }
-  /*! Adds to a counter, and returns the sum. */
-  std::int64_t add(const std::string &name, std::int64_t amount, Time timeout = Time(0)) {
-    return detail::output<std::int64_t>([&](std::int64_t *out) {
-      return plinth_store_add(store_, name.c_str(), amount, detail::milliseconds(timeout), out);
-    });
   }
   void barrier(const std::string &name, std::int32_t ranks, Time timeout = Time(0)) {
     check(plinth_store_barrier(store_, name.c_str(), ranks, detail::milliseconds(timeout)));

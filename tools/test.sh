@@ -20,7 +20,7 @@ fast)
     export HEADER_CHECK=oldest-and-newest
     ;;
 deep)
-    steps=(abi deny package test-newcomer test-packages test-wheel test-bridge examples kernels-check test-host-kernels test-replay test-random test-snapshot test-docs test-fuzz test-chaos test-c test-valgrind test-asan)
+    steps=(abi deny package test-newcomer test-packages test-wheel test-bridge examples test-many-machines kernels-check test-host-kernels test-replay test-random test-snapshot test-docs test-fuzz test-chaos test-c test-valgrind test-asan)
     beside=(header-check)
     export PROFILE=release C_TESTS=--alone
     ;;

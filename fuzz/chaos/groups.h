@@ -16,6 +16,10 @@ inline uint64_t group_limit;
 #define LOST \
   {PLINTH_ERROR_PEER_LOST, PLINTH_ERROR_TIMED_OUT,     PLINTH_ERROR_ABORTED, PLINTH_ERROR_SYSTEM, \
    PLINTH_ERROR_OUT_OF_MEMORY, PLINTH_ERROR_DRIVER, PLINTH_ERROR_PEER_ACCESS_UNSUPPORTED}
+// A member that was killed in a session cannot join it again: its rank is used in the folder.
+#define LOST_OR_USED \
+  {PLINTH_ERROR_PEER_LOST, PLINTH_ERROR_TIMED_OUT, PLINTH_ERROR_ABORTED, PLINTH_ERROR_SYSTEM, \
+   PLINTH_ERROR_OUT_OF_MEMORY, PLINTH_ERROR_DRIVER, PLINTH_ERROR_PEER_ACCESS_UNSUPPORTED, PLINTH_ERROR_INVALID_VALUE}
 
 inline std::string folder_of_session(uint64_t session) {
   return options.folder + "/group-" + std::to_string(session);
@@ -77,13 +81,13 @@ inline void join_group(uint64_t session, int32_t *memory, int32_t *pinned) {
   plinth_communicator_t group = nullptr, part = nullptr;
   uint8_t id[PLINTH_UNIQUE_ID_SIZE];
   begin(OP_join_group, session);
-  if (!TRY(plinth_store_create(("file://" + folder_of_session(session)).c_str(), false, group_limit, &store), LOST)) {
+  if (!TRY(plinth_store_create(folder_of_session(session).c_str(), &store), LOST)) {
     return;
   }
   plinth_communicator_options_t made = PLINTH_COMMUNICATOR_OPTIONS_INIT;
   made.engine = PLINTH_ENGINE_SHARED;
   made.timeout_milliseconds = group_limit;
-  if (TRY(plinth_store_unique_id(store, "id", life.slot, ranks, group_limit, id), LOST) &&
+  if (TRY(plinth_store_unique_id(store, "id", life.slot, ranks, group_limit, id), LOST_OR_USED) &&
       TRY(plinth_communicator_init_rank(ranks, id, life.slot, life.slot % device_count, &made, &group), LOST)) {
     std::vector<int> all, half;
     for (int rank = 0; rank < ranks; rank++) {

@@ -1408,12 +1408,10 @@ PROTOTYPES = {
     "plinth_comm_get_reduction_order": (plinth_status_t, (POINTER(c_int32),)),  # order
     "plinth_comm_set_threshold": (plinth_status_t, (c_int32, c_size_t)),  # which, bytes
     "plinth_comm_get_threshold": (plinth_status_t, (c_int32, POINTER(c_size_t))),  # which, bytes
-    "plinth_store_create": (plinth_status_t, (c_char_p, c_bool, c_uint64, POINTER(c_void_p))),  # address, serves, timeout_milliseconds, store
+    "plinth_store_create": (plinth_status_t, (c_char_p, POINTER(c_void_p))),  # address, store
     "plinth_store_destroy": (plinth_status_t, (c_void_p,)),  # store
-    "plinth_store_port": (plinth_status_t, (c_void_p, POINTER(c_int32))),  # store, port
-    "plinth_store_set": (plinth_status_t, (c_void_p, c_char_p, c_void_p, c_size_t, c_uint64)),  # store, name, value, bytes, timeout_milliseconds
+    "plinth_store_set": (plinth_status_t, (c_void_p, c_char_p, c_void_p, c_size_t)),  # store, name, value, bytes
     "plinth_store_get": (plinth_status_t, (c_void_p, c_char_p, c_uint64, c_void_p, c_size_t, POINTER(c_size_t))),  # store, name, timeout_milliseconds, value, capacity, bytes
-    "plinth_store_add": (plinth_status_t, (c_void_p, c_char_p, c_int64, c_uint64, POINTER(c_int64))),  # store, name, amount, timeout_milliseconds, sum
     "plinth_store_barrier": (plinth_status_t, (c_void_p, c_char_p, c_int32, c_uint64)),  # store, name, ranks, timeout_milliseconds
     "plinth_store_unique_id": (plinth_status_t, (c_void_p, c_char_p, c_int32, c_int32, c_uint64, POINTER(c_uint8))),  # store, name, rank, ranks, timeout_milliseconds, id
     "plinth_communicator_init_rank": (plinth_status_t, (c_int32, POINTER(c_uint8), c_int32, c_int32, POINTER(plinth_communicator_options_t), POINTER(c_void_p))),  # ranks, id, rank, device, options, communicator

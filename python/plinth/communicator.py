@@ -6,9 +6,10 @@ tensor is a buffer, or has DLPack or `__cuda_array_interface__`, is contiguous, 
 
 from __future__ import annotations
 
+import os
 import weakref
 from contextlib import contextmanager
-from ctypes import byref, c_bool, c_char, c_int32, c_int64, c_size_t, c_uint8, c_uint32
+from ctypes import byref, c_bool, c_char, c_int32, c_size_t, c_uint8, c_uint32
 from typing import Any, Iterator, List, Optional, Sequence, TypeVar
 
 from . import _native, tensor
@@ -289,36 +290,23 @@ def group() -> Iterator[None]:
 
 
 class Store:
-    """A key-value store by which processes find each other, in a folder or served by one of them over TCP.
+    """A key-value store by which processes find each other, in a folder that all of them can access.
 
-    `address` is "file:///shared/run-17" or "tcp://10.0.0.1:29500", with port 0 for any; `serves` makes this process the
-    server, which must keep the object and answers only while it is in a call with it. `timeout` arguments are in
-    seconds, None is five minutes. Waits end on Ctrl-C in the main thread. Use a store for one run, in a private
-    network.
+    `address` is the absolute path of the folder, such as "/shared/run-17", which is created if it does not exist. Each
+    key is good for one value, so use a new folder for each run. `timeout` arguments are in seconds, None is five
+    minutes. Waits end on Ctrl-C in the main thread. Processes that have another channel, such as MPI or torch's store,
+    need no Store: they send each other the bytes of plinth.communicator.unique_id.
     """
 
-    def __init__(self, address: str, serves: bool = False, timeout: Optional[float] = None) -> None:
-        handle = c_void_p()
-        wait(
-            None,
-            lambda: check(lib.plinth_store_create(address.encode(), serves, _milliseconds(timeout), byref(handle))),
-        )
-        self._handle = handle.value
-        self._finalizer = weakref.finalize(self, _destroy_store, handle.value)
+    def __init__(self, address: "str | os.PathLike[str]") -> None:
+        self._handle = result(c_void_p, lib.plinth_store_create, os.fsencode(address))
+        self._finalizer = weakref.finalize(self, _destroy_store, self._handle)
         self._finalizer.atexit = False
 
-    @property
-    def port(self) -> int:
-        """The port at which the server listens."""
-        return int(result(c_int32, lib.plinth_store_port, self._handle))
-
-    def set(self, name: str, value: bytes, timeout: Optional[float] = None) -> None:
-        """Sets the value of a key: at most 1 MiB."""
+    def set(self, name: str, value: bytes) -> None:
+        """Sets the value of a key that has none: at most 1 MiB."""
         data = bytes(value)
-        wait(
-            None,
-            lambda: check(lib.plinth_store_set(self._handle, name.encode(), data, len(data), _milliseconds(timeout))),
-        )
+        check(lib.plinth_store_set(self._handle, name.encode(), data, len(data)))
 
     def get(self, name: str, timeout: Optional[float] = None) -> bytes:
         """Waits until a key is set, and returns its value. Raises WaitTimeoutError."""
@@ -331,17 +319,6 @@ class Store:
             ),
         )
         return buffer.raw[: size.value]
-
-    def add(self, name: str, amount: int = 1, timeout: Optional[float] = None) -> int:
-        """Adds to the counter of a key, which is 0 at first, and returns the sum."""
-        total = c_int64()
-        wait(
-            None,
-            lambda: check(
-                lib.plinth_store_add(self._handle, name.encode(), amount, _milliseconds(timeout), byref(total))
-            ),
-        )
-        return total.value
 
     def barrier(self, name: str, ranks: int, timeout: Optional[float] = None) -> None:
         """Waits until `ranks` processes have made this call with this key, which serves one barrier."""
@@ -358,7 +335,7 @@ class Store:
         return bytes(data)
 
     def close(self) -> None:
-        """Destroys the store; if this process serves it, others lose its contents. Repeated calls do nothing."""
+        """Destroys the store; the values stay in the folder. Repeated calls do nothing."""
         self._finalizer()
 
     def __enter__(self) -> "Store":

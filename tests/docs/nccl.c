@@ -1,4 +1,4 @@
-// compiled only: the address is that of another machine; c_tests/communicator.c runs such programs
+// compiled only: the folder is on a file system of several machines; c_tests/communicator.c runs such programs
 #include "page.h"
 
 void reduce_in_one_process(const int32_t *devices, void **from, void **to, size_t count, plinth_stream_t *streams) {

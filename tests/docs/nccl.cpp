@@ -1,4 +1,4 @@
-// compiled only: the address is that of another machine
+// compiled only: the folder is on a file system of several machines
 #include <plinth.hpp>
 
 void reduce(int rank, int ranks, const DLTensor &from, DLTensor &to, plinth::StreamView stream) {

@@ -43,6 +43,8 @@ NOT_RUN = {
     ("how_to", "sh"): "./tests stands for the reader's tests",
     ("linking", "sh"): "builds and installs; tests/package/run.sh and tests/newcomer/run.sh do the same",
     ("memory_snapshot", "sh"): "measurements, which take minutes",
+    ("many_machines", "python"): "a part of an example; tests/many_machines/run.py runs the example",
+    ("many_machines", "sh"): "needs several machines; tests/many_machines/run.py runs the examples on two namespaces",
     ("nccl", "sh"): "needs NCCL and a GPU",
     ("nvtx", "sh"): "needs Nsight Systems and a GPU",
     ("packages", "sh"): "installs packages; tests/package/packages.sh installs each kind",

@@ -1,4 +1,4 @@
-// compiled only: the address is that of another machine; c_tests/store.c runs such programs
+// compiled only: the folder is on a file system of several machines; c_tests/store.c runs such programs
 #include "page.h"
 
 void start(int rank, int ranks, int device) {

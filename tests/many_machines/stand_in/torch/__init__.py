@@ -1,0 +1,1 @@
+"""A stand-in of PyTorch for machines without it: what examples/many_machines/torchrun.py uses of it."""
