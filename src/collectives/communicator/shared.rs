@@ -5,7 +5,7 @@
 //! their machines.
 
 use super::{
-    engine::{SHARED_NCCL_FROM, nccl_from},
+    engine::{nccl_from, shared_nccl_from},
     nccl,
     operation::{Kind, Operation},
 };
@@ -71,7 +71,7 @@ impl ProcessRank {
                 })
                 .context(|| "asking the ranks for their machines")
         };
-        let nccl_from = nccl_from(SHARED_NCCL_FROM)?;
+        let nccl_from = nccl_from(shared_nccl_from(rank_and_size.1))?;
         // Prepare before the exchange: a rank that cannot share memory reports it there, and no rank waits for it.
         let candidate = Candidate::new(rank_and_size.0, rank_and_size.1, device);
         let mut row = [0; ROW];
