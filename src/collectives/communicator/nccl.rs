@@ -23,6 +23,7 @@ use crate::{
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     ffi::c_int,
+    fmt::Display,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
@@ -108,14 +109,14 @@ impl NcclRank {
     }
 
     /// Waits until all calls are complete.
-    fn wait_until_settled(&self, deadline: Deadline, what: &str) -> Result<()> {
-        deadline.until(|| what, || Ok(self.poll()?.then_some(())))
+    fn wait_until_settled<D: Display>(&self, deadline: Deadline, what: impl FnOnce() -> D) -> Result<()> {
+        deadline.until(what, || Ok(self.poll()?.then_some(())))
     }
 
     /// Waits until all calls are complete. No other thread may use the communicator yet.
     pub fn wait_until_ready(&self, limit: Duration, what: &str) -> Result<()> {
         let _calls = self.calls.lock();
-        self.wait_until_settled(Deadline::new(limit), what)
+        self.wait_until_settled(Deadline::new(limit), || what)
     }
 
     /// Checks what can be checked of an operation before NCCL receives anything of its batch.
@@ -303,7 +304,7 @@ pub fn issue(
     let mut settled = Ok(());
     for (index, (rank, _, operation)) in batch.iter().enumerate().filter(|(_, (rank, ..))| !rank.blocking) {
         settled = settled.and_then(|()| match issued.is_ok() || index < issued_count {
-            true => rank.wait_until_settled(Deadline::new(limit), &format!("NCCL worked at {operation}")),
+            true => rank.wait_until_settled(Deadline::new(limit), || format!("NCCL worked at {operation}")),
             false => rank.poll().map(drop),
         });
     }
@@ -346,7 +347,7 @@ pub fn split(
     };
     let (parts, _) = first.nccl.group(all).map_err(IssueError::Refused)?;
     for rank in ranks {
-        rank.wait_until_settled(Deadline::new(limit), "NCCL worked at a split").map_err(IssueError::Failed)?;
+        rank.wait_until_settled(Deadline::new(limit), || "NCCL worked at a split").map_err(IssueError::Failed)?;
     }
     let finish = |(part, (_, color, _)): (NcclRank, &(&NcclRank, Option<u32>, i32))| {
         if color.is_none() {
