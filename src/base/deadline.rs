@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Polls that follow each other without a sleep, since most conditions become true soon.
+/// Polls that follow each other at once, since most conditions become true soon, and on a busy machine a thread that yields
+/// waits for others.
+const SPINNING_POLLS: u32 = 50;
+/// Polls that follow each other without a sleep.
 const UNPAUSED_POLLS: u32 = 200;
 const MAX_PAUSE: Duration = Duration::from_millis(1);
 
@@ -76,8 +79,8 @@ impl<'a> Deadline<'a> {
         Error::new(Status::TIMED_OUT, format!("{what} for {:.3} s, which is the limit", self.limit.as_secs_f64()))
     }
 
-    /// Polls `poll` until it returns a value; `what` is the first part of the message of a timeout. Only yields between
-    /// the first polls, then sleeps longer and longer.
+    /// Polls `poll` until it returns a value; `what` is the first part of the message of a timeout. Spins between the
+    /// first polls, then yields, then sleeps longer and longer.
     pub fn until<T, D: fmt::Display>(
         &self,
         what: impl FnOnce() -> D,
@@ -92,7 +95,9 @@ impl<'a> Deadline<'a> {
                 return Err(self.error(what()));
             }
             polls = polls.saturating_add(1);
-            if polls <= UNPAUSED_POLLS {
+            if polls <= SPINNING_POLLS {
+                std::hint::spin_loop();
+            } else if polls <= UNPAUSED_POLLS {
                 std::thread::yield_now();
             } else {
                 let pause = Duration::from_micros(20).saturating_mul(polls - UNPAUSED_POLLS).min(MAX_PAUSE);
