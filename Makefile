@@ -433,10 +433,10 @@ test-host-kernels: ## check the headers with which the host device compiles CUDA
 	tests/host_kernels/run.sh $(TARGET)/host_kernels
 
 .PHONY: test-asan
-test-asan: ## run the C tests, and the library, with AddressSanitizer and one fault in each driver call
+test-asan: ## run the C tests, and the library, with AddressSanitizer and one fault in each driver call; ASAN_TESTS=options of c_tests/run.py
 	@tools/bootstrap.sh rust c++ clang
 	@# fault_allocator takes minutes under the sanitizer, even with one fault in each call; test-asan-faults includes it.
-	PLINTH_TEST_FAULTS=each tools/sanitize.sh address '^(?!fault_allocator/)'
+	PLINTH_TEST_FAULTS=each tools/sanitize.sh address '^(?!fault_allocator/)' $(ASAN_TESTS)
 
 .PHONY: test-asan-faults
 test-asan-faults: ## fail every driver call in turn, each in its own process, with AddressSanitizer (test-nightly)

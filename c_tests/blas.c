@@ -10,6 +10,7 @@
 /* alone: calls_are_refused_at_exit; ends the use of the library */
 /* alone: an_invalid_environment_is_reported a_library_for_gpus_is_refused_on_the_host_device; sets the environment */
 #include "multiplying.h"
+#include "sleeping.h"
 
 TEST(a_product_is_right_in_the_default_stream) {
   need_blas();
@@ -49,6 +50,31 @@ TEST(products_are_right_in_two_streams) {
   expect_right(two, second);
   free_product(one);
   free_product(two);
+}
+
+TEST(workspaces_are_released_when_memory_sleeps) {
+  need_blas();
+  plinth_sleep_options_t options = PLINTH_SLEEP_OPTIONS_INIT;
+  const plinth_stream_t stream = on_new_stream(0);
+  const plinth_pool_id_t pool = tagged_pool("weights");
+  unsigned char *weights = alloc_in(pool, 4 * MIB, 0, stream);
+  product *gemm = new_product(0, 1);
+  multiply(handle_now(), gemm);
+  expect_right(gemm, stream);
+  free_product(gemm);
+  CHECK_OK(plinth_memory_sleep("weights", &options));
+  const size_t with_workspace = reserved(0);
+  CHECK(with_workspace >= 8 * MIB);
+  options.flags = PLINTH_SLEEP_RELEASE_WORKSPACES;
+  CHECK_OK(plinth_memory_sleep("weights", &options));
+  CHECK(reserved(0) + 8 * MIB <= with_workspace);
+  gemm = new_product(0, 2);
+  multiply(handle_now(), gemm);
+  expect_right(gemm, stream);
+  free_product(gemm);
+  CHECK_OK(plinth_memory_wake("weights"));
+  release(weights);
+  destroy(pool);
 }
 
 TEST(workspaces_have_the_sizes_of_pytorch) {

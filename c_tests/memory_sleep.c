@@ -379,7 +379,7 @@ TEST(wrong_arguments_are_refused) {
   options.backup = 4;
   CHECK_STATUS(plinth_memory_sleep("weights", &options), PLINTH_ERROR_INVALID_VALUE);
   options.backup = PLINTH_BACKUP_PINNED;
-  options.flags = 4;
+  options.flags = 1u << 31;
   CHECK_STATUS(plinth_memory_sleep("weights", &options), PLINTH_ERROR_INVALID_VALUE);
   options.flags = 0;
   options.folder = "/tmp";

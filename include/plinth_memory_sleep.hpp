@@ -35,6 +35,8 @@ struct SleepOptions {
   std::string folder{};
   /*! Whether to end the registrations of the memory first, rather than fail. */
   bool release_registrations = false;
+  /*! Whether to release the workspaces of cuBLAS, and memory that is cached in other pools. */
+  bool release_workspaces = false;
 };
 
 using SleepInfo = plinth_sleep_info_t;
@@ -45,7 +47,8 @@ void with_sleep_options(const SleepOptions &options, Call &&call) {
   plinth_sleep_options_t converted = PLINTH_SLEEP_OPTIONS_INIT;
   converted.backup = static_cast<plinth_backup_t>(options.backup);
   converted.flags = (options.wait ? 0 : PLINTH_SLEEP_NO_WAIT) |
-                    (options.release_registrations ? PLINTH_SLEEP_RELEASE_REGISTRATIONS : 0);
+                    (options.release_registrations ? PLINTH_SLEEP_RELEASE_REGISTRATIONS : 0) |
+                    (options.release_workspaces ? PLINTH_SLEEP_RELEASE_WORKSPACES : 0);
   converted.folder = options.folder.empty() ? nullptr : options.folder.c_str();
   check(call(&converted));
 }

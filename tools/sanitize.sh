@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds library and C tests with a sanitizer and runs them on the host device: `tools/sanitize.sh address [FILTER]`,
-# or thread instead of address. FILTER is that of c_tests/run.py. With --fuzz in its place, runs the fuzzers with the
+# Builds library and C tests with a sanitizer and runs them on the host device: `tools/sanitize.sh address [FILTER
+# [OPTION...]]`, or thread instead of address. FILTER and OPTIONs are those of c_tests/run.py. With --fuzz in their place, runs the fuzzers with the
 # inputs of FUZZ_SEEDS=300 seeds instead of the C tests, and fuzz/chaos for CHAOS_SECONDS=60.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,7 +10,7 @@ case $sanitizer in
 address) short=asan ;;
 thread) short=tsan ;;
 *)
-    echo "usage: sanitize.sh address|thread [FILTER|--fuzz]" >&2
+    echo "usage: sanitize.sh address|thread [FILTER [OPTION...]|--fuzz]" >&2
     exit 2
     ;;
 esac
@@ -77,4 +77,4 @@ if [ "$filter" = --fuzz ]; then
 fi
 
 python3 c_tests/run.py --lib "$lib" --include include --build "$target/c_tests" --device host \
-    --cc "clang $with_runtime" --cxx "clang++ $with_runtime" --sanitizer "$sanitizer" --timeout 180 --filter "$filter"
+    --cc "clang $with_runtime" --cxx "clang++ $with_runtime" --sanitizer "$sanitizer" --timeout 180 --filter "$filter" "${@:3}"

@@ -4,7 +4,7 @@
 #   fast     what every change must pass: under ten minutes on two cores, build included. The library is the one that
 #            `cargo test` builds, without optimization.
 #   deep     what every submission must pass as well, some 30 minutes more: the release library, every C test in a process
-#            of its own and in all its variants, every fault, sanitizers and valgrind.
+#            of its own and in all its variants, every fault, valgrind, and the first variants with AddressSanitizer.
 #   nightly  what takes hours. FUZZ_SECONDS=1800 is the length of each of four runs of the fuzzers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,10 +22,10 @@ fast)
 deep)
     steps=(abi deny package test-newcomer test-packages test-wheel test-bridge examples test-many-machines kernels-check test-host-kernels test-replay test-random test-snapshot test-docs test-fuzz test-chaos test-c test-valgrind test-asan)
     beside=(header-check)
-    export PROFILE=release C_TESTS=--alone
+    export PROFILE=release C_TESTS=--alone ASAN_TESTS=--first-variant
     ;;
 nightly)
-    steps=(test-chaos test-asan-faults fuzz fuzz-sanitized test-tsan test-aarch64 test-bridge-oldest)
+    steps=(test-chaos test-asan test-asan-faults fuzz fuzz-sanitized test-tsan test-aarch64 test-bridge-oldest)
     beside=()
     export PROFILE=release CHAOS=${CHAOS:---seconds 3600} FUZZ_SECONDS=${FUZZ_SECONDS:-1800}
     ;;

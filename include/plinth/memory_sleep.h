@@ -48,6 +48,13 @@
 #define PLINTH_SLEEP_RELEASE_REGISTRATIONS 2
 
 /**
+ * For the flags of plinth_sleep_options_t: release the workspaces of cuBLAS, as plinth_clear_blas_workspaces does, and the
+ * memory that is cached in other pools, as plinth_empty_cache does. The library allocates workspaces again when a thread
+ * calls plinth_current_blas_handle; do not use a handle from an earlier call until then.
+ */
+#define PLINTH_SLEEP_RELEASE_WORKSPACES 4
+
+/**
  * Where the contents of sleeping memory are kept.
  */
 typedef int32_t plinth_backup_t;
@@ -65,7 +72,7 @@ typedef struct plinth_sleep_options_t {
    */
   plinth_backup_t backup;
   /**
-   * PLINTH_SLEEP_NO_WAIT and PLINTH_SLEEP_RELEASE_REGISTRATIONS, combined by |; or 0.
+   * PLINTH_SLEEP_NO_WAIT, PLINTH_SLEEP_RELEASE_REGISTRATIONS and PLINTH_SLEEP_RELEASE_WORKSPACES, combined by |; or 0.
    */
   uint32_t flags;
   /**

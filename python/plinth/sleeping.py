@@ -91,16 +91,14 @@ def _text(tags: Tags) -> Optional[bytes]:
     return ",".join(map(_check_tag, names)).encode()
 
 
-def _options(backup: str, folder: Folder, wait: bool = True, release_registrations: bool = False) -> Any:
+def _options(backup: str, folder: Folder, flags: int = 0) -> Any:
     if backup not in _BACKUPS:
         raise ValueError(f"the backup {backup!r} is not one of {', '.join(_BACKUPS)}")
     if folder is not None and backup != "file":
         raise ValueError(f'a folder is for the backup "file", not {backup!r}')
     options = _native.plinth_sleep_options_t.init()
     options.backup = _BACKUPS[backup]
-    options.flags = 0 if wait else _native.PLINTH_SLEEP_NO_WAIT
-    if release_registrations:
-        options.flags |= _native.PLINTH_SLEEP_RELEASE_REGISTRATIONS
+    options.flags = flags
     options.folder = None if folder is None else os.fsencode(folder)
     return byref(options)
 
@@ -149,18 +147,25 @@ def sleep_memory(
     folder: Folder = None,
     wait: bool = True,
     release_registrations: bool = False,
+    release_workspaces: bool = False,
 ) -> None:
     """Releases the physical memory of pools to the driver, after a wait for the devices.
 
     `backup` says where the contents are kept: "pinned" for pinned host memory, "pageable" for other host memory, "file"
     for a file in `folder` (by default the system's temporary folder), "none" to lose them. Only allocated blocks are
-    copied, before the call returns. For None, memory that is cached in other pools is released too.
+    copied, before the call returns. For None, memory that is cached in other pools is released too; with
+    `release_workspaces` always, and the workspaces of cuBLAS with it: call plinth.blas.current_blas_handle again before the
+    next use of a handle.
 
     Raises a GraphError if a context of `pool` with the tag is open, if another process holds the memory, if it is
-    registered (plinth.registration; with `release_registrations` the registrations end first), and with `wait=False`, instead of waiting, if a device has work; that needs CUDA 12.5. Raises OutOfMemoryError if a backup
-    in host memory does not fit, and a PlinthError for a file that cannot be written; then nothing changes.
+    registered (plinth.registration; with `release_registrations` the registrations end first), and with `wait=False`,
+    instead of waiting, if a device has work; that needs CUDA 12.5. Raises OutOfMemoryError if a backup in host memory does
+    not fit, and a PlinthError for a file that cannot be written; then nothing changes.
     """
-    check(lib.plinth_memory_sleep(_text(tags), _options(backup, folder, wait, release_registrations)))
+    flags = 0 if wait else _native.PLINTH_SLEEP_NO_WAIT
+    flags |= _native.PLINTH_SLEEP_RELEASE_REGISTRATIONS if release_registrations else 0
+    flags |= _native.PLINTH_SLEEP_RELEASE_WORKSPACES if release_workspaces else 0
+    check(lib.plinth_memory_sleep(_text(tags), _options(backup, folder, flags)))
 
 
 def wake_memory(tags: Tags = None, wait: bool = True) -> None:

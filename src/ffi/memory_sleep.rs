@@ -29,6 +29,7 @@ use crate::{
         self,
         sleep::backup::{Kind, Options},
     },
+    ops::blas,
     status::Status,
 };
 use std::{
@@ -58,6 +59,13 @@ pub const PLINTH_SLEEP_NO_WAIT: u32 = 1;
 /// fail with PLINTH_ERROR_GRAPH_MEMORY_IN_USE. It still fails, with no callback called, if a registration has none.
 pub const PLINTH_SLEEP_RELEASE_REGISTRATIONS: u32 = 2;
 
+/// For the flags of plinth_sleep_options_t: release the workspaces of cuBLAS, as plinth_clear_blas_workspaces does, and the
+/// memory that is cached in other pools, as plinth_empty_cache does. The library allocates workspaces again when a thread
+/// calls plinth_current_blas_handle; do not use a handle from an earlier call until then.
+pub const PLINTH_SLEEP_RELEASE_WORKSPACES: u32 = 4;
+
+const ALL_FLAGS: u32 = PLINTH_SLEEP_NO_WAIT | PLINTH_SLEEP_RELEASE_REGISTRATIONS | PLINTH_SLEEP_RELEASE_WORKSPACES;
+
 /// How memory sleeps.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -66,7 +74,7 @@ pub struct plinth_sleep_options_t {
     pub struct_size: usize,
     /// Where the contents of allocated blocks are kept.
     pub backup: plinth_backup_t,
-    /// PLINTH_SLEEP_NO_WAIT and PLINTH_SLEEP_RELEASE_REGISTRATIONS, combined by |; or 0.
+    /// PLINTH_SLEEP_NO_WAIT, PLINTH_SLEEP_RELEASE_REGISTRATIONS and PLINTH_SLEEP_RELEASE_WORKSPACES, combined by |; or 0.
     pub flags: u32,
     /// The folder of a file; NULL for that of temporary files (TMPDIR, or /tmp).
     pub folder: *const c_char,
@@ -116,7 +124,7 @@ unsafe fn read_options(options: *const plinth_sleep_options_t) -> Result<Options
         PLINTH_BACKUP_FILE => Kind::File,
         other => return Err(invalid(format!("options->backup is {other}, which is no plinth_backup_t"))),
     };
-    if options.flags & !(PLINTH_SLEEP_NO_WAIT | PLINTH_SLEEP_RELEASE_REGISTRATIONS) != 0 {
+    if options.flags & !ALL_FLAGS != 0 {
         return Err(invalid(format!("options->flags is {:#x}, which has unknown bits", options.flags)));
     }
     let folder = (!options.folder.is_null()).then(|| {
@@ -131,6 +139,7 @@ unsafe fn read_options(options: *const plinth_sleep_options_t) -> Result<Options
         folder,
         no_wait: options.flags & PLINTH_SLEEP_NO_WAIT != 0,
         release_registrations: options.flags & PLINTH_SLEEP_RELEASE_REGISTRATIONS != 0,
+        release_workspaces: options.flags & PLINTH_SLEEP_RELEASE_WORKSPACES != 0,
     })
 }
 
@@ -200,6 +209,9 @@ pub unsafe extern "C" fn plinth_memory_sleep(
     guard(|| {
         // SAFETY: the caller passes NULL or a NUL-terminated string, and NULL or valid options.
         let (tags, options) = unsafe { (read_tags(tags, "tags")?, read_options(options)?) };
+        if options.release_workspaces {
+            blas::clear_workspaces()?;
+        }
         graph::memory::sleep_tagged(&tags, &options)
     })
 }

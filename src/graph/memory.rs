@@ -63,7 +63,7 @@ pub fn is_asleep(handle: u64) -> Result<bool> {
 }
 
 /// Puts the pools with these tags to sleep. Waits for the work of the devices. With an empty list, every pool that has a tag
-/// sleeps, and memory that is cached elsewhere is released too.
+/// sleeps, and memory that is cached elsewhere is released too, as with [`Options::release_workspaces`].
 pub fn sleep_tagged(tags: &str, options: &Options) -> Result<()> {
     let slept = put_tagged_to_sleep(tags, options);
     trackers::deliver();
@@ -80,7 +80,7 @@ fn put_tagged_to_sleep(tags: &str, options: &Options) -> Result<()> {
     let mut last_replays: Vec<_> = shared.iter().map(|pool| pool.lock_last_replay()).collect();
     last_replays.iter_mut().for_each(|last_replay| last_replay.disable_fast_path());
     memory_sleep::sleep(runtime, &ids, options, LiveBlocks::Allow)?;
-    if tags.is_empty() {
+    if tags.is_empty() || options.release_workspaces {
         memory::empty_cache()?;
     }
     Ok(())

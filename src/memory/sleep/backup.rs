@@ -55,6 +55,8 @@ pub struct Options {
     pub no_wait: bool,
     /// Whether to end the registrations of the memory first, rather than fail.
     pub release_registrations: bool,
+    /// Whether the library's workspaces and cached memory of other pools are released too.
+    pub release_workspaces: bool,
 }
 
 /// A range of device memory and its place in a backup.
