@@ -163,20 +163,19 @@ fn take_transfer<'a>(transfers: &Mutex<BTreeMap<u32, Transfer<'a>>>, device: &De
     transfers.lock().remove(&device.ordinal)
 }
 
-type PartBody<'a> = &'a (dyn Fn(&mut Part<'_>, &mut Option<Transfer<'_>>) -> Result<()> + Sync);
+type PartsBody<'a> = &'a (dyn Fn(&mut [Part<'_>], &mut Option<Transfer<'_>>) -> Result<()> + Sync);
 
-/// Calls `body` for the parts of one device, in its context.
+/// Calls `body` with the parts of one device, in its context.
 fn with_transfer(
     runtime: &Runtime,
     parts: &mut [Part<'_>],
     transfers: &Mutex<BTreeMap<u32, Transfer<'_>>>,
-    body: PartBody<'_>,
+    body: PartsBody<'_>,
 ) -> Result<()> {
     let device = parts[0].device;
     let mut transfer = take_transfer(transfers, device);
-    let done = device.with_context(&runtime.driver, |driver| {
-        driver.with_relaxed_capture(|| parts.iter_mut().try_for_each(|part| body(part, &mut transfer)))?
-    });
+    let done =
+        device.with_context(&runtime.driver, |driver| driver.with_relaxed_capture(|| body(parts, &mut transfer))?);
     transfers.lock().extend(transfer.map(|transfer| (device.ordinal, transfer)));
     done
 }

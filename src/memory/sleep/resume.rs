@@ -47,11 +47,13 @@ pub(super) fn resume_parts(runtime: &'static Runtime, parts: &mut [Part<'_>], as
     let _growing: Vec<_> = arenas.iter().map(|arena| arena.growth.lock()).collect();
     let transfers = Mutex::new(transfers_of(runtime, parts)?);
     let mapped = on_each_device(parts, |parts| {
-        with_transfer(runtime, parts, &transfers, &|part, transfer| {
-            if !asynchronous {
-                part.await_restore(runtime)?;
-            }
-            map_part(runtime, part, transfer, asynchronous)
+        with_transfer(runtime, parts, &transfers, &|parts, transfer| {
+            parts.iter_mut().try_for_each(|part| {
+                if !asynchronous {
+                    part.await_restore(runtime)?;
+                }
+                map_part(runtime, part, transfer, asynchronous)
+            })
         })
     });
     for part in parts {

@@ -2,7 +2,7 @@
 
 use super::{
     LiveBlocks, Part,
-    backup::{Kind, Options, PAGE},
+    backup::{Backup, Kind, Options, PAGE},
     describe,
     mappings::{SuspendedMapping, adjacent, pieces_in, pieces_of},
     on_each_device, resume,
@@ -47,18 +47,17 @@ pub(super) fn suspend_parts(
     }
     let transfers = Mutex::new(transfers_of(runtime, parts)?);
     let suspended = on_each_device(parts, |parts| {
-        with_transfer(runtime, parts, &transfers, &|part, transfer| suspend_part(runtime, part, transfer))
+        with_transfer(runtime, parts, &transfers, &|parts, transfer| suspend_on_device(runtime, parts, transfer))
     });
     if suspended.is_err() {
         // The error is that of the driver; if this fails too, the pool sleeps with its contents.
         let _ = on_each_device(parts, |parts| {
-            with_transfer(runtime, parts, &transfers, &|part, transfer| {
-                if !part.is_changing || part.saved.pieces.is_none() {
-                    return Ok(());
-                }
-                // A copy whose end could not be recorded may still be writing to the buffer that is used next.
-                transfer.as_mut().map_or(Ok(()), Transfer::finish)?;
-                resume::resume_part(runtime, part, transfer)
+            with_transfer(runtime, parts, &transfers, &|parts, transfer| {
+                parts.iter_mut().filter(|part| part.is_changing && part.saved.pieces.is_some()).try_for_each(|part| {
+                    // A copy whose end could not be recorded may still be writing to the buffer that is used next.
+                    transfer.as_mut().map_or(Ok(()), Transfer::finish)?;
+                    resume::resume_part(runtime, part, transfer)
+                })
             })
         });
     }
@@ -151,33 +150,55 @@ fn prepare(runtime: &Runtime, part: &mut Part<'_>, options: &Options) -> Result<
     Ok(())
 }
 
-/// Copies the contents of a pool's memory on a device to its backup, and releases the handles: those of one range while the
-/// next one is copied. The growth locks are held and the device's context is current.
-fn suspend_part(runtime: &Runtime, part: &mut Part<'_>, transfer: &mut Option<Transfer<'_>>) -> Result<()> {
-    let mut handles: Vec<ArenaHandle> = Vec::new();
-    for arena in &part.arenas {
-        handles.extend(handles_of(arena)?.into_iter().map(|(mapping, physical)| (*arena, mapping, physical)));
+/// Handles that are being copied to a backup.
+struct Copied<'a> {
+    backup: &'a Backup,
+    point: Point,
+    handles: Vec<ArenaHandle>,
+}
+
+impl Copied<'_> {
+    /// Waits for the copy and releases the handles.
+    fn release(self, runtime: &Runtime, device: &Device, transfer: &mut Transfer<'_>) -> Result<()> {
+        transfer.await_point(self.backup, &self.point)?;
+        release(runtime, device, &self.handles)
     }
-    handles.sort_unstable_by_key(|(_, mapping, _)| mapping.address);
-    let groups = adjacent(&handles, UNMAP, |(_, mapping, _)| *mapping);
-    let saved = part.saved.backup.as_ref().zip(part.saved.pieces.as_deref()).zip(transfer.as_mut());
-    let Some(((backup, pieces), transfer)) = saved else {
-        return groups.into_iter().try_for_each(|group| release(runtime, part.device, group));
-    };
-    let mut copied: Option<(Point, &[ArenaHandle])> = None;
-    for group in groups {
-        let point = transfer
-            .save(backup, pieces_in(pieces, group, |(_, mapping, _)| *mapping))
-            .context(|| format!("saving {}", describe(part.id)))?;
-        if let Some((point, group)) = copied.replace((point, group)) {
-            transfer.await_point(backup, &point)?;
-            release(runtime, part.device, group)?;
+}
+
+/// Copies the contents of pools on a device to their backups, and releases the handles: those of one range while the next
+/// one is copied, also if that is of another pool. The growth locks are held and the device's context is current.
+fn suspend_on_device(runtime: &Runtime, parts: &[Part<'_>], transfer: &mut Option<Transfer<'_>>) -> Result<()> {
+    let mut copied: Option<Copied<'_>> = None;
+    for part in parts {
+        let device = part.device;
+        let mut handles: Vec<ArenaHandle> = Vec::new();
+        for arena in &part.arenas {
+            handles.extend(handles_of(arena)?.into_iter().map(|(mapping, physical)| (*arena, mapping, physical)));
+        }
+        handles.sort_unstable_by_key(|(_, mapping, _)| mapping.address);
+        let groups = adjacent(&handles, UNMAP, |(_, mapping, _)| *mapping);
+        let saved = part.saved.backup.as_ref().zip(part.saved.pieces.as_deref()).zip(transfer.as_mut());
+        let Some(((backup, pieces), transfer)) = saved else {
+            groups.into_iter().try_for_each(|group| release(runtime, device, group))?;
+            continue;
+        };
+        for group in groups {
+            let point = transfer
+                .save(backup, pieces_in(pieces, group, |(_, mapping, _)| *mapping))
+                .context(|| format!("saving {}", describe(part.id)))?;
+            if let Some(previous) = copied.replace(Copied { backup, point, handles: group.to_vec() }) {
+                previous.release(runtime, device, transfer)?;
+            }
+        }
+        // The buffers of a transfer have the contents of one backup at a time.
+        if let Some(last) = copied.take_if(|_| backup.kind != Kind::Pinned) {
+            last.release(runtime, device, transfer)?;
         }
     }
-    copied.map_or(Ok(()), |(point, group)| {
-        transfer.await_point(backup, &point)?;
-        release(runtime, part.device, group)
-    })
+    match (copied, transfer) {
+        (Some(last), Some(transfer)) => last.release(runtime, parts[0].device, transfer),
+        _ => Ok(()),
+    }
 }
 
 /// A handle, its address and its arena.
