@@ -19,8 +19,9 @@ pub type Report = unsafe extern "C" fn(address: *const c_void, instruction: *con
 const SIGNALS: [c_int; 3] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE];
 /// The size of the stack on which a thread that runs a kernel handles signals: a fiber's own may be full.
 const STACK: usize = 64 << 10;
-/// The end of a fiber's memory, where the state of its thread may lie: the function's frame begins below it.
-const STATE: u64 = 8 << 10;
+/// The end of a fiber's memory, where the state of its thread may lie: the function's frame begins below it. Not less than
+/// `kStateBytes` in `kernels/host/plinth_host/fiber.h`.
+const STATE: u64 = 136 << 10;
 /// How many threads can be watched at a time. Faults of others end the process, as without the checks.
 const MAX_THREADS: usize = 2048;
 

@@ -18,29 +18,13 @@ template <unsigned... I> struct Indices {};
 template <unsigned N, unsigned... I> struct MakeIndices : MakeIndices<N - 1, N - 1, I...> {};
 template <unsigned... I> struct MakeIndices<0, I...> { typedef Indices<I...> type; };
 
-// A fiber: runs threads until none is left that has not started, and lets others go on then.
-static void run_fiber() {
-  Fiber &fiber = self();
-  Block &block = *fiber.owner;
-  block.run_threads(block, fiber);
-  block.free_fibers[block.free_count++] = static_cast<unsigned short>(fiber.number);
-  void *finished;
-  run_another(block, &finished);
-  __builtin_unreachable();
-}
-
 // Runs one block.
 static inline void run_block(Block &block) {
   block.time++;
-  block.started = block.free_count = block.waiting = 0;
-  block.fibers = 1;
+  block.started = block.waiting = 0;
   block.has_waited = false;
-  block.different = nullptr;
-  block.ready = block.polling = block.active = Queue();
-  for (Queue &queue : block.barriers) queue = Queue();
-  for (unsigned warp = 0; warp * kLanes < block.threads; warp++) block.warps[warp] = Queue();
-  void *first = prepare_fiber(block, 0);
-  if (!block.failed) plinth_host_switch(&block.home, first);
+  const Fiber *first = new_fiber(block);
+  if (first) switch_context(block.home, first->context);
 }
 
 template <auto K> struct Entry;
@@ -48,9 +32,12 @@ template <auto K> struct Entry;
 template <typename... P, void (*K)(P...)> struct Entry<K> {
   static constexpr unsigned kSizes[sizeof...(P) + 1] = {unsigned(sizeof(P))..., 0};
 
-  // Runs threads while none is ready that waited.
-  static void run_threads(Block &block, Fiber &fiber) {
+  // A fiber: runs threads until none is left that has not started, or one that waited is ready.
+  static void run_fiber() {
+    Fiber &fiber = self();
+    Block &block = *fiber.owner;
     run_with(block, fiber, block.launch->parameters, typename MakeIndices<sizeof...(P)>::type());
+    end_fiber(block, fiber);
   }
 
   // The parameters are copied for each fiber, so that no store of the kernel can change them.
@@ -83,11 +70,16 @@ template <typename... P, void (*K)(P...)> struct Entry<K> {
       return;
     }
   others:
-    while (!block.ready.first && block.started < block.threads) {
+    while (block.ready.is_empty() && block.started < block.threads) {
       fiber.rank = block.started++;
-      fiber.thread.x = fiber.rank % extent.x;
-      fiber.thread.y = fiber.rank / extent.x % extent.y;
-      fiber.thread.z = fiber.rank / extent.x / extent.y;
+      fiber.thread = block.next_thread;
+      if (++block.next_thread.x == extent.x) {
+        block.next_thread.x = 0;
+        if (++block.next_thread.y == extent.y) {
+          block.next_thread.y = 0;
+          block.next_thread.z++;
+        }
+      }
       K(parameters.value...);
       finish_thread(block, fiber.rank);
     }
@@ -96,8 +88,11 @@ template <typename... P, void (*K)(P...)> struct Entry<K> {
   static void run(const Launch *launch, unsigned long long first, unsigned long long last) {
     Block block;
     block.launch = launch;
-    block.run_threads = run_threads;
+    block.run_fiber = run_fiber;
     block.failed = false;
+    block.fibers = block.free_count = 0;
+    block.ready.fibers = block.ready.first = block.ready.end = block.ordered[0];
+    block.barrier.fibers = block.barrier.end = block.ordered[1];
     block.time = 0;
     for (unsigned &time : block.warp_times) time = 0;
 #ifdef PLINTH_HOST_CHECKS

@@ -8,151 +8,40 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "fiber.h"
+#include "fiber_state.h"
 #include "launch.h"
-#include "vector_types.h"
-
-constexpr int warpSize = 32;
 
 namespace plinth_host {
-constexpr unsigned kMaxThreads = 1024;
-constexpr unsigned kLanes = 32;
-constexpr unsigned kNamedBarriers = 16;
-
-// A place in the source of a kernel.
-struct Site {
-  const char *file;
-  unsigned line;
-  static constexpr Site here(const char *file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
-    return Site{file, line};
-  }
-  bool operator==(const Site &other) const {
-    return line == other.line && (file == other.file || !strcmp(file, other.file));
-  }
-};
-
-// What a lane brings to an operation of its warp. It lies on the lane's own stack.
-struct Lane {
-  const void *in;
-  void *out;
-  long argument;
-};
-
-typedef void (*WarpOperation)(Lane *const *lanes, unsigned present);
-typedef void (*BlockOperation)(void *const *arguments, unsigned count);
-
-// A thread that waits. It lies on the thread's own stack. It has the size of a cache line, because a switch to another
-// thread reads it.
-struct Waiter {
-  void *stack;
-  Waiter *next;
-  const char *what;
-  Site site;
-  unsigned rank;
-  // Of an operation of a warp; otherwise 0.
-  unsigned mask;
-  // What all that wait together run, or null.
-  union {
-    WarpOperation operation;
-    BlockOperation block_operation;
-  };
-  // What the thread brings to it, or the result of active_mask.
-  union {
-    Lane *lane;
-    void *argument;
-    unsigned active;
-  };
-};
-static_assert(sizeof(Waiter) == 64, "a thread that waits is visited often");
-
-// A fiber, at the end of its memory, and the thread that it runs.
-struct Fiber {
-  struct Block *owner;
-  unsigned number;
-  unsigned rank;
-  // What a kernel sees of its thread.
-  uint3 thread;
-  uint3 block;
-  dim3 block_extent;
-  dim3 grid_extent;
-};
-static_assert(sizeof(Fiber) == 64, "fiber_at places it on a cache line");
-
-// Returns the fiber that lies in a memory: at the end of its stack, so that both are in one page. Neighbours lie at
-// different offsets; at equal ones they would compete for the same few lines of the processor's cache.
-static inline Fiber &fiber_at(char *memory) {
-  const uintptr_t color = reinterpret_cast<uintptr_t>(memory) / kFiberBytes % 32;
-  return *reinterpret_cast<Fiber *>(memory + kFiberBytes - sizeof(Fiber) - color * 128);
-}
-static inline Fiber &self() { return fiber_at(fiber_memory()); }
-
-struct Queue {
-  Waiter *first = nullptr;
-  Waiter *last = nullptr;
-  unsigned count = 0;
-
-  void push(Waiter *waiter) {
-    waiter->next = nullptr;
-    (first ? last->next : first) = waiter;
-    last = waiter;
-    count++;
-  }
-  Waiter *pop() {
-    Waiter *waiter = first;
-    first = waiter->next;
-    count--;
-    return waiter;
-  }
-  // Moves all waiters of another queue to the end of this one.
-  void take_all(Queue &other) {
-    if (!other.first) return;
-    (first ? last->next : first) = other.first;
-    last = other.last;
-    count += other.count;
-    other.first = nullptr;
-    other.count = 0;
-  }
-  // Takes the waiters that satisfy a condition out of the queue and gives them to `take`, in their order.
-  template <typename Condition, typename Take> void extract(Condition condition, Take take) {
-    Queue rest;
-    while (first) {
-      Waiter *waiter = pop();
-      if (condition(waiter)) {
-        take(waiter);
-      } else {
-        rest.push(waiter);
-      }
-    }
-    *this = rest;
-  }
-};
-
 // The state of the block that a thread of the host device runs.
 struct Block {
   const Launch *launch;
-  // Runs threads that have not started, in a fiber.
-  void (*run_threads)(Block &block, struct Fiber &fiber);
-  // The stack of the thread that runs the block, while fibers run.
-  void *home;
+  // What a fiber runs: threads that have not started.
+  void (*run_fiber)();
+  // Where the thread goes on that runs the block, while fibers run.
+  Context home;
   unsigned threads;
   unsigned started;
+  // The index of the next thread to start, once a thread has waited.
+  uint3 next_thread;
   // The threads that have not exited.
   unsigned live;
   uint3 index;
-  // Fibers that run no thread, and the number of those that were used so far.
-  unsigned short free_fibers[kMaxThreads];
-  unsigned free_count;
+  // The fibers that exist, and those that run no thread.
   unsigned fibers;
-  Queue ready;
+  unsigned free_count;
+  Fiber *free_fibers[kMaxThreads];
+  ReadyFibers ready;
+  BlockBarrier barrier;
+  // The memory of `ready` and `barrier`. take_ready() reads beyond the last fiber.
+  Fiber *ordered[2][kOrderedFibers + 8];
   Queue polling;
   Queue active;
+  // Threads that wait for a number of threads. There is none with the number 0.
   Queue barriers[kNamedBarriers];
-  // The first thread that waits for all threads of the block in another place than the first one, or null.
-  const Waiter *different;
   unsigned barrier_threads[kNamedBarriers];
   Queue warps[kMaxThreads / kLanes];
   unsigned exited[kMaxThreads / kLanes];
-  // Whether a thread waits in `barriers` or `warps`, so that the end of another may be what it waits for.
+  // How many threads wait in `warps`.
   unsigned waiting;
   // Whether a thread has ever waited. Until then all threads before the current one have exited, and `live` and `exited`
   // are not kept.
@@ -176,8 +65,8 @@ static inline unsigned warp_mask() { return lanes_of(*self().owner, self().rank 
 
 // Leaves the fibers of the block as they are.
 [[noreturn]] static inline void leave_block(Block &block) {
-  void *abandoned;
-  plinth_host_switch(&abandoned, block.home);
+  Context abandoned;
+  switch_context(abandoned, block.home);
   __builtin_unreachable();
 }
 
@@ -234,8 +123,8 @@ static inline uint3 index_of(const Block &block, unsigned rank) {
 }
 
 // Reports that two threads that must do the same do not.
-[[noreturn]] static __attribute__((noinline, cold)) void report_divergence(Block &block, const Waiter &one,
-                                                                           const Waiter &other) {
+[[noreturn]] static __attribute__((noinline, cold)) void report_divergence(Block &block, const Fiber &one,
+                                                                           const Fiber &other) {
   char text[256];
   const uint3 index = index_of(block, other.rank);
   snprintf(text, sizeof text, "divergent %s: thread (%u, %u, %u) waits in %s at %s:%u", one.what, index.x, index.y,
@@ -243,15 +132,26 @@ static inline uint3 index_of(const Block &block, unsigned rank) {
   fail(block, kLaunchFailed, index_of(block, one.rank), one.site, text);
 }
 
+// Returns the first thread that waits for all threads of the block, or null.
+static __attribute__((noinline, cold)) Fiber *first_at_barrier(Block &block) {
+  const BlockBarrier &barrier = block.barrier;
+  if (!barrier.count()) return nullptr;
+  Fiber *first = barrier.fibers[0];
+  first->what = barrier.what;
+  first->site = barrier.site;
+  first->mask = 0;
+  return first;
+}
+
 // Reports that no thread of the block can go on.
 [[noreturn]] static __attribute__((noinline, cold)) void report_deadlock(Block &block) {
-  Waiter *one = nullptr, *other = nullptr;
+  const Fiber *one = first_at_barrier(block), *other = one ? block.barrier.different : nullptr;
   const auto see = [&](const Queue &queue) {
-    for (Waiter *waiter = queue.first; waiter; waiter = waiter->next) {
+    for (Fiber *fiber = queue.first; fiber; fiber = fiber->next) {
       if (!one) {
-        one = waiter;
-      } else if (!other && (waiter->what != one->what || !(waiter->site == one->site) || waiter->mask != one->mask)) {
-        other = waiter;
+        one = fiber;
+      } else if (!other && (fiber->what != one->what || !(fiber->site == one->site) || fiber->mask != one->mask)) {
+        other = fiber;
       }
     }
   };
@@ -267,147 +167,165 @@ static inline uint3 index_of(const Block &block, unsigned rank) {
   fail(block, kLaunchFailed, index_of(block, one->rank), one->site, text);
 }
 
-static void run_fiber();
-
-// Returns the stack pointer of a fiber that will run threads of the block. Ends the block if there is no memory for it.
-static inline void *prepare_fiber(Block &block, unsigned number) {
-  void *memory = block.launch->fiber(block.launch->context, number);
+// Adds a fiber to those that run no thread. Fails the block and returns false if there is no memory for it.
+static __attribute__((noinline)) bool add_fiber(Block &block) {
+  void *memory = block.launch->fiber(block.launch->context, block.fibers);
   if (!memory) {
     block.launch->fail(block.launch->context, kOutOfMemory, "");
     block.failed = true;
-    return block.home;
+    return false;
   }
   Fiber &fiber = fiber_at(static_cast<char *>(memory));
+  const Launch &launch = *block.launch;
   fiber.owner = &block;
-  fiber.number = number;
-  fiber.block = block.index;
-  fiber.block_extent = dim3(block.launch->block[0], block.launch->block[1], block.launch->block[2]);
-  fiber.grid_extent = dim3(block.launch->grid[0], block.launch->grid[1], block.launch->grid[2]);
-  return new_fiber(reinterpret_cast<char *>(&fiber), run_fiber);
+  fiber.block_extent = dim3(launch.block[0], launch.block[1], launch.block[2]);
+  fiber.grid_extent = dim3(launch.grid[0], launch.grid[1], launch.grid[2]);
+  block.fibers++;
+  block.free_fibers[block.free_count++] = &fiber;
+  return true;
+}
+
+// Returns a fiber that will run threads of the block, or null, with the block failed, if there is no memory for it.
+static inline Fiber *new_fiber(Block &block) {
+  if (__builtin_expect(block.free_count == 0, 0) && !add_fiber(block)) return nullptr;
+  Fiber *fiber = block.free_fibers[--block.free_count];
+  if (block.free_count > 1) {
+    // The state and the stack of a fiber that will run soon.
+    const char *later = reinterpret_cast<const char *>(block.free_fibers[block.free_count - 2]);
+    for (int line = -3; line < 2; line++) __builtin_prefetch(later + line * 64);
+  }
+  fiber->block = block.index;
+  fiber->context = new_context(reinterpret_cast<char *>(fiber), block.run_fiber);
+  return fiber;
 }
 
 // Releases the threads that wait for the lanes that are active now. Called when no thread can go on otherwise.
 static inline void release_active(Block &block) {
-  const Waiter *first = block.active.first;
+  const Fiber *first = block.active.first;
   const unsigned warp = first->rank / kLanes;
   const Site site = first->site;
   unsigned mask = 0;
-  const auto is_same = [&](const Waiter *waiter) { return waiter->rank / kLanes == warp && waiter->site == site; };
-  for (const Waiter *waiter = first; waiter; waiter = waiter->next) {
-    if (is_same(waiter)) mask |= 1u << waiter->rank % kLanes;
+  const auto is_same = [&](const Fiber *fiber) { return fiber->rank / kLanes == warp && fiber->site == site; };
+  for (const Fiber *fiber = first; fiber; fiber = fiber->next) {
+    if (is_same(fiber)) mask |= 1u << fiber->rank % kLanes;
   }
-  block.active.extract(is_same, [&](Waiter *waiter) {
-    waiter->active = mask;
-    block.ready.push(waiter);
+  block.active.extract(is_same, [&](Fiber *fiber) {
+    fiber->active = mask;
+    block.ready.push(fiber);
   });
 }
 
-// Runs the first thread that is ready. `from` receives the stack of `self`, or of a fiber that has nothing more to do.
-// Returns when `self` can go on.
-static __attribute__((always_inline)) inline void run_ready(Block &block, void **from, const Waiter *self) {
-  Waiter *waiter = block.ready.pop();
-  // What the next switch reads: the registers below the next waiter, the waiter, and the stack above it.
-  const char *next = reinterpret_cast<const char *>(block.ready.first);
-  __builtin_prefetch(next - 64);
-  __builtin_prefetch(next);
-  __builtin_prefetch(next + 64);
-  __builtin_prefetch(next + 128);
-  if (waiter != self) plinth_host_switch(from, waiter->stack);
+// Takes the next fiber out of those that are ready, after `self` has run.
+static __attribute__((always_inline)) inline Fiber *take_ready(Block &block, Fiber &self) {
+  // What the next switches read: the contexts of fibers and, as far from them as here, their stacks.
+  const char *later = reinterpret_cast<const char *>(block.ready.first[2]);
+  __builtin_prefetch(later);
+  __builtin_prefetch(later - (reinterpret_cast<uintptr_t>(&self) - stack_pointer()));
+  return block.ready.pop();
 }
 
-// The same if no thread is ready: starts another one, or releases those that wait for what now cannot happen.
-static __attribute__((noinline)) void run_another(Block &block, void **from, const Waiter *self = nullptr) {
-  if (!block.ready.first) {
-    if (block.started < block.threads) {
-      unsigned fiber;
-      if (block.free_count) {
-        fiber = block.free_fibers[--block.free_count];
-      } else {
-        fiber = block.fibers++;
-      }
-      return plinth_host_switch(from, prepare_fiber(block, fiber));
-    }
-    if (block.live == 0 || !block.has_waited) return plinth_host_switch(from, block.home);
-    if (block.active.first) {
-      release_active(block);
-      while (block.polling.first) block.ready.push(block.polling.pop());
-    } else if (block.polling.first) {
-      if (block.launch->has_failed(block.launch->context)) leave_block(block);
-      sched_yield();  // for threads of other blocks
-      block.ready = block.polling;
-      block.polling = Queue();
-    } else {
-      report_deadlock(block);
-    }
+// Returns a fiber to run while none is ready: a new one. If all threads have started, releases those that wait for what now
+// cannot happen.
+static __attribute__((noinline)) Fiber *another_fiber(Block &block, Fiber &self) {
+  if (block.started < block.threads) {
+    Fiber *fiber = new_fiber(block);
+    if (!fiber) leave_block(block);
+    return fiber;
   }
-  run_ready(block, from, self);
+  if (block.live == 0 || !block.has_waited) leave_block(block);
+  if (block.active.first) {
+    release_active(block);
+    while (block.polling.first) block.ready.push(block.polling.pop());
+  } else if (block.polling.first) {
+    if (block.launch->has_failed(block.launch->context)) leave_block(block);
+    sched_yield();  // for threads of other blocks
+    while (block.polling.first) block.ready.push(block.polling.pop());
+  } else {
+    report_deadlock(block);
+  }
+  return take_ready(block, self);
 }
 
-// Lets other threads run until this one, which is in a queue, is ready.
-static __attribute__((always_inline)) inline void suspend(Block &block, Waiter &waiter) {
-  if (__builtin_expect(block.ready.first != nullptr, 1)) return run_ready(block, &waiter.stack, &waiter);
-  run_another(block, &waiter.stack, &waiter);
+// Returns the fiber that runs after `self`, which waits or has ended. It may be `self`.
+static __attribute__((always_inline)) inline Fiber *next_fiber(Block &block, Fiber &self) {
+  return block.ready.is_empty() ? another_fiber(block, self) : take_ready(block, self);
+}
+
+// Runs another fiber. Returns when `self` can go on.
+static __attribute__((always_inline)) inline void switch_to(Fiber &self, const Fiber *next) {
+  if (next != &self) switch_context(self.context, next->context);
+}
+
+// Ends a fiber that has run the last of its threads.
+[[noreturn]] static __attribute__((always_inline)) inline void end_fiber(Block &block, Fiber &self) {
+  block.free_fibers[block.free_count++] = &self;
+  switch_context(self.context, next_fiber(block, self)->context);
+  __builtin_unreachable();
 }
 
 // Begins to keep account of the threads that have exited.
 static __attribute__((noinline)) void begin_to_wait(Block &block, unsigned rank) {
   block.has_waited = true;
   block.live = block.threads - rank;
+  block.next_thread = index_of(block, block.started);
   for (unsigned warp = 0; warp * kLanes < block.threads; warp++) {
     const unsigned first = warp * kLanes;
     block.exited[warp] = rank <= first ? 0 : rank - first >= kLanes ? ~0u : (1u << (rank - first)) - 1;
   }
 }
 
-static __attribute__((always_inline)) inline Block &prepare_waiter(Waiter &waiter, const char *what, Site site) {
-  const Fiber &fiber = self();
+// Notes what the current thread waits for.
+static __attribute__((always_inline)) inline Block &begin_wait(Fiber &fiber, const char *what, Site site) {
   Block &block = *fiber.owner;
   if (__builtin_expect(!block.has_waited, 0)) begin_to_wait(block, fiber.rank);
-  waiter.what = what;
-  waiter.site = site;
-  waiter.rank = fiber.rank;
-  waiter.mask = 0;
-  waiter.operation = nullptr;
-  waiter.argument = nullptr;
+  fiber.what = what;
+  fiber.site = site;
+  fiber.mask = 0;
+  fiber.operation = nullptr;
+  fiber.argument = nullptr;
   return block;
 }
 
 // Runs the operation of a complete barrier. The arguments are in the order of the ranks, so that a sum does not depend on
 // the order of arrival.
-static __attribute__((noinline)) void run_block_operation(Block &block, const Waiter *first) {
+static __attribute__((noinline)) void run_block_operation(const Block &block) {
   void *arguments[kMaxThreads];
   unsigned count = 0;
   for (unsigned rank = 0; rank < block.threads; rank++) arguments[rank] = nullptr;
-  for (const Waiter *waiter = first; waiter; waiter = waiter->next) arguments[waiter->rank] = waiter->argument;
+  for (unsigned at = 0; at < block.barrier.count(); at++) {
+    arguments[block.barrier.fibers[at]->rank] = block.barrier.fibers[at]->argument;
+  }
   for (unsigned rank = 0; rank < block.threads; rank++) {
     if (arguments[rank]) arguments[count++] = arguments[rank];
   }
-  first->block_operation(arguments, count);
+  block.barrier.operation(arguments, count);
 }
 
-// Completes a barrier, if all threads have arrived that it is for.
-static inline void check_barrier(Block &block, unsigned id) {
-  Queue &queue = block.barriers[id];
-  if (!queue.first || queue.count < (id ? block.barrier_threads[id] : block.live)) return;
-  if (id == 0 && block.different) report_divergence(block, *queue.first, *block.different);
-  if (queue.first->block_operation) run_block_operation(block, queue.first);
+// Completes the barrier of the block, if all threads wait for it. No thread is ready then.
+static inline void check_barrier(Block &block) {
+  BlockBarrier &barrier = block.barrier;
+  if (!barrier.count() || barrier.count() < block.live) return;
+  if (barrier.different) report_divergence(block, *first_at_barrier(block), *barrier.different);
+  if (barrier.operation) run_block_operation(block);
   block.time++;
-  block.waiting -= queue.count;
-  block.ready.take_all(queue);
+  Fiber **empty = block.ready.fibers;
+  block.ready.fibers = block.ready.first = barrier.fibers;
+  block.ready.end = barrier.end;
+  barrier.fibers = barrier.end = empty;
 }
 
 // Completes the operations of a warp for which all lanes have arrived.
 static inline void check_warp(Block &block, unsigned warp) {
   Queue &queue = block.warps[warp];
-  for (const Waiter *first = queue.first; first; first = first->next) {
+  for (const Fiber *first = queue.first; first; first = first->next) {
     Lane *lanes[kLanes] = {};
     unsigned present = 0;
-    const Waiter *other = nullptr;
-    for (const Waiter *waiter = queue.first; waiter; waiter = waiter->next) {
-      if (waiter->mask != first->mask) continue;
-      if (waiter->operation != first->operation) other = waiter;
-      lanes[waiter->rank % kLanes] = waiter->lane;
-      present |= 1u << waiter->rank % kLanes;
+    const Fiber *other = nullptr;
+    for (const Fiber *fiber = queue.first; fiber; fiber = fiber->next) {
+      if (fiber->mask != first->mask) continue;
+      if (fiber->operation != first->operation) other = fiber;
+      lanes[fiber->rank % kLanes] = fiber->lane;
+      present |= 1u << fiber->rank % kLanes;
     }
     if (present != (first->mask & lanes_of(block, warp) & ~block.exited[warp])) continue;
     if (other) report_divergence(block, *first, *other);
@@ -415,13 +333,14 @@ static inline void check_warp(Block &block, unsigned warp) {
     block.warp_times[warp]++;
     if (unsigned(__builtin_popcount(present)) == queue.count) {
       block.waiting -= queue.count;
-      return block.ready.take_all(queue);
+      while (queue.first) block.ready.push(queue.pop());
+      return;
     }
     const unsigned mask = first->mask;
-    queue.extract([&](const Waiter *waiter) { return waiter->mask == mask; },
-                  [&](Waiter *waiter) {
+    queue.extract([&](const Fiber *fiber) { return fiber->mask == mask; },
+                  [&](Fiber *fiber) {
                     block.waiting--;
-                    block.ready.push(waiter);
+                    block.ready.push(fiber);
                   });
     return check_warp(block, warp);
   }
@@ -432,82 +351,100 @@ static inline void finish_thread(Block &block, unsigned rank) {
   const unsigned warp = rank / kLanes;
   block.exited[warp] |= 1u << rank % kLanes;
   block.live--;
-  if (__builtin_expect(block.waiting != 0, 0)) {
-    check_warp(block, warp);
-    if (block.live) check_barrier(block, 0);
-  }
+  if (__builtin_expect(block.waiting != 0, 0)) check_warp(block, warp);
+  if (__builtin_expect(block.barrier.count() != 0, 0)) check_barrier(block);
 }
 
-static __attribute__((always_inline)) inline void wait_in_block(Block &block, unsigned id, Waiter &waiter) {
-  // Compared on arrival, while both are in the processor's cache.
-  if (id == 0 && !block.different) {
-    const Waiter *first = block.barriers[0].first;
-    const bool is_same = !first || (waiter.block_operation == first->block_operation && waiter.site == first->site);
-    if (__builtin_expect(!is_same, 0)) block.different = &waiter;
+// Adds the current thread to those that wait for all threads of the block. Returns the fiber that runs next.
+static __attribute__((noinline)) Fiber *arrive_at_barrier(BlockOperation operation, void *argument, Site site,
+                                                          const char *what) {
+  Fiber &fiber = self();
+  Block &block = begin_wait(fiber, what, site);
+  fiber.block_operation = operation;
+  fiber.argument = argument;
+  BlockBarrier &barrier = block.barrier;
+  if (barrier.count() == 0) {
+    barrier.site = site;
+    barrier.what = what;
+    barrier.operation = operation;
+  } else if (!barrier.different && !(operation == barrier.operation && site == barrier.site)) {
+    barrier.different = &fiber;
   }
-  block.barriers[id].push(&waiter);
-  block.waiting++;
-  check_barrier(block, id);
-  suspend(block, waiter);
+  barrier.push(&fiber);
+  check_barrier(block);
+  return next_fiber(block, fiber);
 }
 
-static __attribute__((noinline)) void block_barrier(Site site = Site::here()) {
-  Waiter waiter;
-  Block &block = prepare_waiter(waiter, "__syncthreads", site);
-  wait_in_block(block, 0, waiter);
+// Waits for all threads of the block that have not exited.
+static __attribute__((always_inline)) inline void block_barrier(Site site = Site::here()) {
+  Fiber *found = &self();
+  asm("" : "+r"(found));  // so that it is kept rather than computed again
+  Fiber &fiber = *found;
+  Block &block = *fiber.owner;
+  BlockBarrier &barrier = block.barrier;
+  // While a thread is ready, this one is not the last that arrives.
+  const bool is_usual = !block.ready.is_empty() && barrier.site.line == site.line && barrier.site.file == site.file &&
+                        !barrier.operation;
+  if (__builtin_expect(is_usual, 1)) {
+    barrier.push(&fiber);
+    switch_context(fiber.context, take_ready(block, fiber)->context);
+  } else {
+    switch_to(fiber, arrive_at_barrier(nullptr, nullptr, site, "__syncthreads"));
+  }
 }
 
 // Runs an operation when all threads of the block that have not exited call this. `arguments` are in the order of the ranks.
-static __attribute__((noinline)) void block_operation(BlockOperation operation, void *mine, Site site,
-                                                      const char *what = "__syncthreads") {
-  Waiter waiter;
-  Block &block = prepare_waiter(waiter, what, site);
-  waiter.block_operation = operation;
-  waiter.argument = mine;
-  wait_in_block(block, 0, waiter);
+static inline void block_operation(BlockOperation operation, void *mine, Site site, const char *what = "__syncthreads") {
+  switch_to(self(), arrive_at_barrier(operation, mine, site, what));
 }
 
 // Waits for `threads` threads at the barrier `id`, 1 to 15.
 static __attribute__((noinline)) void named_barrier(unsigned id, unsigned threads, Site site) {
   if (id == 0 || id >= kNamedBarriers) trap("there is no such barrier", site);
-  Waiter waiter;
-  Block &block = prepare_waiter(waiter, "a named barrier", site);
+  Fiber &fiber = self();
+  Block &block = begin_wait(fiber, "a named barrier", site);
   block.barrier_threads[id] = threads;
-  wait_in_block(block, id, waiter);
+  Queue &queue = block.barriers[id];
+  queue.push(&fiber);
+  if (queue.count >= threads) {
+    block.time++;
+    while (queue.first) block.ready.push(queue.pop());
+  }
+  switch_to(fiber, next_fiber(block, fiber));
 }
 
 // Runs an operation of a warp when all lanes of `mask` that have not exited call this with the same mask and operation.
 static __attribute__((noinline)) void warp_operation(unsigned mask, WarpOperation operation, Lane &mine, Site site,
                                                      const char *what = "an operation of a warp") {
   if (!(mask >> lane() & 1)) trap("the mask of an operation of a warp does not include the caller's lane", site);
-  Waiter waiter;
-  Block &block = prepare_waiter(waiter, what, site);
-  waiter.mask = mask;
-  waiter.operation = operation;
-  waiter.lane = &mine;
-  block.warps[waiter.rank / kLanes].push(&waiter);
+  Fiber &fiber = self();
+  Block &block = begin_wait(fiber, what, site);
+  fiber.mask = mask;
+  fiber.operation = operation;
+  fiber.lane = &mine;
+  const unsigned warp = fiber.rank / kLanes;
+  block.warps[warp].push(&fiber);
   block.waiting++;
-  const unsigned warp = waiter.rank / kLanes;
   const int needed = __builtin_popcount(mask & lanes_of(block, warp) & ~block.exited[warp]);
   if (block.warps[warp].count >= unsigned(needed)) check_warp(block, warp);
-  suspend(block, waiter);
+  switch_to(fiber, next_fiber(block, fiber));
 }
 
 // Returns the lanes of the warp that are at the same place, when all others wait elsewhere or have exited.
 static __attribute__((noinline)) unsigned active_mask(Site site = Site::here()) {
-  Waiter waiter;
-  Block &block = prepare_waiter(waiter, "__activemask", site);
-  block.active.push(&waiter);
-  suspend(block, waiter);
-  return waiter.active;
+  Fiber &fiber = self();
+  Block &block = begin_wait(fiber, "__activemask", site);
+  block.active.push(&fiber);
+  switch_to(fiber, next_fiber(block, fiber));
+  return fiber.active;
 }
 
 // Lets other threads of the block run, for loops that poll.
 static __attribute__((noinline)) void yield() {
-  Waiter waiter;
-  Block &block = prepare_waiter(waiter, "a loop", Site{"", 0});
-  block.polling.push(&waiter);
-  suspend(block, waiter);
+  Fiber &fiber = self();
+  Block &block = begin_wait(fiber, "a loop", Site{"", 0});
+  block.polling.push(&fiber);
+  switch_to(fiber, next_fiber(block, fiber));
   block.time++;  // what the loop waits for orders it, as a barrier does
 }
 

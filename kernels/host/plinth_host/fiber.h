@@ -8,50 +8,73 @@ namespace plinth_host {
 // The size and the alignment of a fiber's memory. Its first page cannot be accessed, and the rest is its stack, at whose
 // end lies the state of the thread that it runs.
 constexpr uintptr_t kFiberBytes = 1 << 20;
-
-extern "C" __attribute__((visibility("hidden"))) void plinth_host_switch(void **from, void *to);
+// How far from the end of the memory the state may begin.
+constexpr uintptr_t kStateBytes = 132 << 10;
 
 #if defined(__x86_64__)
-asm(R"(
-.text
-.hidden plinth_host_switch
-.globl plinth_host_switch
-.type plinth_host_switch, @function
-plinth_host_switch:
-  pushq %rbp
-  pushq %rbx
-  pushq %r12
-  pushq %r13
-  pushq %r14
-  pushq %r15
-  movq %rsp, (%rdi)
-  movq %rsi, %rsp
-  popq %r15
-  popq %r14
-  popq %r13
-  popq %r12
-  popq %rbx
-  popq %rbp
-  ret
-.size plinth_host_switch, . - plinth_host_switch
-)");
+// Where a fiber goes on.
+struct Context {
+  void *stack;
+  void *instruction;
+  void *frame;
+  void *base;
+};
 
-// Returns the memory of the fiber that runs the caller.
-static inline char *fiber_memory() {
+// The registers that only some processors have, which a function need not keep.
+#ifdef __AVX512F__
+#define PLINTH_HOST_MORE_REGISTERS                                                                                  \
+  , "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27",     \
+      "xmm28", "xmm29", "xmm30", "xmm31", "k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7"
+#else
+#define PLINTH_HOST_MORE_REGISTERS
+#endif
+
+// Leaves this fiber, and returns when another one switches back to it. It is a part of its caller and names the registers
+// that it changes, so that the compiler saves only those which are in use there. It saves rbp and rbx itself, with which a
+// compiler may address its frame. It does not push: there may be variables below the stack pointer.
+static __attribute__((always_inline)) inline void switch_context(Context &from, const Context &to) {
+  Context *saved = &from;
+  const Context *next = &to;
+  asm volatile(R"(
+    leaq 1f(%%rip), %%rax
+    movq %%rsp, (%0)
+    movq %%rax, 8(%0)
+    movq %%rbp, 16(%0)
+    movq %%rbx, 24(%0)
+    movq (%1), %%rsp
+    movq 16(%1), %%rbp
+    movq 24(%1), %%rbx
+    jmpq *8(%1)
+  1:
+  )"
+               : "+D"(saved), "+S"(next)
+               :
+               : "rax", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "xmm0", "xmm1", "xmm2",
+                 "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14",
+                 "xmm15", "st", "st(1)", "st(2)", "st(3)", "st(4)", "st(5)", "st(6)", "st(7)", "cc",
+                 "memory" PLINTH_HOST_MORE_REGISTERS);
+}
+#undef PLINTH_HOST_MORE_REGISTERS
+
+static inline uintptr_t stack_pointer() {
   uintptr_t stack;
   asm("movq %%rsp, %0" : "=r"(stack));  // not volatile: one function runs in one fiber
-  return reinterpret_cast<char *>(stack & ~(kFiberBytes - 1));
-}
-
-// Returns the stack pointer of a new fiber, whose stack ends at `end` and which runs `entry` when it is switched to.
-static inline void *new_fiber(char *end, void (*entry)()) {
-  void **stack = reinterpret_cast<void **>(end);
-  *--stack = nullptr;  // where a return address lies when a function begins
-  *--stack = reinterpret_cast<void *>(entry);
-  for (int kept = 0; kept < 6; kept++) *--stack = nullptr;
   return stack;
 }
+
+// Returns the context of a new fiber, whose stack ends at `end` and which runs `entry` when it is switched to.
+static inline Context new_context(char *end, void (*entry)()) {
+  void **stack = reinterpret_cast<void **>(end);
+  *--stack = nullptr;  // where a return address lies when a function begins
+  return {stack, reinterpret_cast<void *>(entry), nullptr, nullptr};
+}
 #elif defined(__aarch64__)
+// Where a fiber goes on: its registers are on its stack.
+struct Context {
+  void *stack;
+};
+
+extern "C" __attribute__((visibility("hidden"))) void plinth_host_switch(void **from, void *to);
 asm(R"(
 .text
 .hidden plinth_host_switch
@@ -87,19 +110,24 @@ plinth_host_switch:
 .size plinth_host_switch, . - plinth_host_switch
 )");
 
-static inline char *fiber_memory() {
+static inline void switch_context(Context &from, const Context &to) { plinth_host_switch(&from.stack, to.stack); }
+
+static inline uintptr_t stack_pointer() {
   uintptr_t stack;
   asm("mov %0, sp" : "=r"(stack));
-  return reinterpret_cast<char *>(stack & ~(kFiberBytes - 1));
+  return stack;
 }
 
-static inline void *new_fiber(char *end, void (*entry)()) {
+static inline Context new_context(char *end, void (*entry)()) {
   void **stack = reinterpret_cast<void **>(end) - 20;
   for (int kept = 0; kept < 20; kept++) stack[kept] = nullptr;
   stack[11] = reinterpret_cast<void *>(entry);  // x30, where `ret` goes
-  return stack;
+  return {stack};
 }
 #else
 #error "kernels run on the host device of x86-64 and AArch64 machines only"
 #endif
+
+// Returns the memory of the fiber that runs the caller.
+static inline char *fiber_memory() { return reinterpret_cast<char *>(stack_pointer() & ~(kFiberBytes - 1)); }
 }  // namespace plinth_host

@@ -274,7 +274,7 @@ static inline unsigned __ballot_sync(unsigned mask, int predicate, PLINTH_SITE) 
 static inline unsigned __activemask(PLINTH_SITE) { return plinth_host::active_mask(site); }
 static inline void __syncwarp(unsigned mask = 0xffffffffu, PLINTH_SITE) { plinth_host::synchronize_warp(mask, site); }
 
-static inline void __syncthreads(PLINTH_SITE) { plinth_host::block_barrier(site); }
+static __forceinline__ void __syncthreads(PLINTH_SITE) { plinth_host::block_barrier(site); }
 // The barrier 0 is that of __syncthreads().
 static inline void __barrier_sync(unsigned id, PLINTH_SITE) {
   if (id == 0) return plinth_host::block_barrier(site);

@@ -80,6 +80,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     header!("plinth_host/entry.h"),
     header!("plinth_host/execution.h"),
     header!("plinth_host/fiber.h"),
+    header!("plinth_host/fiber_state.h"),
     header!("plinth_host/group_values.h"),
     header!("plinth_host/half_functions.h"),
     header!("plinth_host/integer.h"),
