@@ -295,6 +295,7 @@ test-python: library ## test the Python package on PLINTH_DEVICE=host (default) 
 	@tools/bootstrap.sh python3
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-host} PLINTH_LIBRARY=$(abspath $(LIBRARY))/libplinth.so PYTHONPATH=python \
 		python3 -m unittest discover -s tests/python
+	python3 -m unittest discover -s tests/comm
 
 # Link-time optimization takes most of the wheel's time, and these tests do not need it.
 .PHONY: test-wheel

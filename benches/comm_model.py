@@ -30,13 +30,13 @@ EFFICIENCY = {"tree": (1 / 3.8, 120 / 128 * 0.92, 0.92), "ring": (0.5, 0.92, 1.0
 LL_MOST = {False: 141.0, True: 35.0}
 
 
-def nccl(gpus, size, network):
-    """Returns the algorithm and protocol that NCCL selects for an all-reduce in the model, and its microseconds."""
+def candidates(gpus, size, network):
+    """Returns NCCL's algorithms and protocols for an all-reduce, and the microseconds of each in the model."""
     machines = max(1, gpus // GPUS_PER_MACHINE)
     inside = gpus if machines == 1 else GPUS_PER_MACHINE
     # Each GPU of a machine has a network adapter, and the rings leave the machine through all of them.
     bus = NVLINK if machines == 1 else min(NVLINK, network * inside)
-    best = None
+    times = []
     for algorithm in ("tree", "ring"):
         for number, protocol in enumerate(PROTOCOLS):
             bandwidth = bus * EFFICIENCY[algorithm][number]
@@ -50,10 +50,13 @@ def nccl(gpus, size, network):
             else:
                 latency = 2 * ((inside - 1) * near + math.log2(machines) * far)
                 passes = 2.0
-            time = BASE[algorithm][number] + latency + passes * size / bandwidth / 1e3
-            if best is None or time < best[2]:
-                best = (algorithm, protocol, time)
-    return best
+            times.append((algorithm, protocol, BASE[algorithm][number] + latency + passes * size / bandwidth / 1e3))
+    return times
+
+
+def nccl(gpus, size, network):
+    """Returns the algorithm and protocol that NCCL selects for an all-reduce in the model, and its microseconds."""
+    return min(candidates(gpus, size, network), key=lambda candidate: candidate[2])
 
 
 def direct(gpus, size):
@@ -90,16 +93,24 @@ def bytes_text(size):
     return f"{size} B"
 
 
+def table(network):
+    """Returns the times as a Markdown table."""
+    lines = ["| GPUs | message | NCCL's ring | NCCL's tree | NCCL's choice | parts: inside, between, inside |",
+             "|---|---|---|---|---|---|"]
+    for gpus in (8, 64, 512, 4096, 32768, 100000):
+        for size in (1 << 10, 1 << 20, 1 << 26, 1 << 30):
+            times = candidates(gpus, size, network)
+            ring, tree = (min(time for name, _, time in times if name == algorithm) for algorithm in ("ring", "tree"))
+            algorithm, protocol, _ = nccl(gpus, size, network)
+            own = hierarchical(gpus, size, network)
+            lines.append(f"| {gpus:,} | {bytes_text(size)} | {ring:,.0f} | {tree:,.0f} | {algorithm}, {protocol} | {own:,.0f} |")
+    return "\n".join(lines)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--network", type=float, default=50.0, help="GB/s for each GPU and direction between machines (50: 400 Gbit/s)")
-    arguments = parser.parse_args()
-    print("| GPUs | message | NCCL's choice | NCCL | parts: inside, between, inside |\n|---|---|---|---|---|")
-    for gpus in (8, 64, 512, 4096, 32768, 100000):
-        for size in (1 << 10, 1 << 20, 1 << 26, 1 << 30):
-            algorithm, protocol, time = nccl(gpus, size, arguments.network)
-            own = hierarchical(gpus, size, arguments.network)
-            print(f"| {gpus:,} | {bytes_text(size)} | {algorithm}, {protocol} | {time:,.0f} | {own:,.0f} |")
+    print(table(parser.parse_args().network))
 
 
 if __name__ == "__main__":
