@@ -55,6 +55,18 @@ class DriverCalls {
     return counts;
   }
 
+  // Returns the number and the cost of the calls so far that provide memory and track streams. There are few of them, so
+  // that the sum is cheap enough for each slow operation.
+  DriverCallCount sum() const {
+    DriverCallCount sum;
+    for (const char *name : MEMORY_CALLS) {
+      DriverCallCount one;
+      if (counted() && count_(name, &one.calls) == 0) sum.calls += one.calls;
+      if (counted() && cost_(name, &one.nanoseconds) == 0) sum.nanoseconds += one.nanoseconds;
+    }
+    return sum;
+  }
+
   // Returns the calls between two counts, less those of the replay program's own queries.
   Counts between(const Counts &before, const Counts &after, uint64_t queries) const {
     Counts counts = difference(before, after);
@@ -70,6 +82,10 @@ class DriverCalls {
 
  private:
   using Query = int32_t (*)(const char *, uint64_t *);
+
+  static constexpr const char *MEMORY_CALLS[] = {
+      "cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap", "cuMemRelease",
+      "cuMemAlloc", "cuMemFree", "cuStreamQuery", "cuStreamWaitEvent", "cuEventRecord", "cuEventQuery"};
 
   static Counts difference(const Counts &before, const Counts &after) {
     Counts counts;

@@ -29,6 +29,7 @@ namespace {
 
 constexpr size_t INTERVAL = 4096;      // events between two queries of held memory
 constexpr double SUSPICIOUS = 20'000;  // ns; operations without a driver call are faster, most with one are slower
+constexpr double SLOW = 1000;          // ns; operations with a driver call are slower, also on the host device
 constexpr size_t CSV_ROWS = 1000;      // approximate number for a pass
 constexpr size_t ROUNDS = 9;           // of the steady state
 constexpr double ROUNDS_TIME = 1e9;    // ns, after which no new round begins
@@ -114,6 +115,7 @@ class Replay {
   double time_each(Result &result, Pass &pass) {
     double spent = 0;
     const size_t count = trace_.events.size();
+    DriverCallCount before = driver_calls_.sum();
     for (size_t i = 0; i < count; i++) {
       auto start = Clock::now();
       bool enough = step(trace_.events[i], allocator_.alloc, allocator_.free);
@@ -121,8 +123,18 @@ class Replay {
       spent += time;
       pass.ops++;
       if (time > result.worst_ns) result.worst_ns = time, result.worst_event = i;
+      // First of all, since it reads the message of an error.
       if (!account(result, 1, i, enough)) break;
-      if (time > SUSPICIOUS || i % interval_ == 0 || i == trace_.peak_event) sample(1, i, pass);
+      if (time > SLOW) {
+        DriverCallCount after = driver_calls_.sum();
+        DriverCallCount more{after.calls - before.calls, after.nanoseconds - before.nanoseconds};
+        if (more.nanoseconds > result.costliest.driver_calls.nanoseconds) result.costliest = {more, i};
+        before = after;
+      }
+      if (time > SUSPICIOUS || i % interval_ == 0 || i == trace_.peak_event) {
+        sample(1, i, pass);
+        before = driver_calls_.sum();
+      }
       if (i % INTERVAL == 0) progress_.show(result.trace + ", first pass", i, count);
     }
     return spent;

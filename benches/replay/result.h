@@ -19,6 +19,12 @@ struct Pass {
   DriverCalls::Counts driver_calls;
 };
 
+// The operation of the first pass whose driver calls cost most.
+struct CostliestOperation {
+  DriverCallCount driver_calls;
+  size_t event = 0;
+};
+
 struct OutOfMemory {
   int pass;
   size_t event;
@@ -42,6 +48,7 @@ struct Result {
   // For an operation: the median, the smallest and the largest of the rounds.
   double steady_ns = 0, steady_least_ns = 0, steady_most_ns = 0;
   bool driver_calls_counted = false;
+  CostliestOperation costliest;
   std::vector<Pass> passes;
   std::optional<OutOfMemory> out_of_memory;
   size_t failures = 0;
@@ -92,6 +99,11 @@ inline void print_text(const Result &result) {
   }
   row("worst operation");
   std::printf("%.1f us, event %zu of the first pass\n", result.worst_ns / 1e3, result.worst_event);
+  if (result.costliest.driver_calls.calls) {
+    row("costliest operation");
+    std::printf("%" PRIu64 " driver calls, on an H200 some %.1f us, event %zu of the first pass\n", result.costliest.driver_calls.calls,
+                static_cast<double>(result.costliest.driver_calls.nanoseconds) / 1e3, result.costliest.event);
+  }
   row("peak");
   std::printf("%.1f MiB live, %.1f MiB held, %.4f of live\n", mib(static_cast<int64_t>(result.peak_live)),
               mib(result.peak_held), result.ratio());
@@ -141,6 +153,11 @@ inline void print_json(const Result &result) {
   number("peak_reserved", result.peak_reserved);
   number("worst_ns", result.worst_ns);
   number("worst_event", result.worst_event);
+  if (result.driver_calls_counted) {
+    number("costliest_calls", result.costliest.driver_calls.calls);
+    number("costliest_ns", result.costliest.driver_calls.nanoseconds);
+    number("costliest_event", result.costliest.event);
+  }
   number("clock_ns", result.clock_ns);
   number("loop_ns", result.loop_ns);
   number("rounds", result.rounds);
