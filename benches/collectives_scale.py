@@ -21,7 +21,7 @@ PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs/collectives_scale.
 KIB, MIB = 1 << 10, 1 << 20
 
 # As in tuning.rs and window.cuh; tests/comm/test_collectives_scale.py compares them.
-ONE_SHOT = ((2, 4 * MIB), (4, 256 * KIB), (None, 128 * KIB))
+ONE_SHOT = ((2, 4 * MIB), (4, 512 * KIB), (None, 128 * KIB))
 PACKETS = ((2, 256 * KIB), (4, 64 * KIB), (None, 32 * KIB))
 BLOCK_BYTES, BLOCKS, STAGING = 8 * KIB, 64, 8 * MIB
 THREADS, MAX_RANKS = 512, 16
@@ -38,16 +38,13 @@ TWO_RANKS = (
     (32 * KIB, 6.0, 16.4, 9.1, 8.4), (128 * KIB, 6.0, 16.1, 9.4, 8.8), (512 * KIB, 8.5, 19.5, 11.9, 9.6),
     (2 * MIB, 14.7, 24.8, 30.9, 14.3), (4 * MIB, 22.8, 33.1, 35.8, 21.8), (8 * MIB, 40.3, 50.9, 50.5, 33.9),
     (16 * MIB, 76.5, 86.9, 80.3, 61.3), (32 * MIB, 141.6, 152.2, 144.1, 111.6), (64 * MIB, 269.6, 282.2, 253.9, 216.2))
-# Microseconds on four H200s with the version before packets, eager: bytes, 2026-11-21 (docs/benchmarks.md), 2026-11-22.
+# Microseconds on four H100s, 2026-11-27 (docs/benchmarks.md): bytes, plinth in a graph and eager, and in a graph the fastest of
+# NCCL and PyTorch's one-shot and two-shot kernels.
 FOUR_RANKS = (
-    (512, None, 18), (KIB, 17.6, None), (8 * KIB, None, 18), (64 * KIB, 20.1, None), (128 * KIB, None, 21),
-    (512 * KIB, None, 30), (MIB, 30.8, None), (2 * MIB, None, 36), (4 * MIB, 143.2, 137), (8 * MIB, None, 154),
-    (16 * MIB, 282.9, 117), (64 * MIB, 408.5, 411), (256 * MIB, 1578.8, None))
-# On the same four, 2026-11-22, in a graph: the fastest of NCCL and PyTorch's one-shot and two-shot kernels.
-FOUR_RIVALS = ((512, 6.9), (8 * KIB, 7.0), (128 * KIB, 9.0), (512 * KIB, 9.9), (2 * MIB, 18.9), (4 * MIB, 29.5),
-               (8 * MIB, 50.0), (16 * MIB, 91.0), (64 * MIB, 319.0))
-# That version: 16 KiB for each block of a step, no packets, 9.2 us in a graph for a short message between two ranks.
-OLD_BLOCK_BYTES, OLD_SHORT = 16 * KIB, 9.2
+    (512, 7.7, 17.9, 8.7), (2 * KIB, 7.7, 18.1, 8.7), (8 * KIB, 7.6, 17.9, 8.5), (32 * KIB, 7.9, 17.9, 9.0),
+    (128 * KIB, 8.8, 18.6, 10.4), (512 * KIB, 11.9, 22.6, 11.8), (2 * MIB, 21.9, 33.0, 20.0),
+    (4 * MIB, 31.7, 43.4, 30.3), (8 * MIB, 52.4, 63.0, 53.0), (16 * MIB, 99.6, 110.1, 94.1),
+    (32 * MIB, 188.5, 200.0, 177.1), (64 * MIB, 362.6, 376.1, 328.0))
 # The numbers of ranks of the predictions, and the link of each.
 NETWORKS = ((4, LINK), (8, LINK), (16, LINK), (72, LINK_NVL72))
 
@@ -60,18 +57,18 @@ def by_ranks(table, ranks):
     return next(size for limit, size in table if limit is None or ranks <= limit)
 
 
-def counts(algorithm, ranks, size, block_bytes=BLOCK_BYTES):
+def counts(algorithm, ranks, size):
     """Returns what an all-reduce consists of: steps with flags, serial loads of a thread, serial reads of packets, and bytes
     that leave each rank over its link."""
     if algorithm == "packets":
         return 0, 0, 2 * (ranks - 1), 2 * (ranks - 1) * size
     if algorithm == "registered":
         part = up(size, ranks)
-        blocks = max(1, min(BLOCKS, up(part, block_bytes)))
+        blocks = max(1, min(BLOCKS, up(part, BLOCK_BYTES)))
         return 2, up(up(up(part, 16), blocks), THREADS), 0, 2 * (ranks - 1) * size / ranks
     slot, parts = max(STAGING // ranks, 16) & ~15, algorithm == "two-shot"
     most = min(up(size, ranks) if parts else size, slot)
-    blocks, steps, loads = max(1, min(BLOCKS, up(most, block_bytes))), 0, 0
+    blocks, steps, loads = max(1, min(BLOCKS, up(most, BLOCK_BYTES))), 0, 0
     for offset in range(0, size, slot * ranks if parts else slot):
         chunk = min(size - offset, slot * ranks if parts else slot)
         # One-shot: push, combine. Two-shot: push to each rank, combine and forward, pull from each rank.
@@ -113,18 +110,12 @@ class Model:
         self.launch, self.step, self.load = solve(rows, values)
         self.eager = sum(row[2] - row[1] for row in measured) / len(measured)
 
-    def time(self, algorithm, ranks, size, link=LINK, block_bytes=BLOCK_BYTES):
-        steps, loads, polls, sent = counts(algorithm, ranks, size, block_bytes)
+    def time(self, algorithm, ranks, size, link=LINK):
+        steps, loads, polls, sent = counts(algorithm, ranks, size)
         return self.launch + steps * self.step + loads * self.load + max(0, polls - 2) * POLL + sent / link / 1e3
 
     def default(self, ranks, size, link=LINK):
         return self.time(chosen(ranks, size), ranks, size, link)
-
-    def old(self, ranks, size):
-        """Returns the eager time of the version before packets."""
-        algorithm = "one-shot" if size <= by_ranks(ONE_SHOT, ranks) else "two-shot"
-        extra = OLD_SHORT - self.time("one-shot", 2, 512)
-        return self.eager + extra + self.time(algorithm, ranks, size, block_bytes=OLD_BLOCK_BYTES)
 
     def first(self, slower, faster, ranks, link=LINK):
         """Returns the size in KiB from which `faster` is faster, and stays so up to 64 MiB; None if it never is."""
@@ -186,15 +177,14 @@ def tables(model):
             error(model.default(2, size) + model.eager, eager), us(two), error(model.time("registered", 2, size), two),
             us(nccl), error(comm_model.nccl(2, size, 50)[2], nccl)] for size, graph, eager, nccl, two in TWO_RANKS]
     yield "fit", table(["message", "algorithm", "graph", "model", "eager", "model", "registered", "model", "NCCL", "model"], fit)
-    old = [[text(size), " / ".join(us(time) for time in times if time), us(model.old(4, size)),
-            " / ".join(f"{100 * (model.old(4, size) / time - 1):+.0f} %" for time in times if time)]
-           for size, *times in FOUR_RANKS]
-    yield "four", table(["message", "measured", "model", "error"], old)
-    rivals = []
-    for size, time in FOUR_RIVALS:
+    four = []
+    for size, graph, eager, rival in FOUR_RANKS:
         own, nccl = model.time("registered", 4, size), comm_model.nccl(4, size, 50)[2]
-        rivals.append([text(size), us(time), error(min(own, nccl), time), "registered" if own < nccl else "NCCL"])
-    yield "rivals", table(["message", "measured", "the faster model", "which"], rivals)
+        four.append([text(size), chosen(4, size), us(graph), error(model.default(4, size), graph), us(eager),
+                     error(model.default(4, size) + model.eager, eager), us(rival), error(min(own, nccl), rival),
+                     "registered" if own < nccl else "NCCL"])
+    yield "four", table(["message", "algorithm", "graph", "model", "eager", "model", "fastest rival", "the faster model",
+                         "which"], four)
     rows = []
     for size in (KIB, 8 * KIB, 32 * KIB, 128 * KIB, 512 * KIB, 2 * MIB, 8 * MIB, 64 * MIB, 256 * MIB):
         row = [text(size)]

@@ -51,7 +51,7 @@ static void sum_in_place(void *const *comms, float *const *blocks, size_t count,
   const float one = 1;
   for (int device = 0; device < devices; device++) {
     CHECK_OK(plinth_set_device(device));
-    CHECK_OK(plinth_memset_pattern(blocks[device], &one, sizeof one, count, NULL));
+    CHECK_OK(plinth_memset_pattern(blocks[device], &one, sizeof one, bytes, NULL));
     CHECK_OK(plinth_synchronize(device));
   }
   CHECK_EQ(nccl.group_start(), 0);

@@ -454,7 +454,8 @@ inline bool set_up() {
   for (int device = 0; device < device_count; device++) {
     void *memory = nullptr;
     plinth_ipc_export_t message = PLINTH_IPC_EXPORT_INIT;
-    CHECK(TRY(plinth_caching_allocator_alloc(1, device, nullptr, &memory)));
+    // Processes that share a device may hold all of it for a moment.
+    RETRY(plinth_caching_allocator_alloc(1, device, nullptr, &memory));
     if (TRY(plinth_ipc_export(memory, &message), {PLINTH_ERROR_IPC_NOT_SHAREABLE, PLINTH_ERROR_NOT_SUPPORTED})) {
       CHECK(TRY(plinth_ipc_export_free(&message)));
     }

@@ -52,17 +52,15 @@ impl EngineKind {
 /// From this number of bytes on, NCCL is used for operations that the library's kernels also support, if one process
 /// has all ranks.
 pub const LOCAL_NCCL_FROM: u64 = 64 << 20;
-/// The same for two ranks in separate processes, where NCCL is faster from here on in a graph, and nowhere up to here
-/// eagerly (docs/benchmarks.md).
-const PAIR_NCCL_FROM: u64 = 64 << 20;
-/// The same for more ranks.
-const SHARED_NCCL_FROM: u64 = 4 << 20;
+/// The same for ranks in separate processes, by the maximum number of ranks: where NCCL is faster in a graph. The last entry
+/// is an estimate, the others were measured (docs/benchmarks.md).
+const SHARED_NCCL_FROM: [(u32, u64); 3] = [(2, 64 << 20), (4, 32 << 20), (u32::MAX, 4 << 20)];
 /// The environment variable that overrides these thresholds.
 pub const NCCL_FROM_VARIABLE: &str = "PLINTH_COMMUNICATOR_NCCL_FROM";
 
 /// Returns the default threshold for this number of ranks in separate processes.
 pub fn shared_nccl_from(ranks: u32) -> u64 {
-    if ranks <= 2 { PAIR_NCCL_FROM } else { SHARED_NCCL_FROM }
+    SHARED_NCCL_FROM.iter().find(|(most, _)| ranks <= *most).map_or(0, |(_, bytes)| *bytes)
 }
 
 /// Returns the threshold in bytes from which a new communicator prefers NCCL. All ranks must have the same threshold.

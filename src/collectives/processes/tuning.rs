@@ -1,7 +1,7 @@
 //! The algorithm of a collective, and its number of blocks.
 //!
-//! All ranks must choose alike, so they compare their tunings in the rendezvous. The numbers for two ranks were measured
-//! on two H100s with NVLink (docs/benchmarks.md); those for more ranks are estimates. `PLINTH_GROUP_TUNING` overrides
+//! All ranks must choose alike, so they compare their tunings in the rendezvous. The numbers for two and for four ranks were
+//! measured on H100s with NVLink (docs/benchmarks.md); those for more ranks are estimates. `PLINTH_GROUP_TUNING` overrides
 //! them, as in "one_shot=65536,blocks=32".
 
 use crate::{
@@ -31,7 +31,7 @@ pub struct Tuning {
 
 /// The largest one-shot row, by the maximum number of ranks. Two ranks send the same amount with either algorithm, and
 /// synchronize less often with one-shot.
-const ONE_SHOT: [(u32, u64); 3] = [(2, 4 << 20), (4, 256 << 10), (u32::MAX, 128 << 10)];
+const ONE_SHOT: [(u32, u64); 3] = [(2, 4 << 20), (4, 512 << 10), (u32::MAX, 128 << 10)];
 
 /// The largest row that is sent in packets, by the maximum number of ranks.
 const PACKETS: [(u32, u64); 3] = [(2, 256 << 10), (4, 64 << 10), (u32::MAX, 32 << 10)];
