@@ -84,12 +84,15 @@ pub fn supply(held: u64, limit: u64, shared: bool) -> Supply {
     }
 }
 
-/// Returns an arena's limits on unreleasable memory; see [`UnreleasableLimits`].
+/// Returns an arena's limits on unreleasable memory; see [`UnreleasableLimits`]. There are none while memory is plentiful:
+/// a split costs as much as three moves, and leaves more handles to move.
 pub fn unreleasable_limits(supply: Supply, budget: u64, live_elsewhere: u64, live_peak: u64) -> UnreleasableLimits {
-    let short = supply != Supply::Plenty;
+    if supply == Supply::Plenty {
+        return UnreleasableLimits::default();
+    }
     UnreleasableLimits {
         budget: budget.saturating_sub(live_elsewhere),
-        max_unreleasable: if short { live_peak / 1000 * UNRELEASABLE_WHEN_SHORT } else { u64::MAX },
+        max_unreleasable: live_peak / 1000 * UNRELEASABLE_WHEN_SHORT,
     }
 }
 
@@ -217,6 +220,14 @@ pub fn segment_size(size: u64, large_segment: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn handles_are_split_only_while_memory_is_short() {
+        let limits = |supply| unreleasable_limits(supply, 1100 << 20, 0, 1000 << 20);
+        assert_eq!(limits(Supply::Plenty), UnreleasableLimits::default());
+        assert_eq!(limits(Supply::Short).allowance(1000 << 20), (1000 << 20) / 1000 * UNRELEASABLE_WHEN_SHORT);
+        assert_eq!(limits(Supply::Shared).allowance(1099 << 20), 1 << 19);
+    }
 
     #[test]
     fn large_blocks_are_not_split() {

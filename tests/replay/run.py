@@ -237,8 +237,8 @@ class Synthetic(unittest.TestCase):
         self.assertTrue(0 < result["costliest_ns"] <= costliest[1], result["costliest_ns"])
 
     def test_random_mix(self):
-        self.check(self.replay("random_mix"), held=1.16, passes=[(20_000, 3700), (18_000, 3100)],
-                   costliest=(100, 1_700_000))
+        self.check(self.replay("random_mix"), held=1.15, passes=[(9500, 1750), (4600, 830)],
+                   costliest=(75, 1_150_000))
 
     def test_threads(self):
         self.check(self.replay("threads"), held=2.1, passes=[(620, 43), (60, 2)], costliest=(10, 35_000))
