@@ -80,9 +80,11 @@ pub fn give_back(
         }
     }
     let is_released = || {
-        arenas.iter().for_each(|arena| {
-            stream_events::process_events(runtime, device, arena, false);
-        });
+        for arena in arenas {
+            if let Some(_growing) = arena.growth.try_lock() {
+                stream_events::process_events(runtime, device, arena, false);
+            }
+        }
         Ok((device.memory().pending_release.load(Ordering::Acquire) == 0).then_some(()))
     };
     // What running work still uses is released when other events of the arena are processed.

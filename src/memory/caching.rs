@@ -389,12 +389,15 @@ pub fn fraction(number: i32) -> Result<f64> {
     with_device(number, |device| device.memory().fraction())
 }
 
-/// Checks the consistency of the allocator's data structures.
+/// Checks the consistency of the allocator's data structures. Other threads of the program must not use the allocator; the
+/// thread that returns memory to other processes waits.
 pub fn check() -> Result<()> {
     let runtime = runtime::ready()?;
     for device in runtime.devices() {
         let mut held = backend::reserved_bytes(device);
-        for arena in device.memory().arenas() {
+        let arenas = device.memory().arenas();
+        let _growing: Vec<_> = arenas.iter().map(|arena| arena.growth.lock()).collect();
+        for arena in &arenas {
             let inner = arena.lock();
             let inconsistent = |what: String| Error::new(Status::PANIC, format!("arena {}: {what}", arena.number));
             inner.space.check().map_err(inconsistent)?;
