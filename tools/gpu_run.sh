@@ -119,7 +119,8 @@ step c_tests 900 python3 sources/c_tests/run.py --no-build --lib lib --include i
 step c_tests-ranks 400 python3 sources/c_tests/run.py --no-build --lib lib --include include --build c_tests --device cuda \
     --jobs 1 --filter '^(communicator|nccl)'
 
-step chaos 200 fuzz/chaos --seconds 60
+# Killed more often, the processes would not live until they have a context.
+step chaos 200 fuzz/chaos --seconds 60 --kill-every 2
 # Every bit beside the recorded ones; skips itself on a GPU of another build.
 step random-golden 120 python3 tests/random/golden.py --library lib/libplinth.so --device cuda
 step random-statistics 180 python3 tests/random/distributions.py --library lib/libplinth.so --device cuda
