@@ -3,32 +3,12 @@
 /* env: PLINTH_HOST_DEVICES=4 */
 /* env: PLINTH_COMMUNICATOR_ENGINE=shared */
 /* timeout: 120 */
+#include "interrupting.h"
 #include "ranks.h"
-
-#include <sys/time.h>
 
 enum { RANKS = 3, ROUNDS = 20, COUNT = 1000, MICROSECONDS = 100, MILLISECONDS = 20000 };
 
-static volatile sig_atomic_t signals;
-
-static void count_signal(int number) {
-  (void)number;
-  signals++;
-}
-
-/* Starts or stops a timer whose signal is not restarted. It runs only during calls of the library. */
-static void interrupt_every(int microseconds) {
-  const struct itimerval interval = {{0, microseconds}, {0, microseconds}};
-  CHECK(setitimer(ITIMER_REAL, &interval, NULL) == 0);
-}
-
-static void install_handler(void) {
-  struct sigaction action;
-  memset(&action, 0, sizeof action);
-  action.sa_handler = count_signal;
-  CHECK(sigaction(SIGALRM, &action, NULL) == 0);
-}
-
+/* The timer runs only during calls of the library. */
 static void make_and_split(int rank) {
   static uint8_t id[PLINTH_UNIQUE_ID_SIZE];
   const plinth_communicator_options_t options = options_of(PLINTH_ENGINE_AUTO, MILLISECONDS, 0);

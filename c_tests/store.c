@@ -1,7 +1,6 @@
 /* Stores, for the rendezvous of processes. SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "interrupting.h"
 #include "ranks.h"
-
-#include <sys/time.h>
 
 static char folder[64];
 
@@ -78,29 +77,13 @@ TEST(invalid_arguments_are_errors) {
   remove_folder();
 }
 
-static volatile sig_atomic_t signals;
-
-static void count_signal(int number) {
-  (void)number;
-  signals++;
-}
-
-/* Starts or stops a timer whose signal interrupts system calls, which are not restarted. */
-static void interrupt_every(int microseconds) {
-  const struct itimerval interval = {{0, microseconds}, {0, microseconds}};
-  struct sigaction action;
-  memset(&action, 0, sizeof action);
-  action.sa_handler = count_signal;
-  CHECK(sigaction(SIGALRM, &action, NULL) == 0);
-  CHECK(setitimer(ITIMER_REAL, &interval, NULL) == 0);
-}
-
 TEST(signals_neither_end_nor_extend_a_wait) {
   static char large[1 << 20], copy[1 << 20];
   size_t bytes = 0;
   choose_folder();
   plinth_store_t store = open_store();
   memset(large, 7, sizeof large);
+  install_handler();
   interrupt_every(HARNESS_SANITIZED ? 5000 : 500);
   const double start = seconds_now();
   CHECK_STATUS(plinth_store_get(store, "absent", 300, copy, sizeof copy, &bytes), PLINTH_ERROR_TIMED_OUT);

@@ -1,6 +1,7 @@
 //! The engines of communicators, and how one is selected.
 
 use crate::{
+    collectives::processes::tuning::by_ranks,
     error::{Error, Result},
     status::Status,
 };
@@ -60,7 +61,7 @@ pub const NCCL_FROM_VARIABLE: &str = "PLINTH_COMMUNICATOR_NCCL_FROM";
 
 /// Returns the default threshold for this number of ranks in separate processes.
 pub fn shared_nccl_from(ranks: u32) -> u64 {
-    SHARED_NCCL_FROM.iter().find(|(most, _)| ranks <= *most).map_or(0, |(_, bytes)| *bytes)
+    by_ranks(&SHARED_NCCL_FROM, ranks)
 }
 
 /// Returns the threshold in bytes from which a new communicator prefers NCCL. All ranks must have the same threshold.

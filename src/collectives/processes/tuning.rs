@@ -39,8 +39,8 @@ const PACKETS: [(u32, u64); 3] = [(2, 256 << 10), (4, 64 << 10), (u32::MAX, 32 <
 /// Bytes of a row in packets for each block: a unit of 16 bytes for each thread.
 const PACKET_BLOCK: u64 = 16 * THREADS as u64;
 
-/// Returns the entry of a table for a number of ranks.
-fn by_ranks(table: &[(u32, u64)], size: u32) -> u64 {
+/// Returns the entry of a table for a number of ranks: the first whose maximum number of ranks is not less.
+pub fn by_ranks(table: &[(u32, u64)], size: u32) -> u64 {
     table.iter().find(|(max_size, _)| size <= *max_size).map_or(0, |(_, bytes)| *bytes)
 }
 
