@@ -75,9 +75,10 @@ void print_history(int slot) {
 
 [[noreturn]] void report_failure(int slot, const char *what) {
   const uint64_t number = shared->processes[slot].life;
-  fprintf(stderr, "chaos: process %d, life %lu: %s\nthe last operations of the process:\n", slot,
-          static_cast<unsigned long>(number), what);
+  fprintf(stderr, "the last operations of the process that failed:\n");
   print_history(slot);
+  // After the history, which is long: often only the end of an output is kept.
+  fprintf(stderr, "chaos: process %d, life %lu: %s\n", slot, static_cast<unsigned long>(number), what);
   fprintf(stderr, "again: chaos --seed %lu --life %lu --processes %d --threads %d --kill-every %g --seconds %g\n",
           static_cast<unsigned long>(options.seed), static_cast<unsigned long>(number), options.processes, options.threads,
           options.kill_every, options.seconds);
@@ -144,6 +145,14 @@ void check_hangs() {
   }
 }
 
+void wait_for_all() {
+  while (replace_ended(false) > 0) {
+    sleep_microseconds(1000);
+    check_failure();
+    check_hangs();
+  }
+}
+
 void strike_process(Random &random) {
   const int slot = static_cast<int>(random.below(static_cast<uint64_t>(options.processes)));
   Child &child = children[slot];
@@ -197,8 +206,9 @@ void check_leftovers(const std::vector<std::string> &shared_memory) {
     }
   }
   for (const std::string &name : names_in("/dev/shm")) {
-    // The driver of a GPU keeps files of its own.
-    if (name.find("plinth") != std::string::npos &&
+    // The driver of a GPU keeps files of its own, and other runs have theirs while they last.
+    const bool of_other_run = name.find("chaos-") != std::string::npos && name.find(name_of_run()) == std::string::npos;
+    if (name.find("plinth") != std::string::npos && !of_other_run &&
         std::find(shared_memory.begin(), shared_memory.end(), name) == shared_memory.end()) {
       fprintf(stderr, "chaos: the run left /dev/shm/%s\n", name.c_str());
       exit(1);
@@ -305,11 +315,10 @@ int main(int argc, char **argv) {
   }
   shared->ending = 1;
   continue_paused(true);
-  while (replace_ended(false) > 0) {
-    sleep_microseconds(1000);
-    check_failure();
-    check_hangs();
-  }
+  wait_for_all();
+  // A process that was killed leaves its shared memory if it was the last one; the next one that ends removes that.
+  start(0);
+  wait_for_all();
   print_counts();
   check_leftovers(shared_memory);
   printf("chaos: seed %lu, %.0f s, %d processes of %d threads: nothing was lost, nothing hung\n",

@@ -39,7 +39,8 @@ inline void capture(Worker &worker, Graph &graph, const plinth_pool_id_t *pool =
     graph.graph = nullptr;
     return;
   }
-  if (!TRY(plinth_graph_begin(graph.graph, pool, nullptr, mode, &context))) {
+  if (!TRY(plinth_graph_begin(graph.graph, pool, nullptr, mode, &context),
+           {has_segments ? PLINTH_ERROR_OUT_OF_MEMORY : PLINTH_OK})) {
     destroy_graph(graph);
     return;
   }

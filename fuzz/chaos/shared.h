@@ -202,6 +202,10 @@ struct Life {
 
 inline Life life;
 
+// Whether memory has fixed addresses in this life (expandable_segments:False): it cannot sleep, and what is free in it
+// cannot be combined, so at the limit of the process even a small request may fail.
+inline bool has_segments;
+
 // The calling thread's entry in the records. Thread 0 is the main thread of a process.
 inline thread_local ThreadRecord *record;
 inline thread_local Step *step;
@@ -213,8 +217,12 @@ inline thread_local uint64_t thread_number;
   if (shared->failed.compare_exchange_strong(none, 1)) {
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(shared->failure, sizeof shared->failure, format, arguments);
+    const int written = vsnprintf(shared->failure, sizeof shared->failure, format, arguments);
     va_end(arguments);
+    const size_t end = std::min(static_cast<size_t>(std::max(written, 0)), sizeof shared->failure - 1);
+    const char *settings = getenv("PLINTH_ALLOC_CONF");
+    snprintf(shared->failure + end, sizeof shared->failure - end, " [%s; %s]", settings == nullptr ? "" : settings,
+             life.struck ? "struck" : "not struck");
     shared->failed_process = life.slot;
     shared->failed_life = life.number;
     shared->failed.store(2);

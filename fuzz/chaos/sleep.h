@@ -34,9 +34,6 @@ struct Registered {
 
 inline Registered registered[REGISTRATIONS];
 
-// Whether memory has fixed addresses in this life, so that it cannot sleep.
-inline bool has_segments;
-
 // ---- registrations
 
 // Registers a part of a block, and checks what is known of it.
