@@ -73,6 +73,50 @@ TEST(arguments_are_checked) {
   CHECK(scale.occupancy(128) >= 1);
 }
 
+static const char *const kSharedSource = R"cuda(
+__device__ int reversed(int value) {
+  __shared__ int values[128];
+  values[threadIdx.x] = value;
+  __syncthreads();
+  return values[blockDim.x - 1 - threadIdx.x];
+}
+
+__global__ void reverse(int *data) {
+  __shared__ int tile[1024];
+  extern __shared__ int dynamic[];
+  tile[8 * threadIdx.x] = dynamic[threadIdx.x] = data[threadIdx.x];
+  __syncthreads();
+  data[threadIdx.x] = reversed(tile[8 * threadIdx.x]) + dynamic[threadIdx.x] - data[threadIdx.x];
+}
+
+template <int N> __global__ void fill(int *data) {
+  __shared__ int tile[N];
+  for (int i = threadIdx.x; i < N; i += blockDim.x) tile[i] = i;
+  __syncthreads();
+  data[threadIdx.x] = tile[N - 1 - threadIdx.x];
+}
+)cuda";
+
+TEST(static_shared_memory_counts) {
+  // What another kernel of the source uses does not count, but what a function that the kernel calls uses does.
+  const auto reverse = compiled(kSharedSource, "reverse");
+  constexpr int kStatic = (1024 + 128) * sizeof(int), kLimit = 48 << 10;
+  CHECK_EQ(reverse.attributes().shared_bytes, kStatic);
+  CHECK_EQ(reverse.attributes().max_dynamic_shared_bytes, kLimit - kStatic);
+  // Both together exceed the limit, which the launch raises.
+  const Device<int> data(std::vector<int>{1, 2, 3, 4});
+  reverse(Launch(1, 4).shared_bytes(46 << 10), data.get());
+  SAME(data.read(), (std::vector<int>{4, 3, 2, 1}));
+  const auto largest = compiled(kSharedSource, "fill<12288>");
+  CHECK_EQ(largest.attributes().shared_bytes, kLimit);
+  CHECK_EQ(largest.attributes().max_dynamic_shared_bytes, 0);
+  CHECK(largest.occupancy(32) < compiled(kSharedSource, "fill<16>").occupancy(32));
+  largest(Launch(1, 4), data.get());
+  SAME(data.read(), (std::vector<int>{12287, 12286, 12285, 12284}));
+  THROWS(compiled(kSharedSource, "fill<12289>"), PLINTH_ERROR_COMPILATION_FAILED);
+  CHECK(caught_text().find("shared") != std::string::npos);
+}
+
 TEST(kernels_without_parameters) {
   const auto nothing = compiled(kSource, "nothing");
   nothing(Launch({70000, 2}, {1, 2}));

@@ -24,8 +24,10 @@ use std::{
 
 /// The symbol of the description in the library of a kernel.
 pub const SYMBOL: &CStr = c"plinth_host_kernel";
+/// The symbol of the size of a kernel's static shared memory, a `u32`, in its library.
+pub const STATIC_SHARED: &CStr = c"plinth_host_static_shared";
 /// The version of [`Description`] and [`Blocks`].
-const VERSION: c_uint = 1;
+const VERSION: c_uint = 2;
 /// The most parameters that a kernel may have: CUDA's limit of their size in bytes.
 const MAX_PARAMETERS: c_uint = 32764;
 /// The most blocks of a cooperative launch, each of which is a thread of the system.
@@ -79,6 +81,8 @@ pub struct Kernel {
     description: &'static Description,
     /// The bytes of its library.
     image: &'static [u8],
+    /// The bytes of static shared memory of a block.
+    pub static_shared: u32,
     /// What the checks of shared memory need, if the kernel was compiled with them.
     shared: Option<&'static SharedMemory>,
 }
@@ -88,13 +92,15 @@ unsafe impl Sync for Description {}
 
 /// Returns the kernel of a library, if it has one and its name is `name`.
 pub fn find(library: Library, image: &'static [u8], name: &[u8]) -> Option<&'static HostKernel> {
-    let symbol = library.symbol(SYMBOL)?;
+    let (symbol, static_shared) = (library.symbol(SYMBOL)?, library.symbol(STATIC_SHARED)?);
     // SAFETY: a library with this symbol was compiled with kernels/host/plinth_host/entry.h, which exports this struct under
     // it, and the library stays loaded.
     let description: &'static Description = unsafe { &*symbol.cast::<Description>() };
     if description.version != VERSION || description.parameter_count > MAX_PARAMETERS {
         return None;
     }
+    // SAFETY: such a library has an aligned number under this symbol.
+    let static_shared = unsafe { static_shared.cast::<u32>().read() };
     // SAFETY: the struct holds a string, and as many sizes as it states.
     let (own_name, sizes) = unsafe {
         (
@@ -110,7 +116,7 @@ pub fn find(library: Library, image: &'static [u8], name: &[u8]) -> Option<&'sta
     Some(Box::leak(Box::new(HostKernel {
         name: own_name.to_str().ok()?,
         parameter_sizes: Box::leak(sizes.into()),
-        run: Run::Cuda(Kernel { description, image, shared }),
+        run: Run::Cuda(Kernel { description, image, static_shared, shared }),
     })))
 }
 

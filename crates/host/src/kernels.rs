@@ -49,6 +49,11 @@ impl HostKernel {
     pub fn may_block(&self) -> bool {
         !matches!(self.run, Run::Function(_) | Run::Compiled(_))
     }
+
+    /// Returns the bytes of static shared memory of a block.
+    pub fn static_shared(&self) -> u32 {
+        if let Run::Cuda(kernel) = &self.run { kernel.static_shared } else { 0 }
+    }
 }
 
 /// One launch of a kernel.
@@ -68,8 +73,8 @@ pub struct Launch {
     report: Mutex<Option<String>>,
 }
 
-/// The dynamic shared memory in bytes that a launch may use without `cuFuncSetAttribute`.
-const DEFAULT_SHARED: u32 = 48 << 10;
+/// The shared memory of a block in bytes, static and dynamic, without `cuFuncSetAttribute`. It is the most static memory.
+pub const DEFAULT_SHARED: u32 = 48 << 10;
 
 pub struct Module {
     functions: Vec<Id>,
@@ -200,7 +205,8 @@ impl Launch {
             return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
         }
         let threads: u32 = self.block.iter().product();
-        let resident = self.model.resident_blocks(threads as usize, self.shared_bytes as usize);
+        let resident =
+            self.model.resident_blocks(threads as usize, (self.kernel.static_shared() + self.shared_bytes) as usize);
         let limit = (resident as u64 * self.model.multiprocessors as u64).min(cuda_kernel::MAX_COOPERATIVE_BLOCKS);
         if self.blocks() > limit {
             return Err(codes::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
@@ -329,7 +335,8 @@ impl Engine {
         };
         let kernel = kernel.ok_or(codes::CUDA_ERROR_NOT_FOUND)?;
         let id = ids::next();
-        self.functions.insert(id, Function { kernel, device: module.device, shared_bytes: DEFAULT_SHARED });
+        let shared_bytes = DEFAULT_SHARED.saturating_sub(kernel.static_shared());
+        self.functions.insert(id, Function { kernel, device: module.device, shared_bytes });
         module.functions.push(id);
         Ok(id)
     }

@@ -1,7 +1,12 @@
-//! What the checks of a kernel know of its shared memory: its variables, which are thread-local ones of its library.
+//! The variables of a kernel in shared memory, which are thread-local ones of its library.
 
-use object::{LittleEndian, Object, ObjectSymbol, SymbolKind, read::elf::ElfFile64};
+use crate::cuda_kernel;
+use object::{
+    LittleEndian, Object, ObjectSection, ObjectSymbol, RelocationTarget, SymbolKind,
+    read::elf::{ElfFile64, ElfSymbol64},
+};
 use std::{
+    collections::HashSet,
     ffi::{CString, c_char, c_uint},
     ptr,
 };
@@ -14,6 +19,37 @@ const GUARD: &str = "_ZGV";
 /// The most bytes that dynamic shared memory has, and the bytes of one byte's history: `sizeof(ByteHistory)`.
 const MAX_DYNAMIC: usize = 256 << 10;
 const HISTORY: usize = 32;
+
+/// Returns the size of a kernel's static shared memory in bytes: of the variables that it and the functions that it may call
+/// use. `object` is the kernel as an object file, in which each function and variable has a section of its own.
+pub fn static_bytes(object: &[u8]) -> u64 {
+    let Ok(file) = ElfFile64::<LittleEndian>::parse(object) else { return 0 };
+    let section_of = |symbol: ElfSymbol64<'_, '_, LittleEndian>| symbol.section_index();
+    let entry = cuda_kernel::SYMBOL.to_bytes();
+    let mut next: Vec<_> =
+        file.symbols().filter(|symbol| symbol.name_bytes() == Ok(entry)).filter_map(section_of).collect();
+    let mut reached = HashSet::new();
+    while let Some(index) = next.pop() {
+        if let Ok(section) = file.section_by_index(index)
+            && reached.insert(index)
+        {
+            next.extend(section.relocations().filter_map(|(_, relocation)| match relocation.target() {
+                RelocationTarget::Symbol(symbol) => file.symbol_by_index(symbol).ok().and_then(section_of),
+                _ => None,
+            }));
+        }
+    }
+    file.symbols()
+        .filter(|symbol| symbol.kind() == SymbolKind::Tls && symbol.name().is_ok_and(is_of_kernel))
+        .filter(|symbol| symbol.section_index().is_some_and(|section| reached.contains(&section)))
+        .map(|symbol| symbol.size())
+        .sum()
+}
+
+/// Returns whether a thread-local variable is one in shared memory.
+fn is_of_kernel(name: &str) -> bool {
+    !OWN.iter().any(|own| name.starts_with(own)) && !name.starts_with(GUARD)
+}
 
 /// `plinth_host::SharedVariable` of `kernels/host/plinth_host/checks.h`.
 #[repr(C)]
@@ -50,8 +86,8 @@ impl SharedMemory {
                 anchor = offset;
                 continue;
             }
-            let is_shared = !OWN.iter().any(|own| name.starts_with(own)) && !name.starts_with(GUARD);
-            let name = if is_shared { CString::new(identifier(name)).ok()?.into_raw() } else { ptr::null_mut() };
+            let name =
+                if is_of_kernel(name) { CString::new(identifier(name)).ok()?.into_raw() } else { ptr::null_mut() };
             variables.push(Variable { offset, bytes: c_uint::try_from(symbol.size()).ok()?, name });
         }
         variables.sort_by_key(|variable| variable.offset);

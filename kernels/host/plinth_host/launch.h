@@ -41,7 +41,7 @@ struct Kernel {
   void (*fault)(const void *address, const void *instruction, unsigned is_division);
 };
 
-enum : unsigned { kVersion = 1 };
+enum : unsigned { kVersion = 2 };
 
 // Codes of the CUDA driver.
 enum : unsigned { kOutOfMemory = 2, kIllegalAddress = 700, kAssert = 710, kLaunchFailed = 719 };

@@ -11,7 +11,7 @@ use crate::{
         environment::{Environment, is_relative},
     },
     error::{Error, Result},
-    host::config::Checks,
+    host::{config::Checks, cuda_kernel, kernels, shared_memory},
     status::Status,
     temporary,
 };
@@ -179,6 +179,7 @@ impl HostCompiler {
         // A frame that is larger than a page does not skip the page below the stack; the switch between stacks does not
         // go with shadow stacks.
         arguments.extend(["-fstack-clash-protection", "-Iinclude", "-include", "plinth_host/kernel.h"]);
+        arguments.extend(["-ffunction-sections", "-fdata-sections"]);
         if cfg!(target_arch = "x86_64") {
             arguments.push("-fcf-protection=none");
         }
@@ -200,7 +201,19 @@ impl HostCompiler {
             arguments.extend(["-c", "-o", "kernel.o", "kernel.cu"]);
             self.run(&folder, &arguments)?;
         }
-        folder.write("shared.s", &shared_memory(&undefined_thread_locals(&folder.read("kernel.o")?)))?;
+        let object = folder.read("kernel.o")?;
+        let static_bytes = shared_memory::static_bytes(&object);
+        if static_bytes > u64::from(kernels::DEFAULT_SHARED) {
+            return Err(Error::new(
+                Status::COMPILATION_FAILED,
+                format!(
+                    "the kernel has {static_bytes} bytes of static shared memory, and a block can have {}; use dynamic \
+                     shared memory (extern __shared__) for more",
+                    kernels::DEFAULT_SHARED
+                ),
+            ));
+        }
+        folder.write("shared.s", &shared_memory_source(&undefined_thread_locals(&object), static_bytes))?;
         self.run(&folder, &["-shared", "-Wl,-z,defs", "-o", "kernel.so", "kernel.o", "shared.s"])?;
         folder.image("kernel.so")
     }
@@ -284,13 +297,15 @@ fn undefined_thread_locals(object: &[u8]) -> Undefined {
     names
 }
 
-/// Returns an assembler source that defines variables as the dynamic shared memory of the running block, and their
-/// initializers as functions that do nothing.
-fn shared_memory(names: &Undefined) -> String {
+/// Returns an assembler source that defines variables as the dynamic shared memory of the running block, their initializers
+/// as functions that do nothing, and the size of the static shared memory.
+fn shared_memory_source(names: &Undefined, static_bytes: u64) -> String {
     let label = |name: &String| format!(".globl \"{name}\"\n.hidden \"{name}\"\n\"{name}\":\n");
     let mut text = String::from(".section .note.GNU-stack,\"\"\n.text\n");
     text.extend(names.initializers.iter().map(label));
     text += "ret\n";
+    let size = cuda_kernel::STATIC_SHARED.to_string_lossy();
+    text += &format!(".section .rodata\n.balign 4\n.globl {size}\n{size}:\n.long {static_bytes}\n");
     if !names.variables.is_empty() {
         text += ".section .tbss,\"awT\"\n.balign 1024\n";
         text.extend(names.variables.iter().map(label));

@@ -118,7 +118,7 @@ pub unsafe extern "C" fn cuFuncGetName(name: *mut *const c_char, function: CUfun
     })
 }
 
-/// Returns an attribute of a kernel. A kernel here is a CPU function, without registers or static shared memory.
+/// Returns an attribute of a kernel. A kernel here is a CPU function, without registers.
 pub unsafe extern "C" fn cuFuncGetAttribute(value: *mut c_int, attribute: c_uint, function: CUfunction) -> Code {
     enter(Call::cuFuncGetAttribute, 0, |state| {
         let out = Out::new(value)?;
@@ -127,8 +127,8 @@ pub unsafe extern "C" fn cuFuncGetAttribute(value: *mut c_int, attribute: c_uint
         out.put(match attribute {
             CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => MAX_THREADS_PER_BLOCK as c_int,
             CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => found.shared_bytes as c_int,
-            CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
-            | CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES
+            CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES => found.kernel.static_shared() as c_int,
+            CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES
             | CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
             | CU_FUNC_ATTRIBUTE_NUM_REGS
             | CU_FUNC_ATTRIBUTE_PTX_VERSION
@@ -145,7 +145,8 @@ pub unsafe extern "C" fn cuFuncSetAttribute(function: CUfunction, attribute: c_u
         let found = engine.functions.get_mut(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
         let bytes = u32::try_from(value).map_err(|_| INVALID)?;
         if attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            || u64::from(bytes) > state.config.model.shared_per_block_optin as u64
+            || u64::from(found.kernel.static_shared()) + u64::from(bytes)
+                > state.config.model.shared_per_block_optin as u64
         {
             return Err(INVALID);
         }
@@ -184,13 +185,14 @@ pub unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
     enter(Call::cuOccupancyMaxActiveBlocksPerMultiprocessor, 0, |state| {
         let out = Out::new(blocks)?;
         let engine = state.engine.lock();
-        engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        let found = engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
         let model = state.config.model;
         let threads = usize::try_from(threads).ok().filter(|threads| *threads > 0).ok_or(INVALID)?;
         if threads > MAX_THREADS_PER_BLOCK as usize {
             out.put(0);
             return Ok(());
         }
+        let shared_bytes = shared_bytes.saturating_add(found.kernel.static_shared() as usize);
         out.put(model.resident_blocks(threads, shared_bytes) as c_int);
         Ok(())
     })
