@@ -1,6 +1,7 @@
 // What every kernel of the jiterator begins with: types of elements, and what a user's function may use beside CUDA's own
-// functions. It is compiled by NVRTC without any header, and by the machine's C++ compiler for the host device, which
-// then has the standard's headers.
+// functions. It is compiled by NVRTC without any header, and for the host device by the machine's C++ compiler, with the
+// standard's headers and those of kernels/host, which define __CUDACC_RTC__ and PLINTH_HOST.
+#define PLINTH_INLINE __device__ __forceinline__
 #ifdef __CUDACC_RTC__
 
 typedef signed char int8_t;
@@ -24,7 +25,6 @@ typedef long intptr_t;
 #define M_PI 3.14159265358979323846
 #endif
 
-#define PLINTH_INLINE __device__ __forceinline__
 #define PLINTH_UNROLL _Pragma("unroll")
 #define PLINTH_ONE_BY_ONE _Pragma("unroll 1")
 
@@ -148,22 +148,17 @@ PLINTH_LIMITS(unsigned long long);
 
 #else
 
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
+#include <plinth_host/math.h>
+#include <plinth_host/small_float.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <type_traits>
 
-#define PLINTH_INLINE inline __attribute__((always_inline))
+#include <plinth_host/qualifiers.h>
+
 #define PLINTH_UNROLL
 #define PLINTH_ONE_BY_ONE
-#define __device__
-#define __host__
-#define __forceinline__ inline __attribute__((always_inline))
-#define __restrict__ __restrict
 
 #endif
 
@@ -177,7 +172,20 @@ struct f16 { unsigned short bits; };
 struct bf16 { unsigned short bits; };
 struct bool8 { unsigned char bits; };
 
-#ifdef __CUDACC_RTC__
+#ifdef PLINTH_HOST
+}  // namespace plinth_jit
+template <> struct plinth_host::Format<plinth_jit::f16> {
+  enum { exponent = 5, mantissa = 10 };
+};
+template <> struct plinth_host::Format<plinth_jit::bf16> {
+  enum { exponent = 8, mantissa = 7 };
+};
+namespace plinth_jit {
+PLINTH_INLINE float read(f16 value) { return plinth_host::to_float(value); }
+PLINTH_INLINE float read(bf16 value) { return plinth_host::to_float(value); }
+PLINTH_INLINE void write(f16 &place, float number) { place = plinth_host::from_float<f16>(number); }
+PLINTH_INLINE void write(bf16 &place, float number) { place = plinth_host::from_float<bf16>(number); }
+#else
 PLINTH_INLINE float read(f16 value) {
   float number;
   asm("cvt.f32.f16 %0, %1;" : "=f"(number) : "h"(value.bits));
@@ -195,39 +203,6 @@ PLINTH_INLINE void write(bf16 &place, float number) {
   place.bits = number != number ? 0x7fff : (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 #endif
 }
-PLINTH_INLINE u32 high_product(u32 a, u32 b) { return __umulhi(a, b); }
-#else
-inline float from_bits(u32 bits) {
-  float number;
-  memcpy(&number, &bits, 4);
-  return number;
-}
-inline u32 to_bits(float number) {
-  u32 bits;
-  memcpy(&bits, &number, 4);
-  return bits;
-}
-inline float read(f16 value) {
-  const u32 sign = (u32)(value.bits & 0x8000) << 16, magnitude = value.bits & 0x7fff;
-  // With the exponent's bias of a half, times the difference of the biases: exact, and right for subnormal numbers, too.
-  const u32 finite = to_bits(from_bits(magnitude << 13) * from_bits((127 + 112) << 23));
-  return from_bits(sign | (magnitude < 0x7c00 ? finite : 0x7f800000 | magnitude << 13));
-}
-inline float read(bf16 value) { return from_bits((u32)value.bits << 16); }
-inline void write(f16 &place, float number) {
-  const u32 bits = to_bits(number), magnitude = bits & 0x7fffffff, sign = (bits & 0x80000000) >> 16;
-  const u32 normal = (magnitude + 0xfff + (magnitude >> 13 & 1) - (112u << 23)) >> 13;
-  // The unit of 0.5's last place is that of a subnormal half, so this addition rounds to one.
-  const u32 subnormal = to_bits(from_bits(magnitude) + 0.5f) - to_bits(0.5f);
-  const u32 finite = magnitude < (113u << 23) ? subnormal : normal;
-  const u32 half = magnitude < (143u << 23) ? finite : 0x7c00;
-  place.bits = (unsigned short)(magnitude > 0x7f800000 ? 0x7fff : half | sign);
-}
-inline void write(bf16 &place, float number) {
-  const u32 bits = to_bits(number);
-  place.bits = (unsigned short)(number != number ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-inline u32 high_product(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
 #endif
 
 PLINTH_INLINE bool read(bool8 value) { return value.bits != 0; }

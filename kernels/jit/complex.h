@@ -115,7 +115,7 @@ PLINTH_COMPLEX complex<R> atan(complex<R> z) { return by_i(atanh(times_i(z))); }
 
 // A user's function may write std:: before all of them.
 namespace std {
-#ifdef __CUDACC_RTC__
+#ifndef PLINTH_HOST
 #define PLINTH_BOTH(name) \
   using ::name;           \
   using plinth_jit::name
@@ -174,7 +174,7 @@ PLINTH_BOTH(sqrt);
 PLINTH_BOTH(tan);
 PLINTH_BOTH(tanh);
 #undef PLINTH_BOTH
-#if defined(__CUDACC_RTC__) || defined(__GLIBCXX__)
+#if !defined(PLINTH_HOST) || defined(__GLIBCXX__)
 using plinth_jit::arg;
 using plinth_jit::complex;
 using plinth_jit::conj;

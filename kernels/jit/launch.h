@@ -1,5 +1,5 @@
 // The kernel itself, of the struct `kernel` that was made for it.
-#ifdef __CUDACC_RTC__
+#ifndef PLINTH_HOST
 extern "C" __global__ void __launch_bounds__(plinth_jit::THREADS)
     PLINTH_ENTRY(const __grid_constant__ plinth_jit::parameters<plinth_jit::kernel> given) {
   plinth_jit::thread(given.tensors, given.values, blockIdx.x, threadIdx.x);

@@ -81,7 +81,7 @@ struct layout {
       if (dimension >= rank) break;
       u32 step = index;
       if (dimension + 1 < rank) {
-        const u32 quotient = (high_product(index, magics[dimension]) + index) >> shifts[dimension];
+        const u32 quotient = (__umulhi(index, magics[dimension]) + index) >> shifts[dimension];
         step = index - quotient * sizes[dimension];
         index = quotient;
       }
@@ -102,7 +102,7 @@ struct parameters {
   typename K::scalars values;
 };
 
-#ifndef __CUDACC_RTC__
+#ifdef PLINTH_HOST
 typedef u32 (*check)(void *launch, u64 address, u64 bytes, u32 written);
 
 // Whether the launch may use all that its threads will: 0, or an error's code.

@@ -1,6 +1,10 @@
 // CUDA's integer intrinsics, casts of bits, and min and max of integers.
 #pragma once
 #include <limits.h>
+
+// The special functions of C++17 take most of the time that libstdc++'s <math.h> takes to compile. A GPU has none of them.
+#include <cstddef>
+#undef _GLIBCXX_USE_STD_SPEC_FUNCS
 #include <math.h>
 #include <stdint.h>
 #include <string.h>

@@ -152,24 +152,26 @@ template <typename T> inline T greater(T a, T b) {
 
 // These are `inline` and noexcept, not static: newer C libraries declare some of the names, which then keep C linkage.
 // The float forms compute in double and round once.
-#define PLINTH_FUNCTION(name, function)                                   \
+#define PLINTH_FUNCTION(name, function, function_for_float)               \
   inline double name(double x) noexcept { return plinth_host::function; } \
   inline float name##f(float a) noexcept {                                \
     const double x = a;                                                   \
-    return static_cast<float>(plinth_host::function);                     \
+    return static_cast<float>(function_for_float);                        \
   }                                                                       \
   inline float name(float x) noexcept { return name##f(x); }
-PLINTH_FUNCTION(rsqrt, rsqrt(x))
-PLINTH_FUNCTION(rcbrt, rcbrt(x))
-PLINTH_FUNCTION(sinpi, sinpi(x))
-PLINTH_FUNCTION(cospi, cospi(x))
-PLINTH_FUNCTION(erfinv, erfinv(x))
-PLINTH_FUNCTION(erfcinv, erfcinv(x))
-PLINTH_FUNCTION(erfcx, erfcx(x))
-PLINTH_FUNCTION(normcdf, normcdf(x))
-PLINTH_FUNCTION(normcdfinv, normcdfinv(x))
-PLINTH_FUNCTION(cyl_bessel_i0, bessel_i(0, x))
-PLINTH_FUNCTION(cyl_bessel_i1, bessel_i(1, x))
+#define PLINTH_SAME_FUNCTION(name, function) PLINTH_FUNCTION(name, function, plinth_host::function)
+PLINTH_FUNCTION(rsqrt, rsqrt(x), 1.0 / sqrt(x))
+PLINTH_FUNCTION(rcbrt, rcbrt(x), 1.0 / cbrt(x))
+PLINTH_FUNCTION(normcdf, normcdf(x), 0.5 * erfc(-x * plinth_host::ROOT_HALF))
+PLINTH_SAME_FUNCTION(sinpi, sinpi(x))
+PLINTH_SAME_FUNCTION(cospi, cospi(x))
+PLINTH_SAME_FUNCTION(erfinv, erfinv(x))
+PLINTH_SAME_FUNCTION(erfcinv, erfcinv(x))
+PLINTH_SAME_FUNCTION(erfcx, erfcx(x))
+PLINTH_SAME_FUNCTION(normcdfinv, normcdfinv(x))
+PLINTH_SAME_FUNCTION(cyl_bessel_i0, bessel_i(0, x))
+PLINTH_SAME_FUNCTION(cyl_bessel_i1, bessel_i(1, x))
+#undef PLINTH_SAME_FUNCTION
 #undef PLINTH_FUNCTION
 
 #define PLINTH_NORM(name, parameters_double, parameters_float, reciprocal, count, ...) \

@@ -38,31 +38,30 @@ template <typename T, Rounding mode = Rounding::nearest> inline T from_double(do
   if (bits == infinity && !to_infinity && !isinf(value)) bits--;
   return bit_cast<T>(static_cast<uint16_t>(bits | (negative ? 0x8000u : 0u)));
 }
-// The common case of from_double, in fewer steps.
+// The common case of from_double, in fewer steps, and without branches: compilers vectorize it.
 template <typename T> inline T from_float(float value) {
   const uint32_t bits = bit_cast<uint32_t>(value), magnitude = bits & 0x7fffffffu;
   uint32_t result;
-  if (magnitude > 0x7f800000u) return bit_cast<T>(uint16_t{0x7fff});
   if constexpr (Format<T>::mantissa == 7) {
     result = (magnitude + 0x7fffu + (magnitude >> 16 & 1)) >> 16;
-  } else if (magnitude >= 0x47800000u) {
-    result = 0x7c00u;
-  } else if (magnitude < 0x38800000u) {
-    // The last place of the sum is that of subnormal halves.
-    result = bit_cast<uint32_t>(bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
   } else {
-    result = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1)) >> 13;
+    // The last place of the sum is that of subnormal halves.
+    const uint32_t subnormal = bit_cast<uint32_t>(bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
+    const uint32_t normal = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1)) >> 13;
+    result = magnitude < 0x38800000u ? subnormal : normal;
+    result = magnitude < 0x47800000u ? result : 0x7c00u;
   }
-  return bit_cast<T>(static_cast<uint16_t>(result | (bits >> 16 & 0x8000u)));
+  result |= bits >> 16 & 0x8000u;
+  return bit_cast<T>(static_cast<uint16_t>(magnitude > 0x7f800000u ? 0x7fffu : result));
 }
 template <typename T> inline float to_float(T value) {
   const uint32_t bits = bit_cast<uint16_t>(value);
   if constexpr (Format<T>::mantissa == 7) return bit_cast<float>(bits << 16);
   const uint32_t magnitude = (bits & 0x7fffu) << 13, sign = (bits & 0x8000u) << 16;
-  if (magnitude > 0x0f800000u) return bit_cast<float>(0x7fffffffu);
-  if (magnitude == 0x0f800000u) return bit_cast<float>(sign | 0x7f800000u);
   // The product by 2^112 corrects the exponent, also of subnormals.
-  return bit_cast<float>(bit_cast<uint32_t>(bit_cast<float>(magnitude) * 0x1p112f) | sign);
+  const uint32_t finite = bit_cast<uint32_t>(bit_cast<float>(magnitude) * 0x1p112f);
+  const uint32_t result = sign | (magnitude < 0x0f800000u ? finite : 0x7f800000u);
+  return bit_cast<float>(magnitude > 0x0f800000u ? 0x7fffffffu : result);
 }
 // Returns an integer as a double. An inexact one gets its last bit set, so that rounding it is rounding the integer.
 template <typename I> inline double sticky_double(I value) {

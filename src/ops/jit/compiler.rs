@@ -25,7 +25,8 @@ pub enum Compiler {
     /// NVRTC for a GPU.
     Cuda(&'static Nvrtc, Architecture),
     /// The machine's C++ compiler for the host device.
-    Host(&'static HostCompiler),
+    /// The machine's C++ compiler for the host device, and its option for the compute capability.
+    Host(&'static HostCompiler, String),
 }
 
 /// Selects the target for a device of a compiler that supports the architectures `known`: the device's architecture, or
@@ -45,11 +46,14 @@ pub fn architecture(known: &[i32], major: i32, minor: i32) -> Result<Architectur
 impl Compiler {
     /// Returns the compiler for a device.
     pub fn for_device(runtime: &Runtime, device: &Device) -> Result<Compiler> {
+        let properties = device.properties(&runtime.driver)?;
         match runtime.driver.kind() {
-            Kind::Host => Ok(Compiler::Host(host_compiler::get()?)),
+            Kind::Host => {
+                let capability = properties.major * 10 + properties.minor;
+                Ok(Compiler::Host(host_compiler::get()?, host_compiler::architecture(capability)))
+            }
             Kind::Cuda => {
                 let nvrtc = nvrtc::get()?;
-                let properties = device.properties(&runtime.driver)?;
                 Ok(Compiler::Cuda(nvrtc, architecture(nvrtc.archs(), properties.major, properties.minor)?))
             }
         }
@@ -59,7 +63,7 @@ impl Compiler {
     pub fn target(&self) -> &str {
         match self {
             Compiler::Cuda(_, architecture) => &architecture.name,
-            Compiler::Host(_) => "host",
+            Compiler::Host(..) => "host",
         }
     }
 
@@ -70,7 +74,7 @@ impl Compiler {
                 let (major, minor) = nvrtc.version();
                 format!("nvrtc {major}.{minor} {}", self.options().join(" "))
             }
-            Compiler::Host(compiler) => compiler.identity(),
+            Compiler::Host(compiler, capability) => format!("{} {capability}", compiler.identity()),
         }
     }
 
@@ -89,7 +93,7 @@ impl Compiler {
                     Request { source, name: "kernel.cu", options: &options, real: architecture.real, entry: None };
                 Ok(nvrtc.compile(&request)?.image)
             }
-            Compiler::Host(compiler) => compiler.compile(source),
+            Compiler::Host(compiler, capability) => compiler.compile(source, std::slice::from_ref(capability)),
         }
     }
 }

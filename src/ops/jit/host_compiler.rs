@@ -5,6 +5,10 @@
 //! temporary folder. A process with more rights than its user runs no compiler: its user could change what the compiler
 //! writes, and the process would execute it.
 
+use super::{
+    digest::{Digest, sha256},
+    host_headers::HEADERS,
+};
 use crate::{
     driver::{
         Image,
@@ -153,16 +157,23 @@ fn processor() -> String {
 }
 
 impl HostCompiler {
-    /// Returns a string that distinguishes the compiler from others.
+    /// Returns a string that distinguishes the compiler, and the headers, from others.
     pub fn identity(&self) -> String {
-        format!("{} {} {} {}", self.command.join(" "), OPTIONS.join(" "), self.version, processor())
+        static OWN_HEADERS: OnceCell<Digest> = OnceCell::new();
+        let headers = OWN_HEADERS.get_or_init(|| {
+            let texts: Vec<&str> = HEADERS.iter().flat_map(|(name, text)| [*name, *text]).collect();
+            sha256(texts.join("\0").as_bytes())
+        });
+        format!("{} {} {} {} {headers:?}", self.command.join(" "), OPTIONS.join(" "), self.version, processor())
     }
 
     /// Compiles a source of the jiterator to a shared library.
-    pub fn compile(&self, source: &str) -> Result<Image> {
-        let folder = Folder::new()?;
+    pub fn compile(&self, source: &str, options: &[String]) -> Result<Image> {
+        let folder = Folder::with_headers()?;
         folder.write("kernel.cpp", source)?;
-        let arguments: Vec<&str> = OPTIONS.into_iter().chain(["-shared", "-o", "kernel.so", "kernel.cpp"]).collect();
+        let mut arguments = OPTIONS.to_vec();
+        arguments.extend(options.iter().map(String::as_str));
+        arguments.extend(["-Iinclude", "-shared", "-o", "kernel.so", "kernel.cpp"]);
         self.run(&folder, &arguments)?;
         folder.image("kernel.so")
     }
@@ -170,10 +181,7 @@ impl HostCompiler {
     /// Compiles a kernel in CUDA C++ to a shared library. Its objects in dynamic shared memory (`extern __shared__`) are
     /// undefined in what the compiler makes; an assembler source defines all of them at one address.
     pub fn compile_kernel(&self, source: &KernelSource) -> Result<Image> {
-        let folder = Folder::new()?;
-        for (name, text) in source.headers {
-            folder.write(&format!("include/{name}"), text)?;
-        }
+        let folder = Folder::with_headers()?;
         folder.write("kernel.cu", source.text)?;
         let mut arguments = OPTIONS.to_vec();
         // A frame that is larger than a page does not skip the page below the stack; the switch between stacks does not
@@ -244,8 +252,6 @@ impl HostCompiler {
 pub struct KernelSource<'a> {
     /// The text, which exports the kernel.
     pub text: &'a str,
-    /// The files of the folder of headers that is searched first, and their texts.
-    pub headers: &'a [(&'a str, &'a str)],
     /// Further options of the compiler.
     pub options: &'a [String],
     /// What the kernel checks while it runs.
@@ -314,6 +320,11 @@ fn shared_memory_source(names: &Undefined, static_bytes: u64) -> String {
     text
 }
 
+/// Returns the option that tells a source the compute capability: 90 for 9.0.
+pub fn architecture(capability: i32) -> String {
+    format!("-D__CUDA_ARCH__={}", capability * 10)
+}
+
 fn system(what: &str, error: impl std::fmt::Display) -> Error {
     Error::new(Status::SYSTEM, format!("{what}: {error}"))
 }
@@ -324,6 +335,15 @@ struct Folder(temporary::Folder);
 impl Folder {
     fn new() -> Result<Folder> {
         Ok(Folder(temporary::folder().map_err(|error| system("making a folder for a compiler", error))?))
+    }
+
+    /// Creates a folder that has the headers of CUDA C++ in `include`.
+    fn with_headers() -> Result<Folder> {
+        let folder = Folder::new()?;
+        for (name, text) in HEADERS {
+            folder.write(&format!("include/{name}"), text)?;
+        }
+        Ok(folder)
     }
 
     fn write(&self, name: &str, text: &str) -> Result<()> {
@@ -402,9 +422,9 @@ mod tests {
     #[test]
     fn sources_compile_and_errors_have_logs() {
         let compiler = get().unwrap();
-        let image = compiler.compile("extern \"C\" int one() { return 1; }").unwrap();
+        let image = compiler.compile("extern \"C\" int one() { return 1; }", &[]).unwrap();
         assert_eq!(image.bytes()[..4], *b"\x7fELF");
-        let error = compiler.compile("#line 7 \"mine\"\nint f() { return nothing; }").unwrap_err();
+        let error = compiler.compile("#line 7 \"mine\"\nint f() { return nothing; }", &[]).unwrap_err();
         assert_eq!(error.status(), Status::COMPILATION_FAILED);
         assert!(error.message().contains("mine:7:"), "{error}");
     }

@@ -2,10 +2,9 @@
 //! `kernels/host/`, and the cache on disk.
 
 use super::{
-    digest::{Digest, sha256},
+    digest::Digest,
     headers,
     host_compiler::{self, HostCompiler, KernelSource},
-    host_headers::HEADERS,
     nvrtc_source::{Compiled, Source, compile_cached, digest, parse_capability},
 };
 use crate::{
@@ -18,7 +17,6 @@ use crate::{
     },
     status::Status,
 };
-use once_cell::sync::OnceCell;
 use std::{
     env,
     path::{Path, PathBuf},
@@ -74,7 +72,7 @@ pub fn compile(source: &Source, capability: (i32, i32), use_cached: bool) -> Res
     compile_cached(source.name, "host", use_cached, key, || {
         let text = format!("{}{}", source.text, export(source.name));
         let image = compiler
-            .compile_kernel(&KernelSource { text: &text, headers: HEADERS, options: &options, checks })
+            .compile_kernel(&KernelSource { text: &text, options: &options, checks })
             .context(|| format!("compiling {} for the host device", source.name))?;
         Ok((image, source.name.to_owned()))
     })
@@ -82,23 +80,18 @@ pub fn compile(source: &Source, capability: (i32, i32), use_cached: bool) -> Res
 
 /// Returns the key of everything that the image depends on; `None` if the program's headers cannot be known.
 fn key(source: &Source, compiler: &HostCompiler, options: &[String], checks: Checks) -> Option<Digest> {
-    static OWN_HEADERS: OnceCell<Digest> = OnceCell::new();
-    let own = OWN_HEADERS.get_or_init(|| {
-        let texts: Vec<&str> = HEADERS.iter().flat_map(|(name, text)| [*name, *text]).collect();
-        sha256(texts.join("\0").as_bytes())
-    });
     // The compiler's own folders are as old as its version, but not those in which others install headers. A process in
     // which the environment is not trusted runs no compiler.
     let list = |name| env::var_os(name).unwrap_or_default();
     let lists = [list("CPATH"), list("CPLUS_INCLUDE_PATH"), "/usr/local/include".into()];
     let installed = lists.iter().flat_map(env::split_paths);
     let folders: Vec<PathBuf> = source.include_dirs.iter().map(PathBuf::from).chain(installed).collect();
-    let digests = [*own, headers::digest(source.text, &folders, source.options)?].concat();
+    let headers = headers::digest(source.text, &folders, source.options)?;
     let (identity, checks) = (compiler.identity(), format!("{checks:?}"));
     let texts = [identity.as_str(), env!("CARGO_PKG_VERSION"), source.name, source.text, &checks];
     // The digest of the headers has what the working directory contributes.
     let options = options.iter().map(String::as_str).filter(|option| !option.starts_with("-iquote"));
-    Some(digest(&digests, texts.into_iter().chain(options)))
+    Some(digest(&headers, texts.into_iter().chain(options)))
 }
 
 /// Translates options of NVRTC to options of a C++ compiler for the machine.
@@ -110,7 +103,7 @@ fn options(source: &Source, capability: (i32, i32)) -> Result<Vec<String>> {
         }
         None => capability.0 * 10 + capability.1,
     };
-    let mut translated = vec![format!("-D__CUDA_ARCH__={}", architecture * 10)];
+    let mut translated = vec![host_compiler::architecture(architecture)];
     let mut standard = "c++17".to_owned();
     let mut rest = source.options.iter();
     while let Some(option) = rest.next() {

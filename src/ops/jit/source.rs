@@ -13,7 +13,6 @@ use crate::{
 use std::fmt::Write;
 
 const BASE: CompressedText = embedded_text!("base.h");
-const HOST: CompressedText = embedded_text!("host.h");
 const COMPLEX: CompressedText = embedded_text!("complex.h");
 const WALK: CompressedText = embedded_text!("walk.h");
 const LAUNCH: CompressedText = embedded_text!("launch.h");
@@ -81,7 +80,6 @@ impl KernelSpec<'_> {
     pub fn source(&self) -> Result<String> {
         let mut text = BASE.decompress()?;
         let entry = kernel_name(self.entry);
-        text += &HOST.decompress()?;
         text += &COMPLEX.decompress()?;
         text += &WALK.decompress()?;
         // Writing to a String cannot fail.
