@@ -24,7 +24,6 @@ pub struct Architecture {
 pub enum Compiler {
     /// NVRTC for a GPU.
     Cuda(&'static Nvrtc, Architecture),
-    /// The machine's C++ compiler for the host device.
     /// The machine's C++ compiler for the host device, and its option for the compute capability.
     Host(&'static HostCompiler, String),
 }
