@@ -3,6 +3,9 @@
 //
 // Nothing here may be read through caches that do not see what is written (ld.global.nc): a destination may be a source.
 #include <stdint.h>
+#ifdef PLINTH_HOST
+#include <cuda_fp16.h>
+#endif
 
 namespace plinth {
 
@@ -159,6 +162,10 @@ struct Float {
 struct Half {
   using Stored = u16;
   using Sum = float;
+#ifdef PLINTH_HOST
+  static __device__ __forceinline__ float load(u16 bits) { return __half2float(__ushort_as_half(bits)); }
+  static __device__ __forceinline__ u16 store(float value) { return __half_as_ushort(__float2half(value)); }
+#else
   static __device__ __forceinline__ float load(u16 bits) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
@@ -169,6 +176,7 @@ struct Half {
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
     return value != value ? static_cast<u16>(0x7FFF) : bits;
   }
+#endif
   static __device__ __forceinline__ bool less(u32, float left, float right) { return left < right; }
   static __device__ __forceinline__ float divide(u32, float value, u32 divisor) { return value / static_cast<float>(divisor); }
 };
