@@ -3,10 +3,10 @@
 # a newer one, without warnings, and runs them.
 #   tests/host_kernels/run.sh FOLDER    FOLDER is for the programs
 set -euo pipefail
+mkdir -p "$1"
+work=$(realpath "$1")
 cd "$(dirname "$0")"
 
-work=$1
-mkdir -p "$work"
 options=(-O2 -ffp-contract=off -fno-strict-aliasing -fwrapv -pthread -Wall -Wextra -Werror -I../../kernels/host)
 for compiler in g++ clang++; do
     if ! command -v "$compiler" >/dev/null; then
