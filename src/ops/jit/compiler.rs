@@ -24,7 +24,7 @@ pub struct Architecture {
 pub enum Compiler {
     /// NVRTC for a GPU.
     Cuda(&'static Nvrtc, Architecture),
-    /// The machine's C++ compiler for the host device, and its option for the compute capability.
+    /// The machine's C++ compiler for the host device, and its option that defines `__CUDA_ARCH__`.
     Host(&'static HostCompiler, String),
 }
 
@@ -49,7 +49,7 @@ impl Compiler {
         match runtime.driver.kind() {
             Kind::Host => {
                 let capability = properties.major * 10 + properties.minor;
-                Ok(Compiler::Host(host_compiler::get()?, host_compiler::architecture(capability)))
+                Ok(Compiler::Host(host_compiler::get()?, host_compiler::architecture_option(capability)))
             }
             Kind::Cuda => {
                 let nvrtc = nvrtc::get()?;
@@ -73,7 +73,7 @@ impl Compiler {
                 let (major, minor) = nvrtc.version();
                 format!("nvrtc {major}.{minor} {}", self.options().join(" "))
             }
-            Compiler::Host(compiler, capability) => format!("{} {capability}", compiler.identity()),
+            Compiler::Host(compiler, option) => format!("{} {option}", compiler.identity()),
         }
     }
 
@@ -92,7 +92,7 @@ impl Compiler {
                     Request { source, name: "kernel.cu", options: &options, real: architecture.real, entry: None };
                 Ok(nvrtc.compile(&request)?.image)
             }
-            Compiler::Host(compiler, capability) => compiler.compile(source, std::slice::from_ref(capability)),
+            Compiler::Host(compiler, option) => compiler.compile(source, std::slice::from_ref(option)),
         }
     }
 }

@@ -187,6 +187,7 @@ impl HostCompiler {
         // A frame that is larger than a page does not skip the page below the stack; the switch between stacks does not
         // go with shadow stacks.
         arguments.extend(["-fstack-clash-protection", "-Iinclude", "-include", "plinth_host/kernel.h"]);
+        // The sections show which variables the kernel uses: see `shared_memory::static_bytes`.
         arguments.extend(["-ffunction-sections", "-fdata-sections"]);
         if cfg!(target_arch = "x86_64") {
             arguments.push("-fcf-protection=none");
@@ -320,8 +321,8 @@ fn shared_memory_source(names: &Undefined, static_bytes: u64) -> String {
     text
 }
 
-/// Returns the option that tells a source the compute capability: 90 for 9.0.
-pub fn architecture(capability: i32) -> String {
+/// Returns the option that defines `__CUDA_ARCH__` for a compute capability: 90 for 9.0.
+pub fn architecture_option(capability: i32) -> String {
     format!("-D__CUDA_ARCH__={}", capability * 10)
 }
 

@@ -103,7 +103,7 @@ fn options(source: &Source, capability: (i32, i32)) -> Result<Vec<String>> {
         }
         None => capability.0 * 10 + capability.1,
     };
-    let mut translated = vec![host_compiler::architecture(architecture)];
+    let mut translated = vec![host_compiler::architecture_option(architecture)];
     let mut standard = "c++17".to_owned();
     let mut rest = source.options.iter();
     while let Some(option) = rest.next() {
