@@ -37,7 +37,8 @@ void prepare_memories() {
   void *block = nullptr;
   CHECK_OK(plinth_pinned_malloc(BLOCK, &block));
   memories.push_back({3, 0, static_cast<unsigned char *>(block)});
-  memories.push_back({1, 0, static_cast<unsigned char *>(aligned_alloc(4096, BLOCK))});
+  alignas(4096) static unsigned char pageable[BLOCK];
+  memories.push_back({1, 0, pageable});
 }
 
 void prepare() {
