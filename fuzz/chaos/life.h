@@ -10,6 +10,9 @@
 #include "sleep.h"
 
 #include <csignal>
+#include <cstring>
+#include <dlfcn.h>
+#include <execinfo.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -223,6 +226,41 @@ inline void on_signal(int) {
   errno = before;
 }
 
+// The resource that is limited at the moment, or -1.
+inline std::atomic<int> limited{-1};
+
+// Reports a crash with the addresses on the stack, as offsets in their files, for addr2line.
+inline void on_crash(int number) {
+  void *frames[40];
+  char text[3000] = "";
+  const int depth = backtrace(frames, 40);
+  size_t length = 0;
+  for (int at = 1; at < depth && length < sizeof text - 1; at++) {
+    Dl_info info{};
+    const bool known = dladdr(frames[at], &info) != 0 && info.dli_fname != nullptr;
+    const char *slash = known ? strrchr(info.dli_fname, '/') : nullptr;
+    const char *file = slash != nullptr ? slash + 1 : known ? info.dli_fname : "?";
+    const auto offset = reinterpret_cast<uintptr_t>(frames[at]) - (known ? reinterpret_cast<uintptr_t>(info.dli_fbase) : 0);
+    const int written = snprintf(text + length, sizeof text - length, "\n  %s+0x%zx %s", file, static_cast<size_t>(offset),
+                                 known && info.dli_sname != nullptr ? info.dli_sname : "");
+    length += static_cast<size_t>(std::max(written, 0));
+  }
+  fail("signal %d; limited resource %d; stack:%s", number, limited.load(), text);
+}
+
+// A sanitizer reports crashes itself.
+inline void report_crashes() {
+  void *frame = nullptr;
+  (void)backtrace(&frame, 1);  // loads what it needs now
+  for (const int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) {
+    struct sigaction before {};
+    sigaction(number, nullptr, &before);
+    if (before.sa_handler == SIG_DFL) {
+      signal(number, on_crash);
+    }
+  }
+}
+
 inline void strike_with_signal(Random &random) {
   const ThreadRecord &target = shared->processes[life.slot].threads[1 + random.below(MOST_THREADS - 1)];
   const int32_t id = target.id.load();
@@ -286,8 +324,10 @@ inline void strike_with_limit(Random &random) {
     small.rlim_cur = resource == RLIMIT_FSIZE ? 4096 : address_space() + 16 * MIB;
   }
   if (small.rlim_cur < before.rlim_cur && setrlimit(resource, &small) == 0) {
+    limited = static_cast<int>(resource);
     sleep_microseconds(static_cast<int64_t>(random.below(5000)));
     setrlimit(resource, &before);
+    limited = -1;
     count(EV_limits);
   }
 }
@@ -483,7 +523,10 @@ inline bool set_up() {
   action.sa_handler = on_signal;  // without SA_RESTART
   sigaction(SIGUSR1, &action, nullptr);
   signal(SIGXFSZ, SIG_IGN);
-  keep_free_heap();
+  report_crashes();
+  if (!is_left_out("limits")) {
+    keep_free_heap();
+  }
   set_environment(random);
   const bool on_host = set_up();
   // The descriptors that the run has opened so far, and one for the listing.

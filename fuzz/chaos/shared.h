@@ -135,7 +135,7 @@ struct Shared {
   std::atomic<int32_t> ending, failed;
   int32_t failed_process;
   uint64_t failed_life;
-  char failure[2048];
+  char failure[4096];
   ProcessRecord processes[MOST_PROCESSES];
 };
 
