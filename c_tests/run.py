@@ -202,6 +202,9 @@ def may_match(program, pattern):
 def environment(program, arguments, variant):
     """The environment of a program's tests."""
     values = {**os.environ, "PLINTH_DEVICE": arguments.device, **program.env, **variant}
+    if values["PLINTH_DEVICE"] == "host":
+        # A choice of GPUs would hide devices of the host device, which tests count.
+        values.pop("CUDA_VISIBLE_DEVICES", None)
     if arguments.sanitizer == "address":
         # Huge requests are part of the tests, and must be answered, not end the process.
         values.setdefault("ASAN_OPTIONS", "allocator_may_return_null=1")
