@@ -1,6 +1,7 @@
-// Measures kernels in CUDA C++ on the host device: a launch against a plain loop, and the time to compile one.
+// Measures kernels in CUDA C++ on the host device: a launch against a plain loop, and the time to compile one. With
+// --cuda the kernels run on a GPU, for comparison.
 //
-//   host_kernels [--rounds N] [--cpu-time]
+//   host_kernels [--rounds N] [--cpu-time] [--cuda]
 //
 // Everything runs on one processor, the one on which the process starts, so that both columns of a row have the same
 // resources: a launch would otherwise use all processors. A time is the median of N (9) rounds, in which launches and
@@ -42,6 +43,7 @@ constexpr double kTolerance = 2e-5;
 
 int rounds = 9;
 bool is_cpu_time;
+bool is_cuda;
 unsigned failures;
 
 struct Extents {
@@ -106,11 +108,42 @@ double timed(const std::function<void()> &work) {
   return clock_ns() - start;
 }
 
-// Memory that the kernels and the plain loops access.
+// Memory of the plain loops, and what the kernels access in its place: on a GPU, memory of the device.
+struct Mirror {
+  void *host, *device;
+  size_t bytes;
+};
+std::vector<Mirror> mirrors;
+
 template <typename T> T *allocate(size_t count) {
-  void *memory = nullptr;
-  MUST(plinth_pinned_malloc(count * sizeof(T), &memory));
-  return static_cast<T *>(memory);
+  Mirror mirror = {nullptr, nullptr, count * sizeof(T)};
+  MUST(plinth_pinned_malloc(mirror.bytes, &mirror.host));
+  mirror.device = mirror.host;
+  if (is_cuda) MUST(plinth_device_malloc(mirror.bytes, 0, &mirror.device));
+  mirrors.push_back(mirror);
+  return static_cast<T *>(mirror.host);
+}
+
+const Mirror &mirror_of(const void *host) {
+  return *std::find_if(mirrors.begin(), mirrors.end(), [&](const Mirror &mirror) { return mirror.host == host; });
+}
+
+void *on_device(const void *host) { return mirror_of(host).device; }
+
+void copy(void *to, const void *from, size_t bytes) {
+  if (to != from) MUST(plinth_copy(to, from, bytes, false));
+}
+
+// Copies what the loops see to the device.
+void upload() {
+  for (const Mirror &mirror : mirrors) copy(mirror.device, mirror.host, mirror.bytes);
+}
+
+// Copies what the kernels have written to where the loops see it.
+template <typename T> T *download(T *host) {
+  const Mirror &mirror = mirror_of(host);
+  copy(mirror.host, mirror.device, mirror.bytes);
+  return host;
 }
 
 void check(bool holds, const char *name) {
@@ -175,8 +208,10 @@ void describe(int count, char **arguments) {
   strftime(date, sizeof date, "%Y-%m-%d", localtime(&now));
   double load = 0;
   if (getloadavg(&load, 1) != 1) load = -1;
+  char device[256] = "";
+  MUST(plinth_get_device_name(0, device, sizeof device));
   printf("%s, one of %ld processors, load %.1f, %s. Kernels: %s; plain loops: %s, -O2. Command: `", processor().c_str(),
-         sysconf(_SC_NPROCESSORS_ONLN), load, date, compiler().c_str(), "g++ " __VERSION__);
+         sysconf(_SC_NPROCESSORS_ONLN), load, date, is_cuda ? device : compiler().c_str(), "g++ " __VERSION__);
   for (int at = 0; at < count; at++) printf("%s%s", at == 0 ? "" : " ", arguments[at]);
   printf("`. Medians of %d%s.\n\n", rounds, is_cpu_time ? ", processor time" : "");
 }
@@ -204,9 +239,10 @@ struct Memory {
 void rows_without_barriers(const Memory &m) {
   const float factor = 2.5f;
   const int count = kCount, side = kSide, grid_side = kGridSide, image_side = kImageSide, steps = kSteps;
-  void *const x = m.x, *const y = m.y, *const out = m.out, *const image = m.steps;
+  void *const x = on_device(m.x), *const y = on_device(m.y), *const out = on_device(m.out);
+  void *const image = on_device(m.steps);
   const Extents line = {kCount / kThreads, 1, 1}, threads = {kThreads, 1, 1}, square = {16, 16, 1};
-  const auto check_floats = [&](const char *name, size_t count) { check(is_close(m.out, m.expected, count), name); };
+  const auto check_floats = [&](const char *name, size_t count) { check(is_close(download(m.out), m.expected, count), name); };
   {
     const Kernel kernel(sources::kAdd, "add", line, threads);
     row("vector add", kernel, [&] { kernel.run({pointer(x), pointer(y), pointer(out), integer(count)}); },
@@ -243,16 +279,16 @@ void rows_without_barriers(const Memory &m) {
     const Kernel kernel(sources::kMandelbrot, "mandelbrot", {kImageSide / 16, kImageSide / 16, 1}, square);
     row("Mandelbrot, 200 steps", kernel, [&] { kernel.run({pointer(image), integer(image_side), integer(steps)}); },
         [&] { loops::mandelbrot(m.expected_steps, image_side, steps); });
-    check(is_close(m.steps, m.expected_steps, kImageSide * kImageSide), "Mandelbrot");
+    check(is_close(download(m.steps), m.expected_steps, kImageSide * kImageSide), "Mandelbrot");
   }
 }
 
 void rows_with_barriers(const Memory &m) {
   const int count = kCount, side = kSide, row_count = kRows, byte_count = kHistogramCount;
-  void *const x = m.x, *const y = m.y, *const out = m.out, *const bytes = m.bytes, *const bins = m.bins;
-  void *const partial = m.partial;
+  void *const x = on_device(m.x), *const y = on_device(m.y), *const out = on_device(m.out);
+  void *const bytes = on_device(m.bytes), *const bins = on_device(m.bins), *const partial = on_device(m.partial);
   const Extents line = {kCount / kThreads, 1, 1}, threads = {kThreads, 1, 1};
-  const auto check_floats = [&](const char *name, size_t count) { check(is_close(m.out, m.expected, count), name); };
+  const auto check_floats = [&](const char *name, size_t count) { check(is_close(download(m.out), m.expected, count), name); };
   {
     const Kernel kernel(sources::kReduction, "reduction", line, threads);
     row("reduction in shared memory", kernel, [&] { kernel.run({pointer(y), pointer(out)}); },
@@ -281,12 +317,12 @@ void rows_with_barriers(const Memory &m) {
   {
     const Kernel kernel(sources::kHistogram, "histogram", {kHistogramBlocks, 1, 1}, threads);
     const auto launch = [&] {
-      memset(m.bins, 0, 256 * sizeof *m.bins);
+      MUST(plinth_memset(bins, 0, 256 * sizeof *m.bins, nullptr));
       kernel.run({pointer(bytes), pointer(bins), integer(byte_count)});
     };
     row("histogram by shared atomics", kernel, launch,
         [&] { loops::histogram(m.bytes, m.expected_bins, byte_count); });
-    check(memcmp(m.bins, m.expected_bins, 256 * sizeof *m.bins) == 0, "histogram");
+    check(memcmp(download(m.bins), m.expected_bins, 256 * sizeof *m.bins) == 0, "histogram");
   }
   {
     const Kernel kernel(sources::kGridReduction, "grid_reduction", {kGridBlocks, 1, 1}, threads,
@@ -295,13 +331,13 @@ void rows_with_barriers(const Memory &m) {
         [&] { kernel.run({pointer(y), pointer(partial), pointer(out), integer(count)}); },
         [&] { loops::sum(m.y, m.expected, count); });
     // A single sum of so many numbers is itself inexact.
-    check(std::abs(m.out[0] - m.expected[0]) <= 1e-3f * m.expected[0], "reduction of the grid");
+    check(std::abs(download(m.out)[0] - m.expected[0]) <= 1e-3f * m.expected[0], "reduction of the grid");
   }
 }
 
 // Prints what the parts of a launch cost.
 void costs(const Memory &m) {
-  void *const out = m.out;
+  void *const out = on_device(m.out);
   const int count = kBarriers;
   const auto cost = [&](const Kernel &kernel, const std::vector<plinth_kernel_argument_t> &arguments) {
     std::vector<double> times;
@@ -353,7 +389,9 @@ int compile(bool is_checked) {
     float scale;
     bool is_causal;
   } shape = {kHeads, kLength, 0.125f, true};
-  void *const pointers[] = {query, key, value, out, logarithms, counter};
+  upload();
+  void *const pointers[] = {on_device(query), on_device(key),        on_device(value),
+                            on_device(out),   on_device(logarithms), on_device(counter)};
   const plinth_kernel_argument_t shape_argument = {sizeof(plinth_kernel_argument_t), &shape, sizeof shape,
                                                    PLINTH_ARGUMENT_BYTES, 0};
   const plinth_kernel_argument_t arguments[] = {pointer(pointers[0]), pointer(pointers[1]), pointer(pointers[2]),
@@ -365,7 +403,9 @@ int compile(bool is_checked) {
   launch.block[0] = 128;
   MUST(plinth_kernel_launch(kernel, &launch, arguments, 7, nullptr));
   MUST(plinth_stream_synchronize(nullptr));
-  check(*counter == 0, "attention");
+  check(*download(counter) == 0, "attention");
+  download(out);
+  download(logarithms);
   for (int at = 0; at < kHeads * kLength; at++) {
     const int seen = at % kLength + 1;
     const double mean = double(seen / 2) / seen;
@@ -384,7 +424,7 @@ double compile_in_child(const char *setting, const char *argument) {
   const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
   if (length < 0) return NAN;
   program[length] = 0;
-  const std::string command = std::string(setting) + " '" + program + "' " + argument;
+  const std::string command = std::string(setting) + " '" + program + (is_cuda ? "' --cuda " : "' ") + argument;
   FILE *output = popen(command.c_str(), "r");
   double nanoseconds = NAN;
   if (!output || fscanf(output, "%lf", &nanoseconds) != 1) nanoseconds = NAN;
@@ -424,7 +464,8 @@ int main(int count, char **arguments) {
     perror("sched_setaffinity");
     return 1;
   }
-  setenv("PLINTH_DEVICE", "host", 1);
+  is_cuda = std::find(arguments + 1, arguments + count, std::string("--cuda")) != arguments + count;
+  setenv("PLINTH_DEVICE", is_cuda ? "cuda" : "host", 1);
   for (int at = 1; at < count; at++) {
     const std::string option = arguments[at];
     if (option == "--compile" || option == "--compile-and-check") {
@@ -433,12 +474,13 @@ int main(int count, char **arguments) {
       rounds = std::max(atoi(arguments[++at]), 1);
     } else if (option == "--cpu-time") {
       is_cpu_time = true;
-    } else {
-      fprintf(stderr, "usage: host_kernels [--rounds N] [--cpu-time]\n");
+    } else if (option != "--cuda") {
+      fprintf(stderr, "usage: host_kernels [--rounds N] [--cpu-time] [--cuda]\n");
       return 2;
     }
   }
   const Memory memory;
+  upload();
   describe(count, arguments);
   printf("| kernel | threads | ns per thread | plain loop, ns per thread | ratio |\n|---|---|---|---|---|\n");
   rows_without_barriers(memory);
