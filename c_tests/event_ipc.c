@@ -181,6 +181,20 @@ TEST(exporting_a_handle_creates_the_event_on_the_current_device) {
   CHECK_OK(plinth_event_destroy(event));
 }
 
+TEST(a_handle_is_exported_while_another_device_is_current) {
+  if (device_count() < 2) {
+    SKIP("needs two devices");
+  }
+  uint8_t first[PLINTH_IPC_EVENT_HANDLE_SIZE], second[PLINTH_IPC_EVENT_HANDLE_SIZE];
+  plinth_event_t event = new_event(PLINTH_EVENT_INTERPROCESS);
+  CHECK_OK(plinth_set_device(1));
+  CHECK_OK(plinth_event_ipc_handle(event, first));
+  CHECK_OK(plinth_set_device(0));
+  CHECK_OK(plinth_event_ipc_handle(event, second));
+  CHECK(memcmp(first, second, sizeof first) == 0);
+  CHECK_OK(plinth_event_destroy(event));
+}
+
 TEST(only_interprocess_events_have_a_handle) {
   uint8_t ipc_handle[PLINTH_IPC_EVENT_HANDLE_SIZE] = {7};
   plinth_event_t event = new_event(PLINTH_EVENT_BLOCKING);

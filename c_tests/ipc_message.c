@@ -259,6 +259,29 @@ TEST(half_a_message_is_an_error) {
   expect_end(other);
 }
 
+TEST(a_block_is_exported_while_another_device_is_current) {
+  if (device_count() < 2) {
+    SKIP("needs two devices");
+  }
+  const char *setting = getenv("PLINTH_IPC");
+  if (setting != NULL) {
+    SKIP("is about events");
+  }
+  plinth_ipc_export_t message = PLINTH_IPC_EXPORT_INIT;
+  plinth_stream_t stream = stream_on(1);
+  unsigned char *block = alloc_on(BLOCK, 1, stream);
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK_OK(plinth_set_device(0));
+  gate *held = gate_shut(stream);
+  CHECK_OK(plinth_memset(block, 1, BLOCK, stream));
+  CHECK_OK(plinth_ipc_export(block, &message));
+  gate_open(held);
+  CHECK_OK(plinth_stream_synchronize(stream));
+  CHECK_OK(plinth_ipc_export_free(&message));
+  release(block);
+  expect_all_freed();
+}
+
 TEST(a_capturing_stream_cannot_share) {
   int ends[2];
   plinth_graph_t graph = NULL;

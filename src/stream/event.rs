@@ -324,9 +324,8 @@ pub fn ipc_handle(handle: u64) -> Result<[u8; 64]> {
         Some(native) => native,
         None => event.native_on(runtime, runtime.current_device()?.ordinal)?,
     };
-    runtime
-        .in_any_context(|driver| Ok(driver.event_ipc_handle(native)?))
-        .context(|| "sharing an event with other processes")
+    let device = runtime.device(event.device.load(Ordering::Relaxed))?;
+    event_pool::ipc_handle(device, &runtime.driver, native).context(|| "sharing an event with other processes")
 }
 
 /// Opens another process's event on a device, and returns its handle.

@@ -99,6 +99,12 @@ pub fn destroy_exported(device: &Device, driver: &Driver) -> Result<()> {
     destroyed.context(|| format!("destroying events on device {}", device.ordinal))
 }
 
+/// Returns the handle with which other processes open an interprocess event of a device. The driver (580, CUDA 13.0)
+/// crashes while the context of another device is current.
+pub fn ipc_handle(device: &Device, driver: &Driver, event: driver::Event) -> Result<[u8; 64]> {
+    device.with_context(driver, |driver| Ok(driver.event_ipc_handle(event)?))
+}
+
 /// An event from a device's pool, which returns to the pool when it is dropped.
 #[derive(Debug)]
 pub struct PooledEvent {

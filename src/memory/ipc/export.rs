@@ -201,7 +201,7 @@ fn record_ready_event(runtime: &Runtime, device: &Device, serial: u64) -> Result
             return Ok(None);
         }
         let event = outside.record(current, EXPORTED)?;
-        let handle = runtime.in_any_context(|driver| Ok(driver.event_ipc_handle(event.native())?))?;
+        let handle = event_pool::ipc_handle(device, &runtime.driver, event.native())?;
         exports::lock().add_event(event, serial);
         Ok(Some(handle))
     })?

@@ -65,8 +65,13 @@ pub unsafe extern "C" fn cuIpcGetEventHandle(handle: *mut CUipcEventHandle, even
         if event.is_null() {
             return Err(INVALID);
         }
-        context::current(state)?;
-        let shared = engine.event(event as Id)?.shared.as_ref().ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        let device = context::current(state)?;
+        let event = engine.event(event as Id)?;
+        let shared = event.shared.as_ref().ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        if event.device != device {
+            // A GPU's driver (580, CUDA 13.0) crashes.
+            return Err(codes::CUDA_ERROR_ILLEGAL_STATE);
+        }
         out.put(CUipcEventHandle { reserved: shared.handle().map(|byte| byte as c_char) });
         Ok(())
     })
