@@ -116,7 +116,7 @@ impl ProcessRank {
 
     /// Puts the group's memory to sleep, or wakes it. NCCL's memory stays.
     pub fn set_asleep(&self, asleep: bool) -> Result<()> {
-        if asleep { self.group.sleep() } else { self.group.wake() }
+        self.group.set_asleep(asleep)
     }
 
     /// Aborts the work of this rank and of the others.

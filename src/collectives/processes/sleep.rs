@@ -12,7 +12,7 @@ use super::{
 use crate::{
     base::{deadline::Deadline, retry::retry},
     driver::{
-        Span,
+        Driver, Span,
         group::{ENTRIES, LANES, offsets},
     },
     error::{Context, Error, Result},
@@ -62,17 +62,17 @@ impl Drop for SleepState {
 /// The contents of a buffer that must outlive its memory: the counters and flags before the slots, and the chunks of
 /// transfers that were sent and not received. The rest is written before it is read.
 #[derive(Debug)]
-pub struct SavedContents {
-    start: Vec<u8>,
-    rings: Vec<u8>,
-}
+pub struct SavedContents(Vec<u8>);
 
 impl SavedContents {
     /// Returns the counters of the kernels.
     pub fn counters(&self) -> Option<Counters> {
-        self.start.first_chunk().map(|start| Counters(*start))
+        self.0.first_chunk().map(|start| Counters(*start))
     }
 }
+
+/// A step of this rank. Returns what the other ranks learn of it.
+type Step<'a> = &'a mut dyn FnMut(&Driver) -> Result<Vec<u8>>;
 
 impl ProcessGroup {
     /// Fails while the group sleeps.
@@ -80,48 +80,46 @@ impl ProcessGroup {
         self.sleep.check_awake()
     }
 
-    /// Releases the memory of all ranks. Collective. If a rank fails before any memory is released, the group stays awake.
-    pub fn sleep(&self) -> Result<()> {
-        self.change("putting to sleep", |runtime, device| {
-            if self.contents.lock().is_none() {
-                // No launch comes after the wait.
-                let orders = self.orders.lock();
-                self.sleep.set(true);
-                drop(orders);
-                self.save(runtime, device).inspect_err(|_| self.sleep.set(false))?;
-            }
-            let unmapped = self.buffers.iter().map(|buffer| buffer.unmap(&runtime.driver));
-            self.agree(unmapped.fold(Ok(()), Result::and).map(|()| Vec::new())).map(drop)
-        })
-    }
-
-    /// Allocates and maps the memory of all ranks at the same addresses. Collective. If a rank fails, the group sleeps on.
-    pub fn wake(&self) -> Result<()> {
-        self.change("waking", |runtime, device| {
-            if !self.sleep.get() {
-                return Ok(());
-            }
-            self.map_all(runtime, device).inspect_err(|_| self.unmap_all(runtime))?;
-            *self.contents.lock() = None;
-            self.sleep.set(false);
-            Ok(())
-        })
-    }
-
-    fn change(&self, what: &str, body: impl FnOnce(&'static Runtime, &Device) -> Result<()>) -> Result<()> {
+    /// Releases the memory of all ranks, or allocates and maps it at the same addresses. Collective. If a rank fails, all
+    /// fail, and the group sleeps on; it stays awake if that happens before any memory is released.
+    pub fn set_asleep(&self, asleep: bool) -> Result<()> {
         let _changing = self.changing.lock();
-        let changed = || {
+        let change = || {
             self.error().map_or(Ok(()), Err)?;
             let runtime = runtime::ready()?;
             let device = runtime.device(self.device as i32)?;
-            body(runtime, device)
+            if asleep {
+                self.release_all(runtime, device)
+            } else if self.sleep.get() {
+                self.map_all(runtime, device).inspect_err(|_| self.unmap_all(&runtime.driver))?;
+                *self.contents.lock() = None;
+                self.sleep.set(false);
+                Ok(())
+            } else {
+                Ok(())
+            }
         };
-        changed().context(|| format!("{what} rank {} of {} of a communicator", self.rank, self.size))
+        change().context(|| {
+            let what = if asleep { "putting to sleep" } else { "waking" };
+            format!("{what} rank {} of {} of a communicator", self.rank, self.size)
+        })
     }
 
-    /// Gathers the outcomes of a step. Returns what the ranks send if it succeeded on all of them, and the row that they
-    /// were sent in; otherwise the error of the first rank that failed.
-    fn agree(&self, outcome: Result<Vec<u8>>) -> Result<(GatherRow, Vec<Vec<u8>>)> {
+    /// Makes a step, and gathers its outcomes. Returns what the ranks send if it succeeded on all of them, and the row that
+    /// they were sent in; otherwise the error of the first rank that failed. If the others wait
+    /// for this one in the step, `last_row` is the row before it, with which they learn of a failure at once.
+    fn agree(
+        &self,
+        runtime: &Runtime,
+        device: &Device,
+        last_row: Option<&GatherRow>,
+        step: Step<'_>,
+    ) -> Result<(GatherRow, Vec<Vec<u8>>)> {
+        // Another thread may be capturing.
+        let outcome = device.with_context(&runtime.driver, |driver| driver.with_relaxed_capture(|| step(driver))?);
+        if let (Some(row), Err(error)) = (last_row, &outcome) {
+            self.send_failure(row, error);
+        }
         let (status, code, bytes) = match &outcome {
             Ok(bytes) => (0, 0, &bytes[..]),
             Err(error) => (error.status().0, error.driver_code(), error.message().as_bytes()),
@@ -129,41 +127,52 @@ impl ProcessGroup {
         let row = self.send_row(&[&status.to_le_bytes(), &code.to_le_bytes(), bytes].concat())?;
         let rows = self.collect_rows(&row)?;
         for (rank, bytes) in rows.iter().enumerate() {
-            let (Some(status), Some(code), Some(text)) = (number(bytes, 0), number(bytes, 4), bytes.get(8..)) else {
-                continue;
-            };
-            if status != 0 && rank != self.rank as usize {
-                let message = format!("rank {rank} failed: {}", String::from_utf8_lossy(text));
-                return Err(Error::new(Status(status as i32), message).with_driver_code(code));
-            }
-            if status != 0 {
+            let (words, text) = bytes.as_slice().split_at_checked(8).unwrap_or_default();
+            let word = |index: usize| words.as_chunks().0.get(index).map_or(0, |word| u32::from_le_bytes(*word));
+            if word(0) != 0 && rank == self.rank as usize {
                 break;
+            }
+            if word(0) != 0 {
+                let message = format!("rank {rank} failed: {}", String::from_utf8_lossy(text));
+                return Err(Error::new(Status(word(0) as i32), message).with_driver_code(word(1)));
             }
         }
         outcome?;
         Ok((row, rows))
     }
 
+    fn release_all(&self, runtime: &Runtime, device: &Device) -> Result<()> {
+        if self.contents.lock().is_none() {
+            // No launch comes after the wait.
+            let orders = self.orders.lock();
+            self.sleep.set(true);
+            drop(orders);
+            self.save(runtime, device).inspect_err(|_| self.sleep.set(false))?;
+        }
+        let mut unmap = |driver: &Driver| {
+            let unmapped = self.buffers.iter().map(|buffer| buffer.unmap(driver));
+            unmapped.fold(Ok(Vec::new()), |all, one| all.and_then(|bytes| one.map(|()| bytes)))
+        };
+        self.agree(runtime, device, None, &mut unmap).map(drop)
+    }
+
     /// Waits for the work of all ranks, and saves the contents of this one's buffer.
     fn save(&self, runtime: &Runtime, device: &Device) -> Result<()> {
-        self.agree(step(runtime, || self.await_device(runtime, device)).map(|()| Vec::new()))?;
-        let save = || {
-            device.with_context(&runtime.driver, |driver| {
-                let read = |part: Span| {
-                    let mut bytes = vec![0; part.bytes()];
-                    driver.copy_to_host(&mut bytes, part, self.stream)?;
-                    Ok::<_, Error>(bytes)
-                };
-                let [start, rings] = self.saved_parts();
-                Ok(SavedContents { start: read(start)?, rings: read(rings)? })
-            })
+        self.agree(runtime, device, None, &mut |_| self.await_device(runtime, device).map(|()| Vec::new()))?;
+        let mut contents = Vec::new();
+        let mut read = |driver: &Driver| {
+            for part in self.saved_parts() {
+                let start = contents.len();
+                contents.resize(start + part.bytes(), 0);
+                driver.copy_to_host(&mut contents[start..], part, self.stream)?;
+            }
+            Ok(Vec::new())
         };
-        let (contents, outcome) = split(step(runtime, save), |_| Vec::new());
-        self.agree(outcome)?;
+        self.agree(runtime, device, None, &mut read)?;
         let mut saved = self.contents.lock();
         // After an abort, fills of the buffers may be pending.
         self.sticky_error().map_or(Ok(()), Err)?;
-        *saved = contents;
+        *saved = Some(SavedContents(contents));
         Ok(())
     }
 
@@ -173,7 +182,7 @@ impl ProcessGroup {
         let Ok(event) = capture_lock::record_in_device(runtime, device) else {
             return capture_lock::synchronize_device(runtime, device);
         };
-        let poll = || match runtime.in_any_context(|driver| Ok(driver.event_query(event.native())?))? {
+        let poll = || match runtime.driver.event_query(event.native())? {
             true => Ok(Some(())),
             false => self.error().map_or(Ok(None), Err),
         };
@@ -193,35 +202,34 @@ impl ProcessGroup {
         [own.part(0, offsets::STAGING), own.part(rings, bytes)]
     }
 
-    fn unmap_all(&self, runtime: &Runtime) {
+    fn unmap_all(&self, driver: &Driver) {
         for buffer in &self.buffers {
-            retry(|| buffer.unmap(&runtime.driver));
+            retry(|| buffer.unmap(driver));
         }
     }
 
     fn map_all(&self, runtime: &Runtime, device: &Device) -> Result<()> {
-        let driver = &runtime.driver;
-        // What an earlier failure has left.
-        self.unmap_all(runtime);
-        let allocate = || {
-            let descriptor = self.own_buffer().allocate(runtime, device, self.stream)?;
+        let mut descriptor = None;
+        let mut allocate = |driver: &Driver| {
+            // What an earlier failure has left.
+            self.unmap_all(driver);
+            descriptor = Some(self.own_buffer().allocate(runtime, device, self.stream)?);
             // Before any other rank writes to it.
-            if let Some(contents) = &*self.contents.lock() {
-                let [start, rings] = self.saved_parts();
-                device.with_context(driver, |driver| {
-                    driver.copy_from_host(start, &contents.start, self.stream)?;
-                    Ok(driver.copy_from_host(rings, &contents.rings, self.stream)?)
-                })?;
+            if let Some(SavedContents(contents)) = &*self.contents.lock() {
+                let mut rest = &contents[..];
+                for part in self.saved_parts() {
+                    driver.copy_from_host(part, rest, self.stream)?;
+                    rest = rest.get(part.bytes()..).unwrap_or_default();
+                }
             }
-            Ok((descriptor, ProcessGroup::new_id()?))
+            Ok(ProcessGroup::new_id()?.to_vec())
         };
-        let (allocated, outcome) = split(step(runtime, allocate), |(_, id)| id.to_vec());
-        let (row, rows) = self.agree(outcome)?;
+        let (row, rows) = self.agree(runtime, device, None, &mut allocate)?;
         let others: Vec<usize> = (0..self.size as usize).collect();
         let stop = || self.error().or_else(|| Some(self.failure_after(&row, &others)?.1));
-        let map = || {
+        let map = |driver: &Driver| {
             let id = rows.first().and_then(|row| row.get(8..)?.first_chunk());
-            let (Some(id), Some((descriptor, _))) = (id.and_then(Id::read), &allocated) else {
+            let (Some(id), Some(descriptor)) = (id.and_then(Id::read), &descriptor) else {
                 return Err(Error::new(Status::PEER_LOST, "rank 0 sent an invalid message"));
             };
             let timeout = Duration::from_nanos(self.timeout.load(Ordering::Relaxed));
@@ -235,31 +243,7 @@ impl ProcessGroup {
             }
             Ok(Vec::new())
         };
-        // The others would wait for a rank that failed.
-        let mapped = step(runtime, map)
-            .map_err(|error| stop().unwrap_or(error))
-            .inspect_err(|error| self.send_failure(&row, error));
-        self.agree(mapped).map(drop)
+        let mut map = |driver: &Driver| map(driver).map_err(|error| stop().unwrap_or(error));
+        self.agree(runtime, device, Some(&row), &mut map).map(drop)
     }
-}
-
-/// Splits the outcome of a step into its value, and what the other ranks learn of it.
-fn split<T>(outcome: Result<T>, bytes: impl Fn(&T) -> Vec<u8>) -> (Option<T>, Result<Vec<u8>>) {
-    match outcome {
-        Ok(value) => {
-            let bytes = bytes(&value);
-            (Some(value), Ok(bytes))
-        }
-        Err(error) => (None, Err(error)),
-    }
-}
-
-/// Makes a step of this rank while another thread may capture. The ranks agree on its outcome: an error that is returned
-/// without that leaves them waiting.
-fn step<T>(runtime: &Runtime, body: impl FnOnce() -> Result<T>) -> Result<T> {
-    runtime.driver.with_relaxed_capture(body)?
-}
-
-fn number(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().map(|number| u32::from_le_bytes(*number))
 }
