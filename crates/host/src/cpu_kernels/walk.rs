@@ -64,11 +64,18 @@ pub trait Sink<E> {
     fn put(&mut self, start: u64, elements: &[E]);
 }
 
+/// Returns whether the processor can run `fill_avx2`. Not inlined into each of its callers.
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+fn has_wide_vectors() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
+}
+
 impl Walk {
     /// Computes all elements.
     pub fn fill<D: Distribution<N>, const N: usize>(&self, distribution: &D, sink: &mut dyn Sink<D::Element>) {
         #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        if has_wide_vectors() {
             // SAFETY: the processor's support was just checked.
             return unsafe { self.fill_avx2(distribution, sink) };
         }
@@ -88,12 +95,26 @@ impl Walk {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma")]
     fn fill_avx2<D: Distribution<N>, const N: usize>(&self, distribution: &D, sink: &mut dyn Sink<D::Element>) {
-        let (mut words, mut out) = (Words::ZERO, Rows([[D::Element::default(); WIDTH]; N]));
         self.each_block(N, &mut |call, lane, start, rows| {
-            philox::words_avx2(self.seed, call, lane, &mut words);
-            distribution.make(&words, &mut out, rows);
-            self.put_rows(start, &out.0[..rows], sink);
+            self.block_avx2(distribution, [call, lane, start], rows, sink);
         });
+    }
+
+    /// Computes a block. Its memory is its own, not the closure's: otherwise the compiler cannot know that the distribution,
+    /// the words and the elements do not overlap, and uses no vectors.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma")]
+    fn block_avx2<D: Distribution<N>, const N: usize>(
+        &self,
+        distribution: &D,
+        [call, lane, start]: [u64; 3],
+        rows: usize,
+        sink: &mut dyn Sink<D::Element>,
+    ) {
+        let (mut words, mut out) = (Words::ZERO, Rows([[D::Element::default(); WIDTH]; N]));
+        philox::words_avx2(self.seed, call, lane, &mut words);
+        distribution.make(&words, &mut out, rows);
+        self.put_rows(start, &out.0[..rows], sink);
     }
 
     /// Calls `block` with the call, the lane, the first element and the number of rows of each block. Not generic: there are
