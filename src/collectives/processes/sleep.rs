@@ -151,7 +151,7 @@ impl ProcessGroup {
         }
         let mut unmap = |driver: &Driver| {
             let unmapped = self.buffers.iter().map(|buffer| buffer.unmap(driver));
-            unmapped.fold(Ok(Vec::new()), |all, one| all.and_then(|bytes| one.map(|()| bytes)))
+            unmapped.fold(Ok(()), Result::and).map(|()| Vec::new())
         };
         self.agree(runtime, device, None, &mut unmap).map(drop)
     }
