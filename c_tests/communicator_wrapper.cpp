@@ -64,6 +64,30 @@ TEST(communicators_have_rank_size_device_and_engine) {
   THROWS_TYPE(all[1].set_timeout(milliseconds(-1)), std::invalid_argument);
 }
 
+TEST(communicators_sleep_and_wake) {
+  need_devices(2);
+  plinth::CommunicatorOptions options;
+  options.timeout = milliseconds(20000);
+  options.engine = plinth::Engine::shared;
+  plinth::UniqueId id{};
+  harness_setenv("PLINTH_COMMUNICATOR_ENGINE", "shared");
+  CHECK_OK(plinth_nccl_unique_id(id.data()));
+  const auto rank = [&](std::int32_t number) {
+    plinth::Communicator one = plinth::Communicator::init_rank(2, id, number, number, options);
+    Row<float> row({1, 2, 3, 4}, number), sum({0, 0, 0, 0}, number);
+    one.sleep();
+    THROWS(one.all_reduce(row.tensor, sum.tensor), PLINTH_ERROR_GRAPH_ASLEEP);
+    one.wake();
+    one.all_reduce(row.tensor, sum.tensor);
+    one.wait();
+    CHECK(sum.read() == Numbers({2, 4, 6, 8}));
+  };
+  std::thread other(rank, 1);
+  rank(0);
+  other.join();
+  THROWS(plinth::Communicator().sleep(), PLINTH_ERROR_NULL_POINTER);
+}
+
 TEST(tensors_are_reduced_and_gathered) {
   const std::vector<plinth::Communicator> all = two_ranks();
   Row<float> first({1, 2, 3, 4}, 0), second({10, 20, 30, 40}, 1);

@@ -146,8 +146,10 @@ static void call_what_is_refused(void) {
   REFUSED(plinth_communicator_send(communicator, memory, 1, type, 0, stream));
   REFUSED(plinth_communicator_set_timeout(communicator, 1));
   REFUSED(plinth_communicator_size(communicator, out));
+  REFUSED(plinth_communicator_sleep(communicator));
   REFUSED(plinth_communicator_split(communicator, 0, 0, out));
   REFUSED(plinth_communicator_wait(communicator, 1, stream));
+  REFUSED(plinth_communicator_wake(communicator));
   REFUSED(plinth_compile_kernel("name", "name", "name", out, out, 0, out));
   REFUSED(plinth_copy(memory, memory, 1, true));
   REFUSED(plinth_copy_tensor(out, out, true));

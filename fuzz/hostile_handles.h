@@ -163,6 +163,8 @@ const Call REFUSING[] = {
     [](Handle handle) { return plinth_communicator_rank(COMMUNICATOR, &number); },
     [](Handle handle) { return plinth_communicator_engine(COMMUNICATOR, &unsigned_number); },
     [](Handle handle) { return plinth_communicator_wait(COMMUNICATOR, 1, nullptr); },
+    [](Handle handle) { return plinth_communicator_sleep(COMMUNICATOR); },
+    [](Handle handle) { return plinth_communicator_wake(COMMUNICATOR); },
     [](Handle handle) {
       return plinth_communicator_all_reduce(COMMUNICATOR, memories[0].begin, memories[0].begin, 4, FLOAT, 0, nullptr);
     },

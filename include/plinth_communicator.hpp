@@ -170,6 +170,10 @@ class Communicator {
             std::chrono::milliseconds timeout = std::chrono::milliseconds(0)) const {
     check(plinth_communicator_wait(communicator_, detail::milliseconds(timeout), stream.get()));
   }
+  /*! Releases the device memory of all ranks and keeps the addresses. Every rank makes this call. */
+  void sleep() { check(plinth_communicator_sleep(communicator_)); }
+  /*! Allocates the memory again, at the same addresses. Every rank makes this call. */
+  void wake() { check(plinth_communicator_wake(communicator_)); }
   /*! Aborts the communicator. May be called while another thread waits in it. */
   void abort() const { check(plinth_communicator_abort(communicator_)); }
 

@@ -310,6 +310,47 @@ plinth_status_t plinth_communicator_wait(plinth_communicator_t communicator,
 PLINTH_NOEXCEPT;
 
 /**
+ * Releases the device memory of a communicator, and keeps its addresses. All ranks make this call.
+ *
+ * Waits for all work of the rank's device and for the other ranks; when it returns, all ranks have released the memory.
+ * Until plinth_communicator_wake the communicator's calls fail with PLINTH_ERROR_GRAPH_ASLEEP, and so does
+ * plinth_graph_replay for a graph that captured them; do not launch such a graph in another way. Messages that were sent
+ * and not received are kept. A communicator that sleeps stays so.
+ *
+ * Communicators of PLINTH_ENGINE_LOCAL have no memory of their own, so the call does nothing. With PLINTH_ENGINE_SHARED,
+ * what NCCL has allocated for large messages stays.
+ *
+ * @param communicator The communicator. Must not be called in a group.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE in a group;
+ *         PLINTH_ERROR_NOT_SUPPORTED with PLINTH_ENGINE_NCCL; PLINTH_ERROR_CAPTURE_FORBIDS while a stream of the device
+ *         captures; PLINTH_ERROR_WOULD_SYNCHRONIZE if the sync debug mode forbids the wait; PLINTH_ERROR_OUT_OF_MEMORY
+ *         for host memory; PLINTH_ERROR_DRIVER. If one rank fails, all ranks return its status, and the communicator
+ *         is awake, or, if some memory could not be released, asleep: repeat the call, or wake it.
+ *         PLINTH_ERROR_TIMED_OUT if a rank does not make the call, PLINTH_ERROR_PEER_LOST and PLINTH_ERROR_ABORTED abort
+ *         the communicator.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_sleep(plinth_communicator_t communicator)
+PLINTH_NOEXCEPT;
+
+/**
+ * Allocates the device memory of a communicator that sleeps, at the same addresses. All ranks make this call.
+ *
+ * The communicator continues where it was, and graphs that captured its calls can be replayed. A communicator that is
+ * awake stays so.
+ *
+ * @param communicator The communicator. Must not be called in a group.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE in a group;
+ *         PLINTH_ERROR_NOT_SUPPORTED with PLINTH_ENGINE_NCCL; PLINTH_ERROR_WOULD_SYNCHRONIZE;
+ *         PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_SYSTEM; PLINTH_ERROR_DRIVER. If one rank fails, all ranks return its
+ *         status, and the communicator sleeps on: repeat the call on all ranks. PLINTH_ERROR_TIMED_OUT if a rank does
+ *         not make the call, PLINTH_ERROR_PEER_LOST and PLINTH_ERROR_ABORTED abort the communicator.
+ */
+PLINTH_API
+plinth_status_t plinth_communicator_wake(plinth_communicator_t communicator)
+PLINTH_NOEXCEPT;
+
+/**
  * Starts a group: plinth_communicator_group_end submits all communicator calls that this thread makes until then, as
  * one operation.
  *

@@ -1427,6 +1427,8 @@ PROTOTYPES = {
     "plinth_communicator_set_timeout": (plinth_status_t, (c_void_p, c_uint64)),  # communicator, timeout_milliseconds
     "plinth_communicator_query": (plinth_status_t, (c_void_p, POINTER(c_bool))),  # communicator, ready
     "plinth_communicator_wait": (plinth_status_t, (c_void_p, c_uint64, c_void_p)),  # communicator, timeout_milliseconds, stream
+    "plinth_communicator_sleep": (plinth_status_t, (c_void_p,)),  # communicator
+    "plinth_communicator_wake": (plinth_status_t, (c_void_p,)),  # communicator
     "plinth_communicator_group_start": (plinth_status_t, ()),
     "plinth_communicator_group_end": (plinth_status_t, ()),
     "plinth_communicator_all_reduce": (plinth_status_t, (c_void_p, c_void_p, c_void_p, c_size_t, DLDataType, c_int32, c_void_p)),  # communicator, from, to, count, element, op, stream

@@ -168,6 +168,17 @@ class Communicator:
             handle = current_stream(self.device)._argument
         wait(None, lambda: check(lib.plinth_communicator_wait(self._handle, _milliseconds(timeout), handle)))
 
+    def sleep(self) -> None:
+        """Releases the device memory of all ranks, and keeps its addresses. Every rank makes this call.
+
+        Until wake(), collectives and replays of graphs that captured some raise GraphError.
+        """
+        wait(None, lambda: check(lib.plinth_communicator_sleep(self._handle)))
+
+    def wake(self) -> None:
+        """Allocates the device memory of all ranks again, at the same addresses. Every rank makes this call."""
+        wait(None, lambda: check(lib.plinth_communicator_wake(self._handle)))
+
     def abort(self) -> None:
         """Ends the communicator's work, whatever other ranks do. Calls that wait in other threads raise."""
         check(lib.plinth_communicator_abort(self._handle))

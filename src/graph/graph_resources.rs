@@ -137,6 +137,11 @@ impl GraphResources {
         Ok(())
     }
 
+    /// Fails if a resource of the graph sleeps.
+    pub fn check_awake(&self) -> Result<()> {
+        self.others.iter().try_for_each(|resource| resource.check_awake())
+    }
+
     /// Returns whether replays use random numbers.
     #[inline]
     pub fn is_random(&self) -> bool {

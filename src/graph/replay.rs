@@ -8,7 +8,7 @@ use crate::{
     observe,
     runtime::{self, Runtime, thread},
     status::Status,
-    stream::{self, Stream, capture_lock},
+    stream::{self, Stream, capture_lock, capture_scope},
 };
 
 /// The flags that torch instantiates its graphs with: memory allocated by the graph's own nodes is freed when it is
@@ -97,6 +97,9 @@ impl Ready {
         if capture_lock::is_any_capturing() {
             refuse_capturing(runtime, resources.device)?;
         }
+        if capture_scope::is_any_asleep() {
+            self.check_awake().context(|| "replaying a graph")?;
+        }
         if self.parts.has_part_resources() {
             let stream = stream::current_on(runtime, resources.device)?;
             return self.run_with_parts(runtime, exec, stream, overlap);
@@ -114,6 +117,12 @@ impl Ready {
                 .context(|| "replaying a graph");
         }
         launch(runtime, resources.device, exec, raw)
+    }
+
+    #[cold]
+    fn check_awake(&self) -> Result<()> {
+        self.resources.check_awake()?;
+        self.parts.part_resources().iter().try_for_each(|resources| resources.check_awake())
     }
 
     /// Replays a graph whose parts have pools of their own. Locks all of them for the launch.

@@ -15,7 +15,7 @@ use crate::{
 use parking_lot::Mutex;
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 /// A resource that a capture uses.
@@ -24,6 +24,11 @@ pub trait CaptureResource: Send + Sync {
     /// replays of its graph need the resource.
     fn on_capture_end(&self, _runtime: &Runtime, _capture: u64) -> bool {
         true
+    }
+
+    /// Fails if a replay of the graph would use memory that sleeps.
+    fn check_awake(&self) -> Result<()> {
+        Ok(())
     }
 
     /// Notifies the resource that the driver's graph of a capture, with its clones and executables, was destroyed.
@@ -59,6 +64,23 @@ static SCOPES: Mutex<Vec<Scope>> = Mutex::new(Vec::new());
 /// Resources whose graphs were destroyed.
 static RELEASED: Mutex<Vec<Resource>> = Mutex::new(Vec::new());
 static ANY_RELEASED: AtomicBool = AtomicBool::new(false);
+/// The number of resources whose [`CaptureResource::check_awake`] fails.
+static ASLEEP: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts a resource that falls asleep, or wakes.
+pub fn count_asleep(asleep: bool) {
+    if asleep {
+        ASLEEP.fetch_add(1, Ordering::Relaxed)
+    } else {
+        ASLEEP.fetch_sub(1, Ordering::Relaxed)
+    };
+}
+
+/// Returns whether any resource sleeps.
+#[inline]
+pub fn is_any_asleep() -> bool {
+    ASLEEP.load(Ordering::Relaxed) != 0
+}
 
 impl Scope {
     fn index(scopes: &[Scope], capture: u64, end: ScopeEnd) -> Option<usize> {

@@ -111,6 +111,32 @@ class InThreads(unittest.TestCase):
             thread.join()
         self.assertEqual((failures, results), ([], {0: [3], 1: [3]}))
 
+    def test_sleep(self):
+        uid, results, failures = communicator.unique_id(), {}, []
+
+        def work(rank):
+            try:
+                with plinth.Communicator.init_rank(2, uid, rank, rank, timeout=30) as ranks:
+                    if ranks.engine != "shared":
+                        return
+                    x = floats(rank + 1, device=rank)
+                    ranks.sleep()
+                    with self.assertRaisesRegex(plinth.errors.GraphError, "asleep"):
+                        ranks.all_reduce(x)
+                    ranks.wake()
+                    results[rank] = ranks.all_reduce(x).tolist()
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(rank,)) for rank in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+        if results or plinth.device_kind() == "host":
+            self.assertEqual(results, {0: [3], 1: [3]})
+
     def test_missing_rank(self):
         with self.assertRaises(TimeoutError):
             plinth.Communicator.init_rank(2, communicator.unique_id(), 0, 0, timeout=0.2)

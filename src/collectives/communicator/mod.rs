@@ -377,6 +377,24 @@ pub fn split(handle: u64, color: Option<u32>, key: i32, deliver: Deliver) -> Res
     group::submit(Item { communicator, request: Request::Split { color, key }, deliver: Some(deliver) })
 }
 
+/// Puts the device memory of a communicator to sleep, or wakes it. An engine without memory of its own has nothing to do.
+pub fn set_asleep(handle: u64, asleep: bool) -> Result<()> {
+    sync_debug::check(if asleep { "plinth_communicator_sleep" } else { "plinth_communicator_wake" })?;
+    let communicator = get(handle)?;
+    communicator.check()?;
+    if group::is_open() {
+        return Err(Error::new(Status::INVALID_VALUE, "a communicator cannot sleep or wake in a group; end the group"));
+    }
+    match &communicator.engine {
+        Engine::Shared(process_rank) => process_rank.set_asleep(asleep),
+        _ if communicator.engine() != EngineKind::Nccl => Ok(()),
+        _ => Err(Error::new(
+            Status::NOT_SUPPORTED,
+            "a communicator of NCCL cannot sleep: NCCL keeps its memory; destroy it, and create another",
+        )),
+    }
+}
+
 /// Submits requests to the engines, and waits until all of them are in the streams.
 fn execute(items: Vec<Item>) -> Result<()> {
     if items.is_empty() {

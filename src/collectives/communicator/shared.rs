@@ -114,6 +114,11 @@ impl ProcessRank {
         self.group.set_timeout(limit);
     }
 
+    /// Puts the group's memory to sleep, or wakes it. NCCL's memory stays.
+    pub fn set_asleep(&self, asleep: bool) -> Result<()> {
+        self.group.set_asleep(asleep)
+    }
+
     /// Aborts the work of this rank and of the others.
     pub fn abort(&self, runtime: &Runtime) -> Result<()> {
         self.group.abort();
@@ -156,6 +161,7 @@ impl ProcessRank {
         if let Some(error) = self.group.error() {
             return Err(error);
         }
+        self.group.check_awake()?;
         let mut own_row = Vec::from(ProcessGroup::new_id()?);
         own_row.extend(color.map_or(-1, i64::from).to_le_bytes());
         own_row.extend(key.to_le_bytes());

@@ -12,7 +12,7 @@ use crate::{
     observe::{self, Operand},
     runtime::{self, Runtime, device::Device, tensor::ElementType},
     status::Status,
-    stream::{self, Stream, event_pool::PooledEvent, kernel::Kernel, ordering},
+    stream::{self, Stream, capture_scope, event_pool::PooledEvent, kernel::Kernel, ordering},
 };
 
 /// One transfer of [`ProcessGroup::exchange`], to or from a rank.
@@ -439,7 +439,12 @@ impl ProcessGroup {
         if let Some(error) = self.sticky_error() {
             return Err(error);
         }
+        self.check_awake()?;
         let capture = stream::capture_id(runtime, stream)?;
+        if let Some(capture) = capture {
+            // A graph that the program captures by the driver's own calls cannot be refused.
+            capture_scope::add(capture, &self.sleep);
+        }
         for (sequence, _) in sequences {
             orders.of(*sequence, device, &runtime.driver)?;
         }

@@ -16,7 +16,11 @@ use crate::{
     status::Status,
 };
 use parking_lot::Mutex;
-use std::{os::fd::OwnedFd, sync::atomic::AtomicU64, time::Duration};
+use std::{
+    os::fd::OwnedFd,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 /// A rank that has its own resources, but has not connected to the others. Dropping it does not affect other ranks.
 #[derive(Debug)]
@@ -40,8 +44,8 @@ impl ProcessGroup {
         let tuning = Tuning::of(size)?;
         let links = Links::new(Vec::new()).map_err(no_links)?;
         let stream = device.with_context(driver, |driver| Ok(driver.stream_create(0)?))?;
-        let (own, descriptor) =
-            SymmetricBuffer::create(runtime, device, tuning.buffer_bytes(size)).inspect_err(|_| {
+        let (own, descriptor) = SymmetricBuffer::create(runtime, device, tuning.buffer_bytes(size), stream)
+            .inspect_err(|_| {
                 // Return the first error; the stream is unused.
                 retry(|| driver.stream_destroy(stream));
             })?;
@@ -57,9 +61,34 @@ impl ProcessGroup {
             stream,
             orders: Mutex::new(LaunchOrders::default()),
             left: Mutex::new(None),
+            sleep: Arc::default(),
+            contents: Mutex::new(None),
+            changing: Mutex::new(()),
         };
         group.report = Some(device.with_context(driver, |driver| Ok(driver.report_alloc()?))?);
         Ok(Candidate { group, descriptor })
+    }
+
+    /// Returns what the other ranks must know of this one.
+    pub(super) fn info(&self, runtime: &Runtime) -> Result<RankInfo> {
+        let (driver, device) = (&runtime.driver, runtime.device(self.device as i32)?);
+        let uuid = driver.device_uuid(device.native)?;
+        let [upper, lower] = [0, 8].map(|at| std::array::from_fn(|index| uuid[at + index]));
+        let version = version_digest(driver.kind());
+        Ok(RankInfo([
+            u64::from(self.rank),
+            u64::from(std::process::id()),
+            u64::from_le_bytes(upper),
+            u64::from_le_bytes(lower),
+            u64::from(self.size),
+            version,
+            self.tuning.digest(),
+            self.buffers.first().map_or(0, SymmetricBuffer::bytes),
+            0,
+            0,
+            0,
+            0,
+        ]))
     }
 
     fn meet(
@@ -72,23 +101,7 @@ impl ProcessGroup {
     ) -> Result<ProcessGroup> {
         let (driver, device) = (&runtime.driver, runtime.device(self.device as i32)?);
         let bytes = self.buffers.first().map_or(0, SymmetricBuffer::bytes);
-        let uuid = driver.device_uuid(device.native)?;
-        let [upper, lower] = [0, 8].map(|at| std::array::from_fn(|index| uuid[at + index]));
-        let version = version_digest(driver.kind());
-        let info = RankInfo([
-            u64::from(self.rank),
-            u64::from(std::process::id()),
-            u64::from_le_bytes(upper),
-            u64::from_le_bytes(lower),
-            u64::from(self.size),
-            version,
-            self.tuning.digest(),
-            bytes,
-            0,
-            0,
-            0,
-            0,
-        ]);
+        let info = self.info(runtime)?;
         let mut rendezvous = rendezvous::meet(id, info, self.size, &descriptor, deadline, stop)?;
         drop(descriptor);
         let mut map = || -> Result<()> {

@@ -13,6 +13,7 @@ mod descriptors;
 mod join;
 mod links;
 mod rendezvous;
+mod sleep;
 mod symmetric_buffer;
 pub mod tuning;
 
@@ -37,8 +38,12 @@ pub use links::GatherRow;
 use links::{CompletedWork, LinkState, Links};
 use parking_lot::Mutex;
 use rendezvous::Id;
+use sleep::{SavedContents, SleepState};
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 use symmetric_buffer::SymmetricBuffer;
@@ -74,6 +79,12 @@ pub struct ProcessGroup {
     orders: Mutex<LaunchOrders>,
     /// The time at which work was found to wait for a rank that has left.
     left: Mutex<Option<Instant>>,
+    sleep: Arc<SleepState>,
+    /// While the group sleeps, the contents of this rank's buffer that are restored. Locked while memory that may be
+    /// unmapped is used outside of launches.
+    contents: Mutex<Option<SavedContents>>,
+    /// Held while the group falls asleep or wakes.
+    changing: Mutex<()>,
 }
 
 impl ProcessGroup {
@@ -190,6 +201,11 @@ impl ProcessGroup {
         report.stop(word);
         self.links.abort();
         let Some(runtime) = runtime::usable() else { return };
+        let contents = self.contents.lock();
+        if contents.is_some() {
+            // The group sleeps: no kernel polls, and no launch follows.
+            return;
+        }
         // Write to the words that the other ranks' kernels poll, and to the word that later launches of this rank
         // check. A rank that this does not reach is notified through its link, or waits until its timeout.
         let marks = self.buffers.iter().enumerate().map(|(peer, buffer)| {
@@ -253,6 +269,10 @@ impl ProcessGroup {
     fn counters(&self, runtime: &Runtime) -> Option<Counters> {
         let mut counts = [0; Counters::BYTES];
         let buffer = self.buffers.get(self.rank as usize)?;
+        let contents = self.contents.lock();
+        if let Some(contents) = &*contents {
+            return contents.counters();
+        }
         let read = runtime.driver.with_relaxed_capture(|| {
             let device = runtime.device(self.device as i32)?;
             device.with_context(&runtime.driver, |driver| {

@@ -2,54 +2,41 @@
 
 use crate::{
     base::{retry::retry, units::Bytes},
-    driver::{Driver, HandleTypes, Physical, Span},
+    driver::{Driver, HandleTypes, Physical, Span, Stream},
     error::{Context, Error, Result},
     runtime::{Runtime, device::Device, sync_debug},
     status::Status,
 };
+use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
 
-/// A rank's symmetric buffer, mapped in this process.
+/// A rank's symmetric buffer: addresses in this process, and the memory that is mapped there, unless the group sleeps.
 #[derive(Debug)]
 pub struct SymmetricBuffer {
     address: u64,
     bytes: u64,
-    physical: Option<Physical>,
+    physical: Mutex<Option<Physical>>,
 }
 
 impl SymmetricBuffer {
     /// Creates this rank's buffer of at least `bytes` bytes, filled with zeros.
-    pub fn create(runtime: &Runtime, device: &Device, bytes: u64) -> Result<(SymmetricBuffer, OwnedFd)> {
+    pub fn create(
+        runtime: &Runtime,
+        device: &Device,
+        bytes: u64,
+        stream: Stream,
+    ) -> Result<(SymmetricBuffer, OwnedFd)> {
         sync_debug::check("the creation of a group's memory")?;
         let driver = &runtime.driver;
         let bytes = bytes.next_multiple_of(driver.memory_granularity(device.native)?.max(1));
-        let made = || -> Result<(SymmetricBuffer, OwnedFd)> {
-            let types = HandleTypes { file_descriptor: true, ..HandleTypes::default() };
-            let physical = driver.memory_create(bytes, device.native, types)?;
-            let buffer = SymmetricBuffer::map(driver, device, bytes, physical)?;
-            let cleared = device.with_context(driver, |driver| {
-                let stream = driver.stream_create(0)?;
-                let filled = driver.fill_8(buffer.span(), 0, stream);
-                // Memory that the fill may still write is not unmapped.
-                let is_done = filled.is_err() || retry(|| driver.stream_synchronize(stream));
-                retry(|| driver.stream_destroy(stream));
-                Ok(filled.map(|()| is_done)?)
-            });
-            if let Ok(false) = cleared {
-                return Err(Error::new(
-                    Status::DRIVER,
-                    "the driver does not wait for the fill of the memory, which stays in use",
-                ));
+        let buffer = SymmetricBuffer::reserve(driver, bytes)?;
+        match buffer.allocate(runtime, device, stream) {
+            Ok(descriptor) => Ok((buffer, descriptor)),
+            Err(error) => {
+                buffer.release(driver);
+                Err(error)
             }
-            match cleared.and_then(|_| Ok(driver.memory_export(physical)?)) {
-                Ok(descriptor) => Ok((buffer, descriptor)),
-                Err(error) => {
-                    buffer.release(driver);
-                    Err(error)
-                }
-            }
-        };
-        made().context(|| format!("making {} for a group on device {}", Bytes(bytes), device.ordinal))
+        }
     }
 
     /// Maps the buffer of another rank.
@@ -60,10 +47,55 @@ impl SymmetricBuffer {
         descriptor: &OwnedFd,
         bytes: u64,
     ) -> Result<SymmetricBuffer> {
+        let buffer = SymmetricBuffer::reserve(driver, bytes)?;
+        if let Err(error) = buffer.map_of(driver, device, rank, descriptor) {
+            buffer.release(driver);
+            return Err(error);
+        }
+        Ok(buffer)
+    }
+
+    fn reserve(driver: &Driver, bytes: u64) -> Result<SymmetricBuffer> {
+        let address =
+            driver.memory_reserve(bytes, 0).context(|| format!("reserving addresses for {}", Bytes(bytes)))?;
+        Ok(SymmetricBuffer { address, bytes, physical: Mutex::new(None) })
+    }
+
+    /// Allocates the memory of this rank's buffer, fills it with zeros, and exports it for the other ranks.
+    pub fn allocate(&self, runtime: &Runtime, device: &Device, stream: Stream) -> Result<OwnedFd> {
+        let driver = &runtime.driver;
+        let allocated = || {
+            let types = HandleTypes { file_descriptor: true, ..HandleTypes::default() };
+            let physical = driver.memory_create(self.bytes, device.native, types)?;
+            self.map(driver, device, physical)?;
+            let (mut filled, mut is_done) = (Ok(()), true);
+            let entered = device.with_context(driver, |driver| {
+                filled = driver.fill_8(self.span(), 0, stream);
+                is_done = filled.is_err() || retry(|| driver.stream_synchronize(stream));
+                Ok(())
+            });
+            if !is_done {
+                // Memory that the fill may still write is not unmapped.
+                *self.physical.lock() = None;
+                return Err(Error::new(
+                    Status::DRIVER,
+                    "the driver does not wait for the fill of the memory, which stays in use",
+                ));
+            }
+            let filled = entered.and_then(|()| Ok(filled?));
+            filled.and_then(|()| Ok(driver.memory_export(physical)?)).inspect_err(|_| {
+                retry(|| self.unmap(driver));
+            })
+        };
+        allocated().context(|| format!("making {} for a group on device {}", Bytes(self.bytes), device.ordinal))
+    }
+
+    /// Maps the memory of another rank.
+    pub fn map_of(&self, driver: &Driver, device: &Device, rank: u32, descriptor: &OwnedFd) -> Result<()> {
         let mapped = || {
             let physical = driver.memory_import(descriptor)?;
             // The memory is there, so a failure other than a shortage means that this device cannot access it.
-            SymmetricBuffer::map(driver, device, bytes, physical).map_err(|error| match error.status() {
+            self.map(driver, device, physical).map_err(|error| match error.status() {
                 Status::OUT_OF_MEMORY => error,
                 _ => error.with_status(Status::PEER_ACCESS_UNSUPPORTED),
             })
@@ -72,29 +104,28 @@ impl SymmetricBuffer {
     }
 
     /// Maps memory for a device, and takes ownership of it.
-    fn map(driver: &Driver, device: &Device, bytes: u64, physical: Physical) -> Result<SymmetricBuffer> {
-        let mut buffer = SymmetricBuffer { address: 0, bytes, physical: Some(physical) };
-        let mapped = || -> Result<u64> {
-            let address = driver.memory_reserve(bytes, 0)?;
-            if let Err(failure) = driver.memory_map(address, bytes, physical) {
-                // Only the address range was reserved.
-                retry(|| driver.memory_unreserve(address, bytes));
-                return Err(failure.into());
-            }
-            Ok(address)
-        };
-        match mapped() {
-            Ok(address) => buffer.address = address,
-            Err(error) => {
-                buffer.release(driver);
-                return Err(error);
-            }
+    fn map(&self, driver: &Driver, device: &Device, physical: Physical) -> Result<()> {
+        let mapped = driver.memory_map(self.address, self.bytes, physical).and_then(|()| {
+            driver.memory_allow(self.address, self.bytes, &[device.native]).inspect_err(|_| {
+                retry(|| driver.memory_unmap(self.address, self.bytes));
+            })
+        });
+        match mapped {
+            Ok(()) => *self.physical.lock() = Some(physical),
+            Err(_) => drop(retry(|| driver.memory_release(physical))),
         }
-        if let Err(failure) = driver.memory_allow(buffer.address, bytes, &[device.native]) {
-            buffer.release(driver);
-            return Err(Error::from(failure));
+        Ok(mapped?)
+    }
+
+    /// Unmaps and releases the memory, if there is any, and keeps the addresses. No kernel may use it any more.
+    pub fn unmap(&self, driver: &Driver) -> Result<()> {
+        let mut physical = self.physical.lock();
+        if let Some(mapped) = *physical {
+            driver.memory_unmap(self.address, self.bytes)?;
+            *physical = None;
+            retry(|| driver.memory_release(mapped));
         }
-        Ok(buffer)
+        Ok(())
     }
 
     /// Returns its address in this process.
@@ -113,8 +144,8 @@ impl SymmetricBuffer {
     }
 
     fn span(&self) -> Span {
-        // SAFETY: the buffer is mapped at this address with this size until `release`, which follows the last kernel that
-        // uses it.
+        // SAFETY: the buffer is mapped at this address with this size until `unmap`, which follows the last kernel that uses it.
+        // Until it is mapped again, the group launches no kernel, and uses no part.
         #[allow(unsafe_code)]
         unsafe {
             Span::new(self.address, self.bytes as usize)
@@ -122,14 +153,9 @@ impl SymmetricBuffer {
     }
 
     /// Unmaps and releases it. No kernel may use it any more.
-    pub fn release(mut self, driver: &Driver) {
-        // If a step fails, its resource leaks, and the next steps fail too.
-        if self.address != 0 {
-            retry(|| driver.memory_unmap(self.address, self.bytes));
-            retry(|| driver.memory_unreserve(self.address, self.bytes));
-        }
-        if let Some(physical) = self.physical.take() {
-            retry(|| driver.memory_release(physical));
-        }
+    pub fn release(self, driver: &Driver) {
+        // If a step fails, its resource leaks, and the next step fails too.
+        retry(|| self.unmap(driver));
+        retry(|| driver.memory_unreserve(self.address, self.bytes));
     }
 }

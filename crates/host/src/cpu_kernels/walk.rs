@@ -64,48 +64,78 @@ pub trait Sink<E> {
     fn put(&mut self, start: u64, elements: &[E]);
 }
 
+/// Returns whether the processor can run `fill_avx2`. Not inlined into each of its callers.
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+fn has_wide_vectors() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
+}
+
 impl Walk {
     /// Computes all elements.
     pub fn fill<D: Distribution<N>, const N: usize>(&self, distribution: &D, sink: &mut dyn Sink<D::Element>) {
         #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        if has_wide_vectors() {
             // SAFETY: the processor's support was just checked.
             return unsafe { self.fill_avx2(distribution, sink) };
         }
-        self.fill_by(distribution, sink, philox::words_plain);
+        self.fill_plain(distribution, sink);
     }
 
-    /// As `fill`, with wider vectors: all inlined functions are compiled for them.
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,fma")]
-    fn fill_avx2<D: Distribution<N>, const N: usize>(&self, distribution: &D, sink: &mut dyn Sink<D::Element>) {
-        self.fill_by(distribution, sink, |seed, call, lane, out: &mut Words| {
-            philox::words_avx2(seed, call, lane, out);
+    fn fill_plain<D: Distribution<N>, const N: usize>(&self, distribution: &D, sink: &mut dyn Sink<D::Element>) {
+        let (mut words, mut out) = (Words::ZERO, Rows([[D::Element::default(); WIDTH]; N]));
+        self.each_block(N, &mut |call, lane, start, rows| {
+            philox::words_plain(self.seed, call, lane, &mut words);
+            distribution.make(&words, &mut out, rows);
+            self.put_rows(start, &out.0[..rows], sink);
         });
     }
 
-    #[inline(always)]
-    fn fill_by<D: Distribution<N>, const N: usize>(
+    /// As `fill_plain`, with wider vectors: the closure and all inlined functions are compiled for them.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma")]
+    fn fill_avx2<D: Distribution<N>, const N: usize>(&self, distribution: &D, sink: &mut dyn Sink<D::Element>) {
+        self.each_block(N, &mut |call, lane, start, rows| {
+            self.block_avx2(distribution, [call, lane, start], rows, sink);
+        });
+    }
+
+    /// Computes a block. Its memory is its own, not the closure's: otherwise the compiler cannot know that the distribution,
+    /// the words and the elements do not overlap, and uses no vectors.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma")]
+    fn block_avx2<D: Distribution<N>, const N: usize>(
         &self,
         distribution: &D,
+        [call, lane, start]: [u64; 3],
+        rows: usize,
         sink: &mut dyn Sink<D::Element>,
-        numbers: impl Fn(u64, u64, u64, &mut Words),
     ) {
         let (mut words, mut out) = (Words::ZERO, Rows([[D::Element::default(); WIDTH]; N]));
+        philox::words_avx2(self.seed, call, lane, &mut words);
+        distribution.make(&words, &mut out, rows);
+        self.put_rows(start, &out.0[..rows], sink);
+    }
+
+    /// Calls `block` with the call, the lane, the first element and the number of rows of each block. Not generic: there are
+    /// many distributions.
+    fn each_block(&self, rows: usize, block: &mut dyn FnMut(u64, u64, u64, usize)) {
         let (mut call, mut first) = (self.call, 0);
         while first < self.numel {
             for lane in (0..self.lanes.min(self.numel - first)).step_by(WIDTH) {
-                numbers(self.seed, call, lane, &mut words);
                 let start = first + lane;
-                let rows = (self.numel - start).div_ceil(self.lanes).min(N as u64) as usize;
-                distribution.make(&words, &mut out, rows);
-                for (start, row) in (start..).step_by(self.lanes as usize).zip(&out.0).take(rows) {
-                    let count = (self.numel - start).min(WIDTH as u64) as usize;
-                    sink.put(start, &row[..count]);
-                }
+                block(call, lane, start, (self.numel - start).div_ceil(self.lanes).min(rows as u64) as usize);
             }
             call = call.wrapping_add(1);
-            first += self.lanes * N as u64;
+            first += self.lanes * rows as u64;
+        }
+    }
+
+    #[inline(never)]
+    fn put_rows<E>(&self, start: u64, rows: &[[E; WIDTH]], sink: &mut dyn Sink<E>) {
+        for (start, row) in (start..).step_by(self.lanes as usize).zip(rows) {
+            let count = (self.numel - start).min(WIDTH as u64) as usize;
+            sink.put(start, &row[..count]);
         }
     }
 }
@@ -189,7 +219,7 @@ mod tests {
         let walk = Walk { seed: 11, call: 5, numel: 5000, lanes: 512 };
         let [mut wide, mut plain] = [0; 2].map(|_| Kept(vec![D::Element::default(); 5000]));
         walk.fill(&D::new(&arguments), &mut wide);
-        walk.fill_by(&D::new(&arguments), &mut plain, philox::words_plain);
+        walk.fill_plain(&D::new(&arguments), &mut plain);
         assert!(wide.0 == plain.0);
         assert!(wide.0.iter().any(|element| *element != wide.0[0]));
     }

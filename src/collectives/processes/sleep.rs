@@ -1,0 +1,249 @@
+//! Sleep: all ranks release the memory of their buffers and keep the addresses, so that captured graphs stay valid.
+//!
+//! The ranks agree after each step, through the links. A rank that fails makes the step fail on all of them. Waking is a
+//! second rendezvous, because the links carry no descriptors.
+
+use super::{
+    Counters, ProcessGroup,
+    links::GatherRow,
+    rendezvous::{self, Id},
+    symmetric_buffer::SymmetricBuffer,
+};
+use crate::{
+    base::{deadline::Deadline, retry::retry},
+    driver::{
+        Driver, Span,
+        group::{ENTRIES, LANES, offsets},
+    },
+    error::{Context, Error, Result},
+    runtime::{self, Runtime, device::Device},
+    status::Status,
+    stream::{
+        capture_lock,
+        capture_scope::{self, CaptureResource},
+    },
+};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+/// Whether a group sleeps. Graphs that captured its work hold it.
+#[derive(Debug, Default)]
+pub struct SleepState(AtomicBool);
+
+impl SleepState {
+    fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, asleep: bool) {
+        if self.0.swap(asleep, Ordering::Relaxed) != asleep {
+            capture_scope::count_asleep(asleep);
+        }
+    }
+}
+
+impl CaptureResource for SleepState {
+    fn check_awake(&self) -> Result<()> {
+        if !self.get() {
+            return Ok(());
+        }
+        Err(Error::new(Status::GRAPH_ASLEEP, "the communicator is asleep; call plinth_communicator_wake on all ranks"))
+    }
+}
+
+impl Drop for SleepState {
+    fn drop(&mut self) {
+        self.set(false);
+    }
+}
+
+/// The contents of a buffer that must outlive its memory: the counters and flags before the slots, and the chunks of
+/// transfers that were sent and not received. The rest is written before it is read.
+#[derive(Debug)]
+pub struct SavedContents(Vec<u8>);
+
+impl SavedContents {
+    /// Returns the counters of the kernels.
+    pub fn counters(&self) -> Option<Counters> {
+        self.0.first_chunk().map(|start| Counters(*start))
+    }
+}
+
+/// A step of this rank. Returns what the other ranks learn of it.
+type Step<'a> = &'a mut dyn FnMut(&Driver) -> Result<Vec<u8>>;
+
+impl ProcessGroup {
+    /// Fails while the group sleeps.
+    pub fn check_awake(&self) -> Result<()> {
+        self.sleep.check_awake()
+    }
+
+    /// Releases the memory of all ranks, or allocates and maps it at the same addresses. Collective. If a rank fails, all
+    /// fail, and the group sleeps on; it stays awake if that happens before any memory is released.
+    pub fn set_asleep(&self, asleep: bool) -> Result<()> {
+        let _changing = self.changing.lock();
+        let change = || {
+            self.error().map_or(Ok(()), Err)?;
+            let runtime = runtime::ready()?;
+            let device = runtime.device(self.device as i32)?;
+            if asleep {
+                self.release_all(runtime, device)
+            } else if self.sleep.get() {
+                self.map_all(runtime, device).inspect_err(|_| self.unmap_all(&runtime.driver))?;
+                *self.contents.lock() = None;
+                self.sleep.set(false);
+                Ok(())
+            } else {
+                Ok(())
+            }
+        };
+        change().context(|| {
+            let what = if asleep { "putting to sleep" } else { "waking" };
+            format!("{what} rank {} of {} of a communicator", self.rank, self.size)
+        })
+    }
+
+    /// Makes a step, and gathers its outcomes. Returns what the ranks send if it succeeded on all of them, and the row that
+    /// they were sent in; otherwise the error of the first rank that failed. If the others wait
+    /// for this one in the step, `last_row` is the row before it, with which they learn of a failure at once.
+    fn agree(
+        &self,
+        runtime: &Runtime,
+        device: &Device,
+        last_row: Option<&GatherRow>,
+        step: Step<'_>,
+    ) -> Result<(GatherRow, Vec<Vec<u8>>)> {
+        // Another thread may be capturing.
+        let outcome = device.with_context(&runtime.driver, |driver| driver.with_relaxed_capture(|| step(driver))?);
+        if let (Some(row), Err(error)) = (last_row, &outcome) {
+            self.send_failure(row, error);
+        }
+        let (status, code, bytes) = match &outcome {
+            Ok(bytes) => (0, 0, &bytes[..]),
+            Err(error) => (error.status().0, error.driver_code(), error.message().as_bytes()),
+        };
+        let row = self.send_row(&[&status.to_le_bytes(), &code.to_le_bytes(), bytes].concat())?;
+        let rows = self.collect_rows(&row)?;
+        for (rank, bytes) in rows.iter().enumerate() {
+            let (words, text) = bytes.as_slice().split_at_checked(8).unwrap_or_default();
+            let word = |index: usize| words.as_chunks().0.get(index).map_or(0, |word| u32::from_le_bytes(*word));
+            if word(0) != 0 && rank == self.rank as usize {
+                break;
+            }
+            if word(0) != 0 {
+                let message = format!("rank {rank} failed: {}", String::from_utf8_lossy(text));
+                return Err(Error::new(Status(word(0) as i32), message).with_driver_code(word(1)));
+            }
+        }
+        outcome?;
+        Ok((row, rows))
+    }
+
+    fn release_all(&self, runtime: &Runtime, device: &Device) -> Result<()> {
+        if self.contents.lock().is_none() {
+            // No launch comes after the wait.
+            let orders = self.orders.lock();
+            self.sleep.set(true);
+            drop(orders);
+            self.save(runtime, device).inspect_err(|_| self.sleep.set(false))?;
+        }
+        let mut unmap = |driver: &Driver| {
+            let unmapped = self.buffers.iter().map(|buffer| buffer.unmap(driver));
+            unmapped.fold(Ok(()), Result::and).map(|()| Vec::new())
+        };
+        self.agree(runtime, device, None, &mut unmap).map(drop)
+    }
+
+    /// Waits for the work of all ranks, and saves the contents of this one's buffer.
+    fn save(&self, runtime: &Runtime, device: &Device) -> Result<()> {
+        self.agree(runtime, device, None, &mut |_| self.await_device(runtime, device).map(|()| Vec::new()))?;
+        let mut contents = Vec::new();
+        let mut read = |driver: &Driver| {
+            for part in self.saved_parts() {
+                let start = contents.len();
+                contents.resize(start + part.bytes(), 0);
+                driver.copy_to_host(&mut contents[start..], part, self.stream)?;
+            }
+            Ok(Vec::new())
+        };
+        self.agree(runtime, device, None, &mut read)?;
+        let mut saved = self.contents.lock();
+        // After an abort, fills of the buffers may be pending.
+        self.sticky_error().map_or(Ok(()), Err)?;
+        *saved = Some(SavedContents(contents));
+        Ok(())
+    }
+
+    /// Waits for all work of the device, which includes replays of graphs that other code launched, and for no rank that
+    /// is gone.
+    fn await_device(&self, runtime: &Runtime, device: &Device) -> Result<()> {
+        let Ok(event) = capture_lock::record_in_device(runtime, device) else {
+            return capture_lock::synchronize_device(runtime, device);
+        };
+        let poll = || match runtime.driver.event_query(event.native())? {
+            true => Ok(Some(())),
+            false => self.error().map_or(Ok(None), Err),
+        };
+        Deadline::optional(None).until(|| "", poll)?;
+        self.sticky_error().map_or(Ok(()), Err)
+    }
+
+    fn own_buffer(&self) -> &SymmetricBuffer {
+        &self.buffers[self.rank as usize]
+    }
+
+    /// Returns the parts of this rank's buffer that are saved.
+    fn saved_parts(&self) -> [Span; 2] {
+        let (size, own) = (u64::from(self.size), self.own_buffer());
+        let rings = offsets::STAGING + 2 * size * self.tuning.slot(self.size);
+        let bytes = size * u64::from(LANES * ENTRIES) * self.tuning.entry;
+        [own.part(0, offsets::STAGING), own.part(rings, bytes)]
+    }
+
+    fn unmap_all(&self, driver: &Driver) {
+        for buffer in &self.buffers {
+            retry(|| buffer.unmap(driver));
+        }
+    }
+
+    fn map_all(&self, runtime: &Runtime, device: &Device) -> Result<()> {
+        let mut descriptor = None;
+        let mut allocate = |driver: &Driver| {
+            // What an earlier failure has left.
+            self.unmap_all(driver);
+            descriptor = Some(self.own_buffer().allocate(runtime, device, self.stream)?);
+            // Before any other rank writes to it.
+            if let Some(SavedContents(contents)) = &*self.contents.lock() {
+                let mut rest = &contents[..];
+                for part in self.saved_parts() {
+                    driver.copy_from_host(part, rest, self.stream)?;
+                    rest = rest.get(part.bytes()..).unwrap_or_default();
+                }
+            }
+            Ok(ProcessGroup::new_id()?.to_vec())
+        };
+        let (row, rows) = self.agree(runtime, device, None, &mut allocate)?;
+        let others: Vec<usize> = (0..self.size as usize).collect();
+        let stop = || self.error().or_else(|| Some(self.failure_after(&row, &others)?.1));
+        let map = |driver: &Driver| {
+            let id = rows.first().and_then(|row| row.get(8..)?.first_chunk());
+            let (Some(id), Some(descriptor)) = (id.and_then(Id::read), &descriptor) else {
+                return Err(Error::new(Status::PEER_LOST, "rank 0 sent an invalid message"));
+            };
+            let timeout = Duration::from_nanos(self.timeout.load(Ordering::Relaxed));
+            let stops = || stop().is_some();
+            let deadline = Deadline::optional((!timeout.is_zero()).then_some(timeout)).unless(&stops);
+            let met = rendezvous::meet(&id, self.info(runtime)?, self.size, descriptor, deadline, &stop)?;
+            for (rank, (buffer, descriptor)) in self.buffers.iter().zip(&met.buffers).enumerate() {
+                if let Some(descriptor) = descriptor {
+                    buffer.map_of(driver, device, rank as u32, descriptor)?;
+                }
+            }
+            Ok(Vec::new())
+        };
+        let mut map = |driver: &Driver| map(driver).map_err(|error| stop().unwrap_or(error));
+        self.agree(runtime, device, Some(&row), &mut map).map(drop)
+    }
+}
