@@ -1,4 +1,4 @@
-//! The memory of a group: a symmetric buffer of each rank, mapped by all ranks.
+//! Memory that all ranks of a group map: their symmetric buffers, and the memory that they register.
 
 use crate::{
     base::{retry::retry, units::Bytes},
@@ -9,12 +9,14 @@ use crate::{
 };
 use std::os::fd::OwnedFd;
 
-/// A rank's symmetric buffer, mapped in this process.
+/// A rank's symmetric buffer or registered memory, mapped in this process.
 #[derive(Debug)]
 pub struct SymmetricBuffer {
     address: u64,
     bytes: u64,
-    physical: Option<Physical>,
+    /// The physical allocations with their sizes. Those after the first `mapped` are not mapped.
+    parts: Vec<(Physical, u64)>,
+    mapped: usize,
 }
 
 impl SymmetricBuffer {
@@ -26,7 +28,7 @@ impl SymmetricBuffer {
         let made = || -> Result<(SymmetricBuffer, OwnedFd)> {
             let types = HandleTypes { file_descriptor: true, ..HandleTypes::default() };
             let physical = driver.memory_create(bytes, device.native, types)?;
-            let buffer = SymmetricBuffer::map(driver, device, bytes, physical)?;
+            let buffer = SymmetricBuffer::map(driver, device, vec![(physical, bytes)])?;
             let cleared = device.with_context(driver, |driver| {
                 let stream = driver.stream_create(0)?;
                 let filled = driver.fill_8(buffer.span(), 0, stream);
@@ -52,18 +54,17 @@ impl SymmetricBuffer {
         made().context(|| format!("making {} for a group on device {}", Bytes(bytes), device.ordinal))
     }
 
-    /// Maps the buffer of another rank.
+    /// Maps the memory of another rank, whose physical allocations `import` returns with their sizes.
     pub fn import(
         driver: &Driver,
         device: &Device,
         rank: u32,
-        descriptor: &OwnedFd,
-        bytes: u64,
+        import: impl FnOnce() -> Result<Vec<(Physical, u64)>>,
     ) -> Result<SymmetricBuffer> {
         let mapped = || {
-            let physical = driver.memory_import(descriptor)?;
+            let parts = import()?;
             // The memory is there, so a failure other than a shortage means that this device cannot access it.
-            SymmetricBuffer::map(driver, device, bytes, physical).map_err(|error| match error.status() {
+            SymmetricBuffer::map(driver, device, parts).map_err(|error| match error.status() {
                 Status::OUT_OF_MEMORY => error,
                 _ => error.with_status(Status::PEER_ACCESS_UNSUPPORTED),
             })
@@ -71,30 +72,27 @@ impl SymmetricBuffer {
         mapped().context(|| format!("mapping the memory of rank {rank} on device {}", device.ordinal))
     }
 
-    /// Maps memory for a device, and takes ownership of it.
-    fn map(driver: &Driver, device: &Device, bytes: u64, physical: Physical) -> Result<SymmetricBuffer> {
-        let mut buffer = SymmetricBuffer { address: 0, bytes, physical: Some(physical) };
-        let mapped = || -> Result<u64> {
-            let address = driver.memory_reserve(bytes, 0)?;
-            if let Err(failure) = driver.memory_map(address, bytes, physical) {
-                // Only the address range was reserved.
-                retry(|| driver.memory_unreserve(address, bytes));
-                return Err(failure.into());
+    /// Maps physical allocations for a device, one after the other, and takes ownership of them.
+    fn map(driver: &Driver, device: &Device, parts: Vec<(Physical, u64)>) -> Result<SymmetricBuffer> {
+        let bytes = parts.iter().map(|(_, bytes)| bytes).sum();
+        let mut buffer = SymmetricBuffer { address: 0, bytes, parts, mapped: 0 };
+        let mut map = || {
+            buffer.address = driver.memory_reserve(bytes, 0)?;
+            let mut end = buffer.address;
+            for (physical, bytes) in &buffer.parts {
+                driver.memory_map(end, *bytes, *physical)?;
+                buffer.mapped += 1;
+                end += bytes;
             }
-            Ok(address)
+            driver.memory_allow(buffer.address, bytes, &[device.native])
         };
-        match mapped() {
-            Ok(address) => buffer.address = address,
+        match map() {
+            Ok(()) => Ok(buffer),
             Err(error) => {
                 buffer.release(driver);
-                return Err(error);
+                Err(error.into())
             }
         }
-        if let Err(failure) = driver.memory_allow(buffer.address, bytes, &[device.native]) {
-            buffer.release(driver);
-            return Err(Error::from(failure));
-        }
-        Ok(buffer)
     }
 
     /// Returns its address in this process.
@@ -122,14 +120,23 @@ impl SymmetricBuffer {
     }
 
     /// Unmaps and releases it. No kernel may use it any more.
-    pub fn release(mut self, driver: &Driver) {
+    pub fn release(self, driver: &Driver) {
         // If a step fails, its resource leaks, and the next steps fail too.
+        let mut end = self.address;
+        for (_, bytes) in &self.parts[..self.mapped] {
+            retry(|| driver.memory_unmap(end, *bytes));
+            end += bytes;
+        }
         if self.address != 0 {
-            retry(|| driver.memory_unmap(self.address, self.bytes));
             retry(|| driver.memory_unreserve(self.address, self.bytes));
         }
-        if let Some(physical) = self.physical.take() {
-            retry(|| driver.memory_release(physical));
-        }
+        release_all(driver, self.parts);
+    }
+}
+
+/// Releases physical allocations that are not mapped.
+pub fn release_all(driver: &Driver, parts: Vec<(Physical, u64)>) {
+    for (physical, _) in parts {
+        retry(|| driver.memory_release(physical));
     }
 }
