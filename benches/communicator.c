@@ -1,11 +1,13 @@
 // Measures collectives over ranks, with each available engine: the time from a call to the completion of its work.
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-//     benches/communicator [--processes RANKS] [--largest BYTES]
+//     benches/communicator [--processes RANKS] [--largest BYTES] [--registered] [--in-place] [--graph]
 //
 // The ranks are the devices of this process, or RANKS processes with a device each. Prints one line for each case:
 // operation, engine, bytes of a rank, median and minimum of the microseconds to completion at rank 0, median of the
-// microseconds of the call. PLINTH_GROUP_TUNING and PLINTH_COMM_CONF apply to all processes, so thresholds are found by
+// microseconds of the call. --registered registers the buffers of processes, and then measures no NCCL; --in-place has one
+// buffer for input and output of an all_reduce. With --graph the calls are captured, GRAPH_CALLS in a graph, and both medians
+// are those of a replay, divided by GRAPH_CALLS. PLINTH_GROUP_TUNING and PLINTH_COMM_CONF apply to all processes, so thresholds are found by
 // comparing two runs.
 
 #include "measure.h"
@@ -14,16 +16,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_RANKS = 16, ROUNDS = 100, ROUNDS_OF_LARGE = 20, WARM = 10 };
+enum { MOST_RANKS = 16, ROUNDS = 100, ROUNDS_OF_LARGE = 20, WARM = 10, GRAPH_CALLS = 20, OPERATION_COUNT = 4 };
 static const size_t LARGE = (size_t)16 << 20;
 static const char *ENGINES[] = {"auto", "NCCL", "local", "shared"};
-static const char *OPERATIONS[] = {"all_reduce", "broadcast", "all_gather"};
+static const char *OPERATIONS[] = {"all_reduce", "broadcast", "all_gather", "reduce_scatter"};
 
 // The ranks of this process.
 static int32_t ranks_here, ranks;
 static int32_t devices[MOST_RANKS];
 static plinth_communicator_t communicators[MOST_RANKS];
 static void *from[MOST_RANKS], *to[MOST_RANKS];
+static int is_registered, is_in_place, uses_graph;
 
 static void finish(void) {
   for (int32_t rank = 0; rank < ranks_here; ++rank) MUST(plinth_synchronize(devices[rank]));
@@ -38,9 +41,14 @@ static void call(int operation, size_t bytes) {
     plinth_stream_t stream = NULL;
     MUST(plinth_current_stream(devices[rank], &stream));
     if (operation == 0) {
-      MUST(plinth_communicator_all_reduce(with, from[rank], to[rank], count, floats, PLINTH_REDUCE_SUM, stream));
+      void *output = is_in_place ? from[rank] : to[rank];
+      MUST(plinth_communicator_all_reduce(with, from[rank], output, count, floats, PLINTH_REDUCE_SUM, stream));
     } else if (operation == 1) {
       MUST(plinth_communicator_broadcast(with, from[rank], to[rank], count, floats, 0, stream));
+    } else if (operation == 3) {
+      // `bytes` is the size of the whole input; each rank gets its part.
+      MUST(plinth_communicator_reduce_scatter(with, from[rank], to[rank], count / (size_t)ranks, floats, PLINTH_REDUCE_SUM,
+                                              stream));
     } else {
       // `bytes` is the size of the whole output; each rank contributes its part.
       MUST(plinth_communicator_all_gather(with, from[rank], to[rank], count / (size_t)ranks, floats, stream));
@@ -49,19 +57,36 @@ static void call(int operation, size_t bytes) {
   if (ranks_here > 1) MUST(plinth_communicator_group_end());
 }
 
+// Captures the calls in a stream of the rank's device, which becomes the current one.
+static plinth_graph_t capture(int operation, size_t bytes) {
+  plinth_graph_t graph = NULL;
+  MUST(plinth_graph_create(&graph));
+  MUST(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
+  for (int index = 0; index < GRAPH_CALLS; ++index) call(operation, bytes);
+  MUST(plinth_graph_capture_end(graph));
+  return graph;
+}
+
 static void measure(int operation, uint32_t engine, size_t bytes, int print) {
   const int rounds = bytes >= LARGE ? ROUNDS_OF_LARGE : ROUNDS;
+  const double calls = uses_graph ? GRAPH_CALLS : 1;
+  plinth_graph_t graph = uses_graph ? capture(operation, bytes) : NULL;
   double whole[ROUNDS], issued[ROUNDS];
   for (int round = -WARM; round < rounds; ++round) {
     finish();
     const double begin = now_ns();
-    call(operation, bytes);
+    if (uses_graph) {
+      MUST(plinth_graph_replay(graph));
+    } else {
+      call(operation, bytes);
+    }
     const double returned = now_ns();
     finish();
     if (round < 0) continue;
-    whole[round] = (now_ns() - begin) / 1e3;
-    issued[round] = (returned - begin) / 1e3;
+    whole[round] = (now_ns() - begin) / 1e3 / calls;
+    issued[round] = (returned - begin) / 1e3 / calls;
   }
+  MUST(plinth_graph_destroy(graph));
   if (!print) return;
   qsort(whole, (size_t)rounds, sizeof *whole, ascending);
   qsort(issued, (size_t)rounds, sizeof *issued, ascending);
@@ -76,8 +101,17 @@ static void measure_all(uint32_t engine, size_t largest, int print) {
     MUST(plinth_caching_allocator_alloc(largest, devices[rank], NULL, &to[rank]));
     MUST(plinth_set_device(devices[rank]));
     MUST(plinth_memset(from[rank], 0, largest, NULL));
+    if (is_registered) {
+      MUST(plinth_communicator_register(communicators[rank], from[rank], largest));
+      MUST(plinth_communicator_register(communicators[rank], to[rank], largest));
+    }
+    if (uses_graph) {
+      plinth_stream_t stream = NULL;
+      MUST(plinth_stream_create(devices[rank], 0, &stream));
+      MUST(plinth_set_stream(stream));
+    }
   }
-  for (int operation = 0; operation < 3; ++operation) {
+  for (int operation = 0; operation < OPERATION_COUNT; ++operation) {
     for (size_t bytes = 1024; bytes <= largest; bytes *= 4) measure(operation, engine, bytes, print);
   }
   for (int32_t rank = 0; rank < ranks_here; ++rank) {
@@ -173,8 +207,14 @@ int main(int argc, char **argv) {
       ranks = atoi(argv[++index]);
     } else if (strcmp(argv[index], "--largest") == 0 && index + 1 < argc) {
       largest = strtoull(argv[++index], NULL, 10);
+    } else if (strcmp(argv[index], "--registered") == 0) {
+      is_registered = 1;
+    } else if (strcmp(argv[index], "--in-place") == 0) {
+      is_in_place = 1;
+    } else if (strcmp(argv[index], "--graph") == 0) {
+      uses_graph = 1;
     } else {
-      fprintf(stderr, "usage: %s [--processes RANKS] [--largest BYTES]\n", argv[0]);
+      fprintf(stderr, "usage: %s [--processes RANKS] [--largest BYTES] [--registered] [--in-place] [--graph]\n", argv[0]);
       return 2;
     }
   }
@@ -182,9 +222,13 @@ int main(int argc, char **argv) {
     fprintf(stderr, "invalid arguments: RANKS must be 1 to %d, and BYTES at least 1024\n", MOST_RANKS);
     return 2;
   }
+  if (ranks == 0 && (is_registered || uses_graph)) {
+    fprintf(stderr, "--registered and --graph need --processes\n");
+    return 2;
+  }
   if (ranks == 0) return in_one_process(largest);
   printf("# %d processes\n", ranks);
   fflush(stdout);
   const int failed = in_processes(PLINTH_ENGINE_SHARED, largest);
-  return failed ? failed : in_processes(PLINTH_ENGINE_NCCL, largest);
+  return failed || is_registered ? failed : in_processes(PLINTH_ENGINE_NCCL, largest);
 }

@@ -171,6 +171,13 @@ TEST(ranks_in_threads_are_initialized_and_split) {
     communicator.all_reduce(numbers.tensor, numbers.tensor, plinth::ReduceOp::sum, stream);
     communicator.wait(stream, milliseconds(20000));
     CHECK(numbers.read() == std::vector<std::int32_t>({1, 2, 4}));
+    if (communicator.engine() == plinth::Engine::shared) {
+      void *block = nullptr;
+      CHECK_OK(plinth_caching_allocator_alloc(1000, rank, nullptr, &block));
+      communicator.register_memory(block, 1000);
+      communicator.deregister_memory(block);
+      CHECK_OK(plinth_caching_allocator_delete(block));
+    }
     const plinth::Communicator alone = communicator.split(rank);
     CHECK(alone.size() == 1 && alone.rank() == 0);
     const plinth::Communicator maybe = communicator.split(rank == 0 ? 0 : -1);

@@ -134,6 +134,78 @@ TEST(broadcast_survives_faults) { survive(broadcast, expect_first); }
 
 TEST(sends_survive_faults) { survive(send_to_next, expect_neighbour); }
 
+/* ---- registrations, with ranks in threads, whose calls wait for each other */
+
+enum { REGISTERED = 5000000, WARM_UP = 3 };
+
+static uint8_t id[PLINTH_UNIQUE_ID_SIZE];
+static void *blocks[2];
+static plinth_status_t statuses[2];
+static char messages[2][1024];
+
+static void *init_shared(void *context) {
+  const int rank = *(int *)context;
+  const plinth_communicator_options_t options = options_of(PLINTH_ENGINE_SHARED, 20000, 0);
+  CHECK_OK(plinth_communicator_init_rank(2, id, rank, rank, &options, &communicators[rank]));
+  return NULL;
+}
+
+static void *register_and_deregister(void *context) {
+  const int rank = *(int *)context;
+  statuses[rank] = plinth_communicator_register(communicators[rank], blocks[rank], REGISTERED);
+  snprintf(messages[rank], sizeof messages[rank], "%s", plinth_last_error());
+  if (statuses[rank] == PLINTH_OK) {
+    CHECK_OK(plinth_communicator_deregister(communicators[rank], blocks[rank]));
+  }
+  return NULL;
+}
+
+TEST(registrations_survive_faults) {
+  int failed = 0;
+  harness_setenv("PLINTH_COMMUNICATOR_ENGINE", "shared");
+  CHECK_OK(plinth_enable_fault_injection());
+  need_devices(2);
+  bool can_access = false;
+  CHECK_OK(plinth_can_device_access_peer(0, 1, &can_access));
+  if (!can_access) {
+    SKIP("needs peer access");
+  }
+  CHECK_OK(plinth_nccl_unique_id(id));
+  run_threads(2, init_shared);
+  for (int rank = 0; rank < 2; rank++) {
+    CHECK_OK(plinth_caching_allocator_alloc(REGISTERED, rank, NULL, &blocks[rank]));
+  }
+  for (int round = 0; round < WARM_UP; round++) {
+    run_threads(2, register_and_deregister);
+    CHECK(statuses[0] == PLINTH_OK && statuses[1] == PLINTH_OK);
+  }
+  plinth_host_usage_t before = PLINTH_HOST_USAGE_INIT;
+  if (on_host_device()) {
+    before = host_usage();
+  }
+  const char *call = "";
+  for (uint64_t nth = 1; call != NULL; nth++) {
+    CHECK_OK(plinth_inject_fault(nth, CUDA_ERROR_UNKNOWN));
+    run_threads(2, register_and_deregister);
+    call = plinth_tripped_fault();
+    CHECK_OK(plinth_inject_fault(0, 0));
+    CHECK((statuses[0] == PLINTH_OK) == (statuses[1] == PLINTH_OK));
+    for (int rank = 0; rank < 2 && statuses[rank] != PLINTH_OK; rank++) {
+      CHECK(call != NULL && strstr(messages[rank], call) != NULL);
+      failed++;
+    }
+    if (on_host_device()) {
+      const plinth_host_usage_t after = host_usage();
+      expect_no_leak(&before, &after);
+    }
+    run_threads(2, register_and_deregister);
+    CHECK(statuses[0] == PLINTH_OK && statuses[1] == PLINTH_OK);
+  }
+  CHECK(failed > 8);
+  CHECK_OK(plinth_communicator_destroy(communicators[0]));
+  CHECK_OK(plinth_communicator_destroy(communicators[1]));
+}
+
 /* Creates, uses and destroys communicators, while one of the driver calls fails. */
 static plinth_status_t create_use_destroy(void) {
   plinth_status_t status = make_communicators();

@@ -143,6 +143,7 @@ static void call_what_is_refused(void) {
   REFUSED(plinth_communicator_recv(communicator, memory, 1, type, 0, stream));
   REFUSED(plinth_communicator_reduce(communicator, memory, memory, 1, type, 0, 0, stream));
   REFUSED(plinth_communicator_reduce_scatter(communicator, memory, memory, 1, type, 0, stream));
+  REFUSED(plinth_communicator_register(communicator, memory, 1));
   REFUSED(plinth_communicator_send(communicator, memory, 1, type, 0, stream));
   REFUSED(plinth_communicator_set_timeout(communicator, 1));
   REFUSED(plinth_communicator_size(communicator, out));
@@ -528,6 +529,7 @@ static void call_what_is_refused(void) {
 /* Calls that succeed and do nothing. Each object is destroyed twice, because nothing happens. */
 static void call_what_releases(void) {
   RELEASED(plinth_caching_allocator_delete(memory));
+  RELEASED(plinth_communicator_deregister(communicator, memory));
   RELEASED(plinth_communicator_destroy(communicator));
   RELEASED(plinth_cufft_plan_destroy(cufft_plan));
   RELEASED(plinth_cufft_plan_release(cufft_plan));

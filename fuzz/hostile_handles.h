@@ -160,6 +160,8 @@ const Call REFUSING[] = {
     [](Handle handle) { return plinth_communicator_destroy(COMMUNICATOR); },
     [](Handle handle) { return plinth_communicator_abort(COMMUNICATOR); },
     [](Handle handle) { return plinth_communicator_split(COMMUNICATOR, 0, 0, &made_communicator); },
+    [](Handle handle) { return plinth_communicator_register(COMMUNICATOR, &number, 1); },
+    [](Handle handle) { return plinth_communicator_deregister(COMMUNICATOR, &number); },
     [](Handle handle) { return plinth_communicator_rank(COMMUNICATOR, &number); },
     [](Handle handle) { return plinth_communicator_engine(COMMUNICATOR, &unsigned_number); },
     [](Handle handle) { return plinth_communicator_wait(COMMUNICATOR, 1, nullptr); },

@@ -174,6 +174,12 @@ class Communicator {
   void sleep() { check(plinth_communicator_sleep(communicator_)); }
   /*! Allocates the memory again, at the same addresses. Every rank makes this call. */
   void wake() { check(plinth_communicator_wake(communicator_)); }
+  /*! Registers memory with all ranks, each of which makes this call: collectives read and write it where it is. */
+  void register_memory(void *pointer, std::size_t bytes) const {
+    check(plinth_communicator_register(communicator_, pointer, bytes));
+  }
+  /*! Ends this rank's registration of the memory at a pointer. */
+  void deregister_memory(void *pointer) const { check(plinth_communicator_deregister(communicator_, pointer)); }
   /*! Aborts the communicator. May be called while another thread waits in it. */
   void abort() const { check(plinth_communicator_abort(communicator_)); }
 

@@ -15,6 +15,11 @@
 // packets as well, from the first block of each rank to that of all others; so every launch waits for all ranks, and the rule
 // of two slots holds for packets too.
 //
+// Memory that the ranks have registered is mapped by all of them. A collective on it has no slots: after a first step without
+// data, each rank reads its part of the others' inputs, and writes its part of their outputs, where they are; a second step
+// ends it, after which the inputs may change and the outputs are complete. A rank writes nothing before each of its blocks
+// knows that all ranks call for the same places.
+//
 // Values are combined in the order of ranks, so every rank gets the same bits, and the same ones each time.
 //
 // A waiting thread checks from time to time whether the group has failed: the timeout has passed, the host has aborted it, or
@@ -49,6 +54,22 @@ struct Collective {
   u32 op;
   u32 element;
   u32 root;
+  // The places of registered memory: of the input, and of the output. If both are 0, the data goes through slots.
+  u64 places[2];
+  // This rank's part of each rank's input, and of each rank's output.
+  u64 inputs[kRanks];
+  u64 outputs[kRanks];
+
+  __device__ __forceinline__ bool is_direct() const { return (places[0] | places[1]) != 0; }
+  __device__ __forceinline__ bool is_root() const { return group.rank == root; }
+  __device__ __forceinline__ bool to_root() const { return mode == kReduce || mode == kReduceParts; }
+  __device__ __forceinline__ bool by_rows() const { return mode == kAllToAll || mode == kReduceScatter; }
+  __device__ __forceinline__ bool by_parts() const {
+    return mode == kBroadcastParts || mode == kAllReduceParts || mode == kReduceParts;
+  }
+  // The ranks that get data from this one in the first step, if it is one.
+  __device__ __forceinline__ u32 first() const { return to_root() ? root : 0; }
+  __device__ __forceinline__ u32 last() const { return to_root() ? root + 1 : group.size; }
 };
 
 // As Transfer there.
@@ -129,34 +150,51 @@ __device__ __noinline__ void pull(const GroupInfo &group, u64 step, u32 rank, u8
 }
 
 // Publishes that this block has written its part of a step, and waits for the others' parts. Returns false if the group has
-// failed. `poison` is the failure that the rank of this thread's number has written to the own window.
-__device__ __noinline__ bool meet(const GroupInfo &group, u64 step, bool begins, u64 call, const Header &header,
-                                  u32 poison) {
+// failed. `poison` is the failure that the rank of this thread's number has written to the own window. In the first step of a
+// call the first block compares the headers, and so do the others if they are to write into the memory of other ranks.
+__device__ __noinline__ bool meet(const Collective &c, u64 step, bool begins, u64 call, const Header &header, u32 poison) {
+  const GroupInfo &group = c.group;
   bool met = true;
   __syncthreads();
   if (threadIdx.x < group.size) {
     const u32 peer = threadIdx.x;
     const bool compares = begins && blockIdx.x == 0;
+    const bool checks = begins && c.is_direct() && blockIdx.x != 0;
     if (compares) header.send_to(group, call, peer);
+    if (checks) header.send_digest_to(group, call, peer);
     const u64 flags = kFlags + (static_cast<u64>(blockIdx.x) * kRanks) * 8;
     // The release covers what the other threads wrote before the barrier.
     publish(group.windows[peer] + flags + group.rank * 8, step + 1);
     if (poison != 0) fail(group, poison, peer, nullptr, nullptr);
     met = poison == 0 && (!compares || header.matches(group, call, peer)) &&
+          (!checks || header.matches_digest(group, call, peer)) &&
           await(group, group.windows[group.rank] + flags + peer * 8, step + 1, peer);
   }
   return __syncthreads_and(met) != 0;
+}
+
+// Takes the first of four values that were loaded, and moves the others up.
+__device__ __forceinline__ uint4 take_first(uint4 *next) {
+  const uint4 first = next[0];
+  next[0] = next[1];
+  next[1] = next[2];
+  next[2] = next[3];
+  return first;
 }
 
 // What a rank's part is made of: a copy of the root's.
 struct Copy {
   static constexpr bool kReduces = false;
   template <class Unit>
-  static __device__ __forceinline__ bool combine_packets(const Collective &c, Unit unit, uint4 &part) {
+  static __device__ __forceinline__ bool combine(const Collective &c, Unit unit, uint4 &part) {
     return unit(c.root, part);
   }
-  static __device__ __forceinline__ uint4 combine(const Collective &c, u64 step, u32 unit) {
-    return slot_of(c.group, c.group.rank, step, c.root)[unit];
+  // The number of ranks whose units are loaded at a time, as a power of two.
+  static __device__ __forceinline__ u32 shift(const Collective &) { return 0; }
+  static __device__ __forceinline__ u32 source(const Collective &c, u32) { return c.root; }
+  template <class Fetch>
+  static __device__ __forceinline__ uint4 combine_loaded(const Collective &, uint4 *next, Fetch) {
+    return take_first(next);
   }
 };
 
@@ -166,10 +204,11 @@ struct Reduction {
   static constexpr bool kReduces = true;
   // `unit` waits for the 16 bytes of a rank. Returns false if the group has failed.
   template <class Unit>
-  static __device__ __forceinline__ bool combine_packets(const Collective &c, Unit unit, uint4 &part) {
+  static __device__ __forceinline__ bool combine(const Collective &c, Unit unit, uint4 &part) {
     uint4 value;
     if (!unit(0, value)) return false;
     Values<Number> sum(value);
+#pragma unroll 1
     for (u32 rank = 1; rank < c.group.size; ++rank) {
       if (!unit(rank, value)) return false;
       sum.take(Values<Number>(value), c.op);
@@ -178,27 +217,104 @@ struct Reduction {
     part = sum.pack();
     return true;
   }
-  static __device__ __forceinline__ uint4 combine(const Collective &c, u64 step, u32 unit) {
-    const uint4 *slot = slot_of(c.group, c.group.rank, step, 0) + unit;
-    const u32 distance = c.group.slot / 16;
-    Values<Number> sum(slot[0]);
-    for (u32 rank = 1; rank < c.group.size; ++rank) sum.take(Values<Number>(slot[rank * distance]), c.op);
+  static __device__ __forceinline__ u32 shift(const Collective &c) { return c.group.size > 2 ? 2 : c.group.size - 1; }
+  static __device__ __forceinline__ u32 source(const Collective &, u32 rank) { return rank; }
+  // `next` has the units of the first four ranks, or of as many as there are; `fetch` loads those of the following four.
+  template <class Fetch>
+  static __device__ __forceinline__ uint4 combine_loaded(const Collective &c, uint4 *next, Fetch fetch) {
+    Values<Number> sum(take_first(next));
+#pragma unroll 1
+    for (u32 rank = 1; rank < c.group.size; ++rank) {
+      if (rank % 4 == 0) fetch(rank);
+      sum.take(Values<Number>(take_first(next)), c.op);
+    }
     if (c.op == kAverage) sum.divide(c.group.size);
     return sum.pack();
   }
 };
 
-// Writes the own part to memory, or, if there is none, to the slots of the ranks from `first` to `last`, in the next step.
+// Where the own part comes from at each rank, and where it goes to.
+struct Route {
+  u64 sources[kRanks];
+  u64 targets[kRanks];
+};
+
+// Fills the route of a part, which goes to `to`, if that is an address. Returns whether all addresses are multiples of 16.
+__device__ __noinline__ bool set_route(const Collective &c, u64 step, u64 to, Route &route) {
+  const GroupInfo &group = c.group;
+  const u32 rank = threadIdx.x;
+  u64 bits = 0;
+  if (rank < group.size) {
+    const u64 slot = reinterpret_cast<u64>(slot_of(group, group.rank, step, rank));
+    const u64 next_slot = reinterpret_cast<u64>(slot_of(group, rank, step + 1, group.rank));
+    const u64 source = c.is_direct() ? c.inputs[rank] : slot;
+    const u64 output = c.is_direct() ? c.outputs[rank] : next_slot;
+    const u64 target = to != 0 ? to : output;
+    route.sources[rank] = source;
+    route.targets[rank] = target;
+    bits = (source | target) & 15;
+  }
+  return __syncthreads_and(bits == 0) != 0;
+}
+
+// Combines the own part of `bytes` bytes, and writes it to memory, or, if there is none, to the ranks that get data: into
+// their outputs, or into their slots of the next step.
 template <class Part>
-__device__ __forceinline__ void give(const Collective &c, u64 step, u64 bytes, u64 most, u8 *to, u32 first, u32 last) {
+__device__ __forceinline__ void give(const Collective &c, u64 step, u64 bytes, u64 most, u8 *to) {
+  __shared__ Route route;
+  const u64 *sources = route.sources;
+  const u64 *targets = route.targets;
+  const GroupInfo &group = c.group;
   const Slice slice(bytes, most);
-  const bool aligned = (reinterpret_cast<u64>(to) & 15) == 0;
-  for (u32 unit = slice.begin + threadIdx.x; unit < slice.end; unit += kThreads) {
-    const uint4 value = Part::combine(c, step, unit);
-    if (to != nullptr) {
-      store(to + 16ull * unit, value, bytes - 16ull * unit, aligned);
-    } else {
-      for (u32 peer = first; peer < last; ++peer) slot_of(c.group, peer, step + 1, c.group.rank)[unit] = value;
+  const u32 thread = threadIdx.x;
+  const u32 first = to != nullptr ? 0 : c.first();
+  const u32 last = to != nullptr ? 1 : c.last();
+  const bool aligned = set_route(c, step, reinterpret_cast<u64>(to), route);
+  u32 start = group.rank + 1;
+  if (start < first || start >= last) start = first;
+  const u32 end = aligned ? min(slice.end, static_cast<u32>(bytes / 16)) : slice.begin;
+  // A load from another device takes microseconds, so each thread has four on their way: of four ranks, or of two units of two
+  // ranks, or of four units of one.
+  const u32 shift = Part::shift(c);
+  const u32 together = kThreads * (4u >> shift);
+  uint4 next[4];
+  const auto fetch = [&](u32 unit, u32 rank, u32 ranks) {
+#pragma unroll
+    for (u32 index = 0; index < 4; ++index) {
+      const u32 of = rank + (index & ((1u << shift) - 1));
+      const u32 at = unit + (index >> shift) * kThreads;
+      if (of < ranks && at < end) {
+        next[index] = reinterpret_cast<const uint4 *>(sources[Part::source(c, of)])[at];
+      }
+    }
+  };
+#pragma unroll 1
+  for (u32 base = slice.begin + thread; base < end; base += together) {
+    fetch(base, 0, group.size);
+#pragma unroll 1
+    for (u32 unit = base; unit < min(base + together, end); unit += kThreads) {
+      const uint4 value = Part::combine_loaded(c, next, [&](u32 rank) { fetch(unit, rank, group.size); });
+      u32 peer = start;
+#pragma unroll 1
+      for (u32 index = first; index < last; ++index) {
+        reinterpret_cast<uint4 *>(targets[peer])[unit] = value;
+        if (++peer == last) peer = first;
+      }
+    }
+  }
+  // The rest: the last unit if it is not whole, and everything if an address is not a multiple of 16.
+#pragma unroll 1
+  for (u32 unit = slice.begin + thread; unit < slice.end; unit += kThreads) {
+    if (unit < end) continue;
+    const u64 at = 16ull * unit;
+    uint4 value;
+    Part::combine(c, [&](u32 rank, uint4 &loaded) {
+      loaded = load_slowly(reinterpret_cast<const u8 *>(sources[rank] + at), bytes - at);
+      return true;
+    }, value);
+#pragma unroll 1
+    for (u32 peer = first; peer < last; ++peer) {
+      store_slowly(reinterpret_cast<u8 *>(targets[peer] + at), value, bytes - at);
     }
   }
 }
@@ -218,8 +334,21 @@ __device__ __forceinline__ u64 packets_of(const GroupInfo &group, u32 at, u64 st
   return group.windows[at] + kStaging + before + ((step & 1) * group.size + from) * (2ull * group.packets);
 }
 
-// Waits for the 16 bytes that a rank has sent in the packets of a unit. Returns false if the group has failed.
-__device__ __noinline__ bool receive_unit(const GroupInfo &group, u64 step, u32 rank, u32 unit, uint4 &value) {
+// Loads 16 bytes of the own row for a rank.
+__device__ __forceinline__ uint4 own_unit(const Collective &c, u32 row, u32 unit) {
+  const u64 stride = c.by_rows() ? c.bytes : 0;
+  const u64 at = 16ull * unit;
+  return load(reinterpret_cast<const u8 *>(c.from + row * stride + at), c.bytes - at, ((c.from | stride) & 15) == 0);
+}
+
+// Gets the 16 bytes of a unit of a rank: loads them from the own row, or waits for the packets. Returns false if the group has
+// failed.
+__device__ __noinline__ bool receive_unit(const Collective &c, u64 step, u32 rank, u32 unit, uint4 &value) {
+  const GroupInfo &group = c.group;
+  if (rank == group.rank) {
+    value = own_unit(c, rank, unit);
+    return true;
+  }
   const u64 address = packets_of(group, group.rank, step, rank) + 32ull * unit;
   u64 low, high;
   if (!await(group, address, step + 1, rank, low) || !await(group, address + 16, step + 1, rank, high)) return false;
@@ -228,59 +357,56 @@ __device__ __noinline__ bool receive_unit(const GroupInfo &group, u64 step, u32 
   return true;
 }
 
-// Runs a collective of one short step with packets. Each thread sends and receives the same units of 16 bytes, each of which is
-// two packets. Returns false if the group has failed.
-template <class Part>
-__device__ bool run_packets(const Collective &c, u64 step, u64 call, const Header &header, u32 first, u32 last,
-                            u32 poison) {
+// Sends the header and the own data in packets.
+__device__ __noinline__ void send_packets(const Collective &c, u64 step, u64 call, const Header &header, u32 units) {
   const GroupInfo &group = c.group;
-  const u8 *from = reinterpret_cast<const u8 *>(c.from);
-  u8 *to = reinterpret_cast<u8 *>(c.to);
   const u64 number = step + 1;
-  const bool by_rows = c.mode == kAllToAll || c.mode == kReduceScatter;
-  const bool is_root = group.rank == c.root;
-  const bool sends = c.mode != kBroadcast || is_root;
-  const bool compares = blockIdx.x == 0 && threadIdx.x < group.size;
-  const u64 stride = by_rows ? c.bytes : 0;
-  const bool reads_aligned = ((c.from | stride) & 15) == 0;
-  const u32 units = static_cast<u32>((c.bytes + 15) / 16);
   const u32 begin = blockIdx.x * kThreads + threadIdx.x;
-  const auto own = [&](u32 row, u32 unit) {
-    return load(from + row * stride + 16ull * unit, c.bytes - 16ull * unit, reads_aligned);
-  };
-  if (compares) header.send_to(group, call, threadIdx.x);
+  if (begin < group.size) header.send_to(group, call, begin);
   // The host reads this number to see whether a collective runs.
   if (begin == 0) *reinterpret_cast<volatile u64 *>(group.windows[group.rank] + kFlags + group.rank * 8) = number;
-  for (u32 unit = begin; unit < units && sends; unit += gridDim.x * kThreads) {
-    uint4 value = own(first, unit);
+  if (c.mode == kBroadcast && !c.is_root()) return;
+  const u32 first = c.first();
+  const u32 last = c.last();
+#pragma unroll 1
+  for (u32 unit = begin; unit < units; unit += gridDim.x * kThreads) {
+    uint4 value = own_unit(c, first, unit);
+#pragma unroll 1
     for (u32 peer = first; peer < last; ++peer) {
-      if (by_rows) value = own(peer, unit);
+      if (c.by_rows()) value = own_unit(c, peer, unit);
       if (peer == group.rank) continue;
       const u64 address = packets_of(group, peer, step, group.rank) + 32ull * unit;
       send(address, value.x | static_cast<u64>(value.y) << 32, number);
       send(address + 16, value.z | static_cast<u64>(value.w) << 32, number);
     }
   }
+}
+
+// Runs a collective of one short step with packets. Each thread sends and receives the same units of 16 bytes, each of which is
+// two packets. Returns false if the group has failed.
+template <class Part>
+__device__ __forceinline__ bool run_packets(const Collective &c, u64 step, u64 call, const Header &header, u32 poison) {
+  const GroupInfo &group = c.group;
+  u8 *to = reinterpret_cast<u8 *>(c.to);
+  const u32 units = static_cast<u32>((c.bytes + 15) / 16);
+  const u32 begin = blockIdx.x * kThreads + threadIdx.x;
+  send_packets(c, step, call, header, units);
   if (threadIdx.x < group.size && poison != 0) {
     fail(group, poison, threadIdx.x, nullptr, nullptr);
     return false;
   }
-  if (compares && !header.matches(group, call, threadIdx.x)) return false;
+  if (begin < group.size && !header.matches(group, call, begin)) return false;
+#pragma unroll 1
   for (u32 index = begin; index < units; index += gridDim.x * kThreads) {
-    const auto unit = [&](u32 rank, uint4 &value) {
-      if (rank == group.rank) {
-        value = own(group.rank, index);
-        return true;
-      }
-      return receive_unit(group, step, rank, index, value);
-    };
+    const auto unit = [&](u32 rank, uint4 &value) { return receive_unit(c, step, rank, index, value); };
     const u64 at = 16ull * index;
     uint4 value;
     if (Part::kReduces || c.mode == kBroadcast) {
-      if (c.mode == kReduce && !is_root) continue;
-      if (!Part::combine_packets(c, unit, value)) return false;
+      if (c.mode == kReduce && !c.is_root()) continue;
+      if (!Part::combine(c, unit, value)) return false;
       store(to + at, value, c.bytes - at, ((c.to) & 15) == 0);
     } else {
+#pragma unroll 1
       for (u32 rank = 0; rank < group.size; ++rank) {
         if (!unit(rank, value)) return false;
         store(to + rank * c.bytes + at, value, c.bytes - at, ((c.to | c.bytes) & 15) == 0);
@@ -291,7 +417,7 @@ __device__ bool run_packets(const Collective &c, u64 step, u64 call, const Heade
 }
 
 // Counts this block as done. The last one writes the numbers for the next launch; by then every one has read them.
-__device__ __forceinline__ void end_call(u64 own, u64 step, u64 call) {
+__device__ __noinline__ void end_call(u64 own, u64 step, u64 call) {
   if (threadIdx.x != 0) return;
   if (gridDim.x > 1) {
     if (atomicAdd(reinterpret_cast<u32 *>(own + kDone), 1u) != gridDim.x - 1) return;
@@ -301,64 +427,84 @@ __device__ __forceinline__ void end_call(u64 own, u64 step, u64 call) {
   *reinterpret_cast<volatile u64 *>(own + kCalls) = call + 1;
 }
 
+// Writes the own data of a chunk of `bytes` bytes to the slots of the other ranks.
+__device__ __noinline__ void send_chunk(const Collective &c, u64 step, u64 offset, u64 bytes, u64 most) {
+  const bool copies = c.mode == kBroadcast || c.mode == kBroadcastParts;
+  if (c.is_direct() || (copies && !c.is_root())) return;
+  const u8 *from = reinterpret_cast<const u8 *>(c.from) + offset;
+  if (!c.by_parts()) {
+    push(c.group, step, from, c.by_rows() ? c.bytes : 0, bytes, most, c.first(), c.last());
+    return;
+  }
+  const u32 size = c.group.size;
+  const u64 each = whole_part(bytes, size);
+  // Not one push: the last parts may be shorter.
+#pragma unroll 1
+  for (u32 index = 0; index < size; ++index) {
+    const u32 peer = (c.group.rank + 1 + index) % size;
+    push(c.group, step, from + each * peer, 0, part_bytes(bytes, each, peer), most, peer, peer + 1);
+  }
+}
+
+// Copies the data of a chunk of `bytes` bytes from the own slots.
+__device__ __noinline__ void receive_chunk(const Collective &c, u64 step, u64 offset, u64 bytes, u64 most) {
+  if (c.is_direct() || (c.to_root() && !c.is_root())) return;
+  u8 *to = reinterpret_cast<u8 *>(c.to) + offset;
+  if (c.mode == kBroadcast) {
+    pull(c.group, step, c.root, to, bytes, most);
+    return;
+  }
+  const u64 each = c.by_parts() ? whole_part(bytes, c.group.size) : 0;
+#pragma unroll 1
+  for (u32 rank = 0; rank < c.group.size; ++rank) {
+    if (c.by_parts()) {
+      pull(c.group, step, rank, to + each * rank, part_bytes(bytes, each, rank), most);
+    } else {
+      pull(c.group, step, rank, to + rank * c.bytes, bytes, most);
+    }
+  }
+}
+
 template <class Part>
-__device__ void run(const Collective &c) {
+__device__ __forceinline__ void run(const Collective &c) {
   const GroupInfo &group = c.group;
   const u64 own = group.windows[group.rank];
-  if (*reinterpret_cast<volatile u32 *>(own + kFailed) != 0) return;
+  // All threads of the block return, or none: those that went on would not wait for other ranks.
+  if (__syncthreads_and(peek(own + kFailed) == 0) == 0) return;
   u64 step = *reinterpret_cast<volatile u64 *>(own + kSteps);
   const u64 call = *reinterpret_cast<volatile u64 *>(own + kCalls);
   // Otherwise this rank would go on without a rank that failed after it had written its parts.
   const u32 poison = threadIdx.x < group.size ? peek(own + kPoison + threadIdx.x * 4) : 0;
-  const Header header = {c.mode | c.op << 8 | static_cast<u64>(c.element) << 16 | static_cast<u64>(gridDim.x) << 32,
-                         c.count, c.root, group.slot};
-  const u8 *from = reinterpret_cast<const u8 *>(c.from);
+  const Header header = {c.mode | c.op << 8 | c.element << 16 | c.root << 24 | static_cast<u64>(gridDim.x) << 32, c.count,
+                         c.places[0], c.places[1]};
   u8 *to = reinterpret_cast<u8 *>(c.to);
   const u32 size = group.size;
-  const bool is_root = group.rank == c.root;
-  const bool to_root = c.mode == kReduce || c.mode == kReduceParts;
-  const u32 first = to_root ? c.root : 0;
-  const u32 last = to_root ? c.root + 1 : size;
-  const bool by_parts = c.mode == kBroadcastParts || c.mode == kAllReduceParts || c.mode == kReduceParts;
-  if (!by_parts && c.bytes <= group.packets) {
-    const bool done = run_packets<Part>(c, step, call, header, first, last, poison);
+  const bool by_parts = c.by_parts();
+  const bool direct = c.is_direct();
+  if (!by_parts && !direct && c.bytes <= group.packets) {
+    const bool done = run_packets<Part>(c, step, call, header, poison);
     if (__syncthreads_and(done) != 0) end_call(own, step + 1, call);
     return;
   }
-  const u64 chunk = by_parts ? static_cast<u64>(group.slot) * size : group.slot;
+  const u64 slots = by_parts ? static_cast<u64>(group.slot) * size : group.slot;
+  const u64 chunk = direct ? c.bytes : slots;
   // What a slot gets in the first step: no later one has more.
   const u64 most = by_parts ? whole_part(min(c.bytes, chunk), size) : min(c.bytes, chunk);
   u64 offset = 0;
+#pragma unroll 1
   do {
     const u64 bytes = min(c.bytes - offset, chunk);
-    const bool begins = offset == 0;
-    const u64 each = by_parts ? whole_part(bytes, size) : 0;
-    if (by_parts) {
-      // Not one push: the last parts may be shorter.
-      for (u32 index = 0; index < size && (c.mode != kBroadcastParts || is_root); ++index) {
-        const u32 peer = (group.rank + 1 + index) % size;
-        push(group, step, from + offset + each * peer, 0, part_bytes(bytes, each, peer), most, peer, peer + 1);
-      }
-    } else if (c.mode != kBroadcast || is_root) {
-      const bool by_rows = c.mode == kAllToAll || c.mode == kReduceScatter;
-      push(group, step, from + offset, by_rows ? c.bytes : 0, bytes, most, first, last);
+    const u64 part = by_parts ? part_bytes(bytes, whole_part(bytes, size), group.rank) : bytes;
+    send_chunk(c, step, offset, bytes, most);
+    if (!meet(c, step, offset == 0, call, header, poison)) return;
+    if (by_parts || direct || (Part::kReduces && (!c.to_root() || c.is_root()))) {
+      give<Part>(c, step, part, most, by_parts || c.mode == kGather ? nullptr : to + offset);
     }
-    if (!meet(group, step, begins, call, header, poison)) return;
-    if (by_parts || (Part::kReduces && (!to_root || is_root))) {
-      give<Part>(c, step, by_parts ? part_bytes(bytes, each, group.rank) : bytes, most,
-                 by_parts ? nullptr : to + offset, first, last);
-    }
-    if (by_parts) {
+    if (by_parts || direct) {
       step += 1;
-      if (!meet(group, step, false, call, header, poison)) return;
-      for (u32 rank = 0; rank < size && (!to_root || is_root); ++rank) {
-        pull(group, step, rank, to + offset + each * rank, part_bytes(bytes, each, rank), most);
-      }
-    } else if (c.mode == kBroadcast) {
-      pull(group, step, c.root, to + offset, bytes, most);
-    } else if (!Part::kReduces) {
-      for (u32 rank = 0; rank < size; ++rank) pull(group, step, rank, to + rank * c.bytes + offset, bytes, most);
+      if (!meet(c, step, false, call, header, poison)) return;
     }
+    if (by_parts || !Part::kReduces) receive_chunk(c, step, offset, bytes, most);
     step += 1;
     offset += bytes;
   } while (offset < c.bytes);
@@ -376,7 +522,7 @@ __device__ void transfer(const GroupInfo &group, const Transfer &t, u32 lane) {
   const u32 poison = threadIdx.x < group.size ? peek(own + kPoison + threadIdx.x * 4) : 0;
   if (poison != 0) fail(group, poison, threadIdx.x, nullptr, nullptr);
   __syncthreads();
-  if (*reinterpret_cast<volatile u32 *>(own + kFailed) != 0) return;
+  if (__syncthreads_and(peek(own + kFailed) == 0) == 0) return;
   volatile u64 *counter = reinterpret_cast<volatile u64 *>(own + (sends ? kSent : kReceived)) + t.peer * kLanes + lane;
   u64 number = *counter;
   const u64 incoming = own + (sends ? kTaken : kArrived) + (t.peer * kLanes + lane) * 8;
@@ -425,7 +571,7 @@ __device__ void transfer(const GroupInfo &group, const Transfer &t, u32 lane) {
 }  // namespace plinth
 
 #define PLINTH_GROUP(name, ...)                                                                    \
-  extern "C" __global__ void __launch_bounds__(plinth::kThreads)                                   \
+  extern "C" __global__ void __launch_bounds__(plinth::kThreads, 2)                                   \
       plinth_group_##name(const __grid_constant__ plinth::Collective collective) {                 \
     plinth::run<__VA_ARGS__>(collective);                                                          \
   }

@@ -135,6 +135,7 @@ done
 gpus=$(nvidia-smi --list-gpus 2>/dev/null | wc -l)
 if [ "$gpus" -gt 1 ]; then
     step bench-processes 120 benches/communicator --processes "$gpus"
+    step bench-registered 120 benches/communicator --processes "$gpus" --registered --graph
 else
     skip bench-processes "needs two GPUs"
 fi

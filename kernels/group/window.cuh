@@ -31,6 +31,7 @@ constexpr u32 kTaken = 4608;
 constexpr u32 kFlags = 8192;
 constexpr u32 kRingHeaders = 16384;
 constexpr u32 kHeaders = 65536;
+constexpr u32 kDigests = 69632;
 constexpr u32 kStaging = 131072;
 
 // As GroupInfo there.
@@ -211,7 +212,30 @@ struct Header {
     return equals(group, other, peer);
   }
 
+  // Sends a digest of the words for this block.
+  __device__ __noinline__ void send_digest_to(const GroupInfo &group, u64 call, u32 peer) const {
+    send(digest_place(group.windows[peer], call, group.rank), digest(), call + 1);
+  }
+
+  // Waits for the digest of the same block of `peer`. Returns false if it differs, which the first block reports, or if the
+  // group has failed.
+  __device__ __noinline__ bool matches_digest(const GroupInfo &group, u64 call, u32 peer) const {
+    u64 other;
+    return await(group, digest_place(group.windows[group.rank], call, peer), call + 1, peer, other) && other == digest();
+  }
+
  private:
+  static __device__ __forceinline__ u64 digest_place(u64 window, u64 call, u32 from) {
+    return window + kDigests + (((call & 1) * kBlocks + blockIdx.x) * kRanks + from) * 16;
+  }
+
+  __device__ __forceinline__ u64 digest() const {
+    u64 sum = 0;
+#pragma unroll
+    for (u32 index = 0; index < 4; ++index) sum = (sum ^ words[index]) * 0x9E3779B97F4A7C15ull;
+    return sum;
+  }
+
   static __device__ __forceinline__ u64 place(u64 window, u64 call, u32 from) {
     return window + kHeaders + ((call & 1) * kRanks + from) * 64;
   }

@@ -1420,6 +1420,8 @@ PROTOTYPES = {
     "plinth_communicator_destroy": (plinth_status_t, (c_void_p,)),  # communicator
     "plinth_communicator_abort": (plinth_status_t, (c_void_p,)),  # communicator
     "plinth_communicator_split": (plinth_status_t, (c_void_p, c_int32, c_int32, POINTER(c_void_p))),  # communicator, color, key, part
+    "plinth_communicator_register": (plinth_status_t, (c_void_p, c_void_p, c_size_t)),  # communicator, pointer, bytes
+    "plinth_communicator_deregister": (plinth_status_t, (c_void_p, c_void_p)),  # communicator, pointer
     "plinth_communicator_rank": (plinth_status_t, (c_void_p, POINTER(c_int32))),  # communicator, rank
     "plinth_communicator_size": (plinth_status_t, (c_void_p, POINTER(c_int32))),  # communicator, size
     "plinth_communicator_device": (plinth_status_t, (c_void_p, POINTER(c_int32))),  # communicator, device

@@ -183,6 +183,20 @@ class Communicator:
         """Ends the communicator's work, whatever other ranks do. Calls that wait in other threads raise."""
         check(lib.plinth_communicator_abort(self._handle))
 
+    def register(self, memory: Any) -> None:
+        """Registers a tensor's memory with all ranks, each of which makes this call with as many bytes.
+
+        Collectives then read and write it where it is. Keep the tensor until deregister() or destroy().
+        """
+        with tensor.view(memory, writable=True) as taken:
+            size = taken.size * taken.dl.dtype.bits // 8
+            check(lib.plinth_communicator_register(self._handle, taken.pointer, size))
+
+    def deregister(self, memory: Any) -> None:
+        """Ends this rank's registration of a tensor's memory, after this rank's work."""
+        with tensor.view(memory, writable=True) as taken:
+            check(lib.plinth_communicator_deregister(self._handle, taken.pointer))
+
     def destroy(self) -> None:
         """Destroys the communicator. Repeated calls do nothing."""
         self._finalizer()

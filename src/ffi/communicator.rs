@@ -17,12 +17,12 @@ use crate::{
     ffi::{
         Output,
         guard::{guard, release},
-        null, plinth_stream_t,
+        null, plinth_stream_t, span,
         status::plinth_status_t,
         structs,
     },
 };
-use std::time::Duration;
+use std::{ffi::c_void, time::Duration};
 
 /// One rank's communicator, for work with other ranks. Ranks are devices of this process, or other processes on this
 /// machine or on others.
@@ -255,6 +255,71 @@ pub unsafe extern "C" fn plinth_communicator_split(
             };
             communicator::split(handle(communicator)?, color, key, Box::new(|handle| part.set(to_c(handle))))
         })
+    })
+}
+
+/// Registers memory with all ranks of a communicator, so that collectives read and write it where it is. All ranks make
+/// this call, each with memory of its own and with the same number of bytes; it waits for the other ranks.
+///
+/// The memory is of the caching allocator and of the rank's device. Each rank maps the memory of all others once. Later
+/// calls with the communicator do not copy messages through its buffers, if these are registered: the output of
+/// plinth_communicator_all_gather, the input of _reduce_scatter, the input and the output of _all_reduce. Results have
+/// the same bits as without a registration. In such a call all ranks must use registered memory of the same call of
+/// this function, at the same offset; otherwise it fails with PLINTH_ERROR_RANK_MISMATCH. Short messages, and other
+/// operations, are unaffected.
+///
+/// The registration keeps the memory in place, as plinth_memory_registration_create does: a free is deferred until it
+/// ends, and the memory cannot be put to sleep. It ends with plinth_communicator_deregister, and with the communicator.
+///
+/// @param communicator The communicator, with PLINTH_ENGINE_SHARED.
+/// @param pointer The first byte of this rank's memory.
+/// @param bytes The number of bytes, which may be a part of a block; the same for all ranks.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for no bytes,
+///         for more than the block has, for memory that overlaps registered memory of this communicator, and in a
+///         group; PLINTH_ERROR_RANK_MISMATCH for another number of bytes than another rank's;
+///         PLINTH_ERROR_DEVICE_MISMATCH for memory of another device; PLINTH_ERROR_INVALID_POINTER for memory that is
+///         not allocated; PLINTH_ERROR_GRAPH_ASLEEP; PLINTH_ERROR_IPC_REEXPORT for memory of another process;
+///         PLINTH_ERROR_IPC_NOT_SHAREABLE for memory that other processes cannot map;
+///         PLINTH_ERROR_PEER_ACCESS_UNSUPPORTED; PLINTH_ERROR_SYSTEM, for example if there are too few file
+///         descriptors; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_NOT_SUPPORTED for communicators with other engines;
+///         PLINTH_ERROR_TIMED_OUT, PLINTH_ERROR_PEER_LOST and PLINTH_ERROR_ABORTED, if another rank does not make the
+///         call; PLINTH_ERROR_DRIVER. An error of one rank is returned by all, and registers nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_communicator_register(
+    communicator: plinth_communicator_t,
+    pointer: *mut c_void,
+    bytes: usize,
+) -> plinth_status_t {
+    guard(|| {
+        if pointer.is_null() {
+            return Err(null("pointer"));
+        }
+        // SAFETY: the registration keeps the memory valid until it ends; it fails for memory that is not allocated.
+        communicator::register(handle(communicator)?, unsafe { span(pointer, bytes) })
+    })
+}
+
+/// Ends the registration of this rank's memory with a communicator. Each rank makes this call, at the same point of the
+/// order of its calls; the ranks do not wait for each other.
+///
+/// The call waits until the collectives that this rank has launched with the communicator are done. Graphs that have
+/// captured calls with the memory must not run after it.
+///
+/// @param communicator The communicator.
+/// @param pointer The pointer that was passed to plinth_communicator_register; NULL does nothing.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE if no
+///         registered memory begins there; PLINTH_ERROR_NOT_SUPPORTED for communicators with other engines;
+///         PLINTH_ERROR_TIMED_OUT if the work is not done within the communicator's timeout, after which the memory is
+///         still registered; PLINTH_ERROR_WOULD_SYNCHRONIZE if the sync debug mode forbids the wait;
+///         PLINTH_ERROR_ABORTED after an error of the communicator: its destruction ends the registration.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_communicator_deregister(
+    communicator: plinth_communicator_t,
+    pointer: *mut c_void,
+) -> plinth_status_t {
+    release(|| {
+        let handle = handle(communicator)?;
+        if pointer.is_null() { Ok(()) } else { communicator::deregister(handle, pointer as u64) }
     })
 }
 

@@ -57,6 +57,10 @@ class InOneProcess(unittest.TestCase):
         self.ranks[1].wait()
         self.assertEqual(parts[1].tolist(), [11, 22])
 
+    def test_registration_is_for_processes(self):
+        with self.assertRaisesRegex(NotImplementedError, "PLINTH_ENGINE_SHARED"):
+            self.ranks[0].register(floats(1))
+
     def test_bad_tensors(self):
         rank, x = self.ranks[0], floats(1, 2, 3, 4)
         for call in (lambda: rank.all_reduce(x, plinth.zeros(3, "float32")),
@@ -151,7 +155,10 @@ def process(address, rank, results):
     uid = store.unique_id("group", rank, 3, timeout=30)
     plinth.set_device(rank % 2)
     with plinth.Communicator.init_rank(3, uid, rank, timeout=30) as ranks:
-        x = ranks.all_reduce(floats(rank, 1, device=rank % 2))
+        x = floats(rank, 1, device=rank % 2)
+        ranks.register(x)
+        ranks.all_reduce(x)
+        ranks.deregister(x)
         gathered = ranks.all_gather(floats(rank, device=rank % 2), plinth.zeros(3, "float32", rank % 2))
         results.put((rank, ranks.engine, x.tolist(), gathered.tolist()))
         store.barrier("end", 3, timeout=30)

@@ -51,6 +51,9 @@ pub mod offsets {
     pub const RING_HEADERS: u64 = 16384;
     /// The header of each rank, in even and odd collectives: four packets of 16 bytes that describe the launch.
     pub const HEADERS: u64 = 65536;
+    /// A digest of the header of each rank, for each block, in even and odd collectives: a packet of 16 bytes. Only GPUs use
+    /// it, for registered memory.
+    pub const DIGESTS: u64 = 69632;
     /// A slot for each rank in even and in odd steps, followed by the chunks of each lane from each rank, and by the
     /// packets of each rank in even and in odd steps.
     pub const STAGING: u64 = 131_072;
@@ -59,7 +62,8 @@ pub mod offsets {
     const _: () = assert!(ARRIVED + (MAX_RANKS * LANES as usize * 8) as u64 <= TAKEN);
     const _: () = assert!(FLAGS + (MAX_BLOCKS as usize * MAX_RANKS * 8) as u64 <= RING_HEADERS);
     const _: () = assert!(RING_HEADERS + (MAX_RANKS * (LANES * ENTRIES) as usize * 32) as u64 <= HEADERS);
-    const _: () = assert!(HEADERS + (2 * MAX_RANKS * 64) as u64 <= STAGING);
+    const _: () = assert!(HEADERS + (2 * MAX_RANKS * 64) as u64 <= DIGESTS);
+    const _: () = assert!(DIGESTS + (2 * MAX_BLOCKS as usize * MAX_RANKS * 16) as u64 <= STAGING);
 }
 
 /// The operation of a collective.
@@ -99,6 +103,11 @@ impl Mode {
         Mode::Reduce,
         Mode::ReduceParts,
     ];
+
+    /// Returns the bytes of the part of each of `size` ranks of a row; the last parts may be shorter.
+    pub fn part(self, bytes: u64, size: u32) -> u64 {
+        if self.has_parts() { bytes.div_ceil(u64::from(size)).next_multiple_of(16) } else { bytes }
+    }
 
     /// Returns whether the row is split into one part per rank.
     pub fn has_parts(self) -> bool {
@@ -170,6 +179,60 @@ pub struct Collective {
     pub element: u32,
     /// The root rank.
     pub root: u32,
+    /// See [`DirectMemory`]; zeros if the data goes through slots.
+    direct: DirectMemory,
+}
+
+/// Registered memory, which the kernels of a collective read and write where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct DirectMemory {
+    /// The places of the input and of the output, which must be the same for all ranks: see [`place`]. 0 for memory that
+    /// the kernels need not know of other ranks.
+    pub places: [u64; 2],
+    /// The address of this rank's part of each rank's input.
+    inputs: [u64; MAX_RANKS],
+    /// The address of this rank's part of each rank's output.
+    outputs: [u64; MAX_RANKS],
+}
+
+/// Encodes a place in registered memory: the number of the window, from 1 on, and the offset in it.
+pub fn place(window: u64, offset: u64) -> u64 {
+    window << PLACE_BITS | offset
+}
+
+/// Decodes a place into the number of the window and the offset; `None` for 0.
+pub fn read_place(place: u64) -> Option<(u64, u64)> {
+    (place != 0).then_some((place >> PLACE_BITS, place & ((1 << PLACE_BITS) - 1)))
+}
+
+/// The bits of an offset in a place; a window is smaller.
+pub const PLACE_BITS: u32 = 40;
+
+impl DirectMemory {
+    /// No registered memory.
+    pub const NONE: DirectMemory = DirectMemory { places: [0; 2], inputs: [0; MAX_RANKS], outputs: [0; MAX_RANKS] };
+
+    /// Creates it from this rank's part of the input and of the output of each rank.
+    pub fn new(places: [u64; 2], inputs: &[Span], outputs: &[Span]) -> DirectMemory {
+        let mut memory = DirectMemory { places, ..DirectMemory::NONE };
+        for (all, spans) in [(&mut memory.inputs, inputs), (&mut memory.outputs, outputs)] {
+            for (address, span) in all.iter_mut().zip(spans) {
+                *address = span.address();
+            }
+        }
+        memory
+    }
+
+    /// Returns the addresses of this rank's part of the inputs, and of the outputs.
+    pub fn memory(&self) -> (&[u64; MAX_RANKS], &[u64; MAX_RANKS]) {
+        (&self.inputs, &self.outputs)
+    }
+
+    /// Returns whether the data goes through slots.
+    pub fn is_none(&self) -> bool {
+        self.places == [0; 2]
+    }
 }
 
 /// A transfer to or from another rank.
@@ -201,9 +264,14 @@ pub struct Transfers {
 
 impl Collective {
     /// Creates a collective that reads one span and writes another.
-    pub fn of(group_info: GroupInfo, from: Span, to: Span) -> Collective {
+    pub fn of(group_info: GroupInfo, from: Span, to: Span, direct: DirectMemory) -> Collective {
         let (from, to) = (from.address(), to.address());
-        Collective { group_info, from, to, bytes: 0, count: 0, mode: 0, op: 0, element: 0, root: 0 }
+        Collective { group_info, from, to, bytes: 0, count: 0, mode: 0, op: 0, element: 0, root: 0, direct }
+    }
+
+    /// Returns the registered memory.
+    pub fn direct(&self) -> &DirectMemory {
+        &self.direct
     }
 
     /// Returns the source and the destination address.
@@ -420,6 +488,7 @@ mod tests {
             ("kFlags", offsets::FLAGS),
             ("kRingHeaders", offsets::RING_HEADERS),
             ("kHeaders", offsets::HEADERS),
+            ("kDigests", offsets::DIGESTS),
             ("kStaging", offsets::STAGING),
             ("kTimeout", Reason::Timeout as u64),
             ("kMismatch", Reason::Mismatch as u64),

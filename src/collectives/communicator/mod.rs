@@ -395,6 +395,34 @@ pub fn set_asleep(handle: u64, asleep: bool) -> Result<()> {
     }
 }
 
+/// Registers memory with all ranks of a communicator. Each rank makes this call; it blocks.
+pub fn register(handle: u64, memory: Span) -> Result<()> {
+    if group::is_open() {
+        return Err(Error::new(
+            Status::INVALID_VALUE,
+            "memory cannot be registered in a group: the call waits for all ranks",
+        ));
+    }
+    shared_rank(&*get(handle)?)?.register(memory)
+}
+
+/// Ends a rank's registration of the memory at an address.
+pub fn deregister(handle: u64, address: u64) -> Result<()> {
+    shared_rank(&*get(handle)?)?.deregister(address)
+}
+
+/// Returns the rank of a communicator with which memory can be registered.
+fn shared_rank(communicator: &Communicator) -> Result<&shared::ProcessRank> {
+    communicator.check()?;
+    match &communicator.engine {
+        Engine::Shared(process_rank) => Ok(process_rank),
+        Engine::InProcess(_) | Engine::Nccl(_) => Err(Error::new(
+            Status::NOT_SUPPORTED,
+            "memory can be registered only with a communicator whose engine is PLINTH_ENGINE_SHARED",
+        )),
+    }
+}
+
 /// Submits requests to the engines, and waits until all of them are in the streams.
 fn execute(items: Vec<Item>) -> Result<()> {
     if items.is_empty() {

@@ -12,7 +12,7 @@ use super::{
 use crate::base::deadline::Deadline;
 use crate::{
     collectives::processes::{Candidate, GatherRow, ProcessGroup, Transfer},
-    driver::group::MAX_RANKS,
+    driver::{Span, group::MAX_RANKS},
     error::{Context, Error, Result},
     memory::scratch::Scratch,
     runtime::{Runtime, tensor::ElementType},
@@ -32,8 +32,6 @@ pub struct ProcessRank {
 /// The bytes that ranks exchange: the id of a group, the identity of the machine, and the threshold for NCCL.
 const ROW: usize = 192;
 const ID: usize = 128;
-/// How long a rank waits for the cause of a failed split, after which another rank counts as gone.
-const CAUSE_LIMIT: Duration = Duration::from_secs(2);
 /// The maximum duration of a rendezvous of ranks that NCCL has connected. A rank that cannot take part waits for the
 /// others in NCCL meanwhile, so half of its limit must remain.
 const RENDEZVOUS_LIMIT: Duration = Duration::from_secs(30);
@@ -130,6 +128,16 @@ impl ProcessRank {
         self.nccl.as_ref().map_or(Ok(()), |rank| rank.destroy(runtime))
     }
 
+    /// Registers memory with all ranks. Collective; blocks.
+    pub fn register(&self, memory: Span) -> Result<()> {
+        self.group.register(memory)
+    }
+
+    /// Ends the registration of memory at this rank.
+    pub fn deregister(&self, address: u64) -> Result<()> {
+        self.group.deregister(address)
+    }
+
     /// Enqueues this rank's operations in their streams; point-to-point operations are enqueued together.
     pub fn issue(&self, operations: &[Operation]) -> Result<()> {
         let mut pairs: Vec<&Operation> = Vec::new();
@@ -192,26 +200,8 @@ impl ProcessRank {
         id.copy_from_slice(&rows[*first][..ID]);
         let (rank, size) = (own as u32, members.len() as u32);
         let members: Vec<usize> = members.into_iter().map(|(_, rank)| rank).collect();
-        let failed = || {
-            let (rank, error) = self.group.failure_after(row, &members)?;
-            Some(error.context(format_args!("rank {rank} of the parent communicator")))
-        };
-        // An abort of the whole group aborts the new one. A lost rank matters only if it belongs to the new group.
-        let stop = || self.group.error().filter(|error| error.status() == Status::ABORTED).or_else(failed);
-        let joined = Candidate::new(rank, size, self.group.device())
-            .and_then(|candidate| candidate.join(&id, Some(limit), &stop));
-        let group = joined.map_err(|error| match error.status() {
-            // The rank that closed its connection is about to send the cause.
-            Status::PEER_LOST => {
-                Deadline::new(CAUSE_LIMIT).until(|| "a split failed", || Ok(failed())).unwrap_or(error)
-            }
-            _ => error,
-        });
-        let group = group.inspect_err(|error| {
-            // The others would wait for this rank, unless it fails because of one of them.
-            if failed().is_none() {
-                self.group.send_failure(row, error);
-            }
+        let group = self.group.after_gather(row, &members, "the parent communicator", |stop| {
+            Candidate::new(rank, size, self.group.device())?.join(&id, Some(limit), stop)
         })?;
         group.set_timeout(limit);
         Ok(Some(SplitPart { process_rank: ProcessRank::from_group(group), rank, size }))

@@ -5,7 +5,10 @@ use crate::{
     collectives::devices::ReduceOp,
     driver::{
         self, Driver, Span, codes,
-        group::{Collective, ENTRIES, FailureReport, MAX_TRANSFERS, Mode, Reason, TRANSFER, Transfers},
+        group::{
+            Collective, DirectMemory, ENTRIES, FailureReport, MAX_TRANSFERS, Mode, Reason, TRANSFER, Transfers,
+            read_place,
+        },
         types::CU_STREAM_PER_THREAD,
     },
     error::{Context, Error, Result, invalid},
@@ -362,8 +365,8 @@ impl ProcessGroup {
     }
 
     fn collective(&self, request: Request, from: Span, to: Span, stream: Stream) -> Result<()> {
-        let Request { name, mode, element, op, root, count } = request;
-        let launched = || {
+        let Request { name, mut mode, element, op, root, count } = request;
+        let mut launched = || {
             self.check_rank(root)?;
             let (number, reducing) = number_of(element)?;
             match op {
@@ -382,7 +385,14 @@ impl ProcessGroup {
                 check_overlap(mode, u64::from(self.rank()) * bytes, from, to)?;
             }
             let used = [observe::read(from), observe::write(to)];
-            let mut arguments = Collective::of(self.group_info(), from, to);
+            // Held until the launch, so that the memory is not deregistered before.
+            let windows = self.windows.lock();
+            let parts = if mode == Mode::AllReduce { Mode::AllReduceParts } else { mode };
+            let direct = self.direct(&windows, parts, from, to, bytes);
+            if direct.is_some() {
+                mode = parts;
+            }
+            let mut arguments = Collective::of(self.group_info(), from, to, direct.unwrap_or(DirectMemory::NONE));
             (arguments.bytes, arguments.count, arguments.mode, arguments.element, arguments.root) =
                 (bytes, count, mode as u32, number, root);
             arguments.op = OPS.iter().position(|known| Some(*known) == op).unwrap_or(0) as u32;
@@ -493,11 +503,21 @@ fn check_overlap(mode: Mode, own: u64, from: Span, to: Span) -> Result<()> {
     Err(invalid("what is read and what is written overlap, and not as they may"))
 }
 
+/// Describes the registered memory of a launch by its header.
+fn describe_memory(header: &[u64; 4]) -> String {
+    let of = |what, place| {
+        read_place(place).map(|(window, offset)| format!(" {what} byte {offset} of registration {window}"))
+    };
+    let all = [of("from", header[2]), of("to", header[3])].into_iter().flatten().collect::<String>();
+    if all.is_empty() { " in memory that is not registered".into() } else { all }
+}
+
 /// Describes a launch by its header.
 fn describe(header: &[u64; 4]) -> String {
-    let [kind, count, root, _] = *header;
+    let [kind, count, ..] = *header;
+    let root = kind >> 24 & 0xFF;
     let element =
-        ELEMENTS.get((kind >> 16 & 0xFFFF) as usize).map_or("unknown elements".into(), |(of, _)| of.to_string());
+        ELEMENTS.get((kind >> 16 & 0xFF) as usize).map_or("unknown elements".into(), |(of, _)| of.to_string());
     if kind as u32 & 0xFF == TRANSFER {
         return format!("a transfer of {count} bytes of {element}");
     }
@@ -526,7 +546,11 @@ pub fn explain(rank: u32, size: u32, arguments: &FailureReport) -> Error {
         Reason::Aborted => Error::new(Status::ABORTED, format!("rank {about} of {size} aborted the group")),
         Reason::Lost => Error::new(Status::PEER_LOST, format!("rank {about} of {size} is gone")),
         Reason::Mismatch if own => {
-            let calls = [describe(&arguments.own), describe(&arguments.other)];
+            let mut calls = [&arguments.own, &arguments.other].map(describe);
+            if arguments.own[2..] != arguments.other[2..] && calls[0] == calls[1] {
+                calls[0] += &describe_memory(&arguments.own);
+                calls[1] += &describe_memory(&arguments.other);
+            }
             let message = format!(
                 "collective mismatch: rank {rank} of {size} calls {}, rank {about} calls {}",
                 calls[0], calls[1]

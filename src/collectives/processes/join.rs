@@ -5,7 +5,7 @@ use super::{
     calls::LaunchOrders,
     links::Links,
     rendezvous::{self, Id, RankInfo},
-    symmetric_buffer::SymmetricBuffer,
+    symmetric_buffer::{SymmetricBuffer, import_part},
     tuning::Tuning,
 };
 use crate::{
@@ -60,6 +60,7 @@ impl ProcessGroup {
             report: None,
             stream,
             orders: Mutex::new(LaunchOrders::default()),
+            windows: Mutex::default(),
             left: Mutex::new(None),
             sleep: Arc::default(),
             contents: Mutex::new(None),
@@ -109,7 +110,8 @@ impl ProcessGroup {
             self.links = Links::new(std::mem::take(&mut rendezvous.links)).map_err(no_links)?;
             for (other, descriptor) in rendezvous.buffers.iter().enumerate() {
                 if let Some(descriptor) = descriptor {
-                    let buffer = SymmetricBuffer::import(driver, device, other as u32, descriptor, bytes)?;
+                    let part = import_part(driver, other, descriptor, bytes)?;
+                    let buffer = SymmetricBuffer::import(driver, device, other as u32, vec![part])?;
                     self.buffers.insert(other.min(self.buffers.len()), buffer);
                 }
             }
@@ -170,7 +172,7 @@ fn check_id(id: &[u8; 128]) -> Result<Id> {
 
 /// Returns a digest that differs between builds of the library and between kinds of devices.
 fn version_digest(kind: Kind) -> u64 {
-    let version = concat!(env!("CARGO_PKG_VERSION"), " 3");
+    let version = concat!(env!("CARGO_PKG_VERSION"), " 4");
     let start = if kind == Kind::Host { 1 } else { 2 };
     version.bytes().fold(start, |sum: u64, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }

@@ -104,6 +104,13 @@ pub struct GatherRow {
     bytes: Vec<u8>,
 }
 
+impl GatherRow {
+    /// Returns its number, which is the same for all ranks.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+}
+
 impl Link {
     /// Sends pending bytes, and receives what has arrived.
     fn poll(&mut self) {

@@ -16,6 +16,7 @@ mod rendezvous;
 mod sleep;
 mod symmetric_buffer;
 pub mod tuning;
+mod windows;
 
 use crate::{
     base::{
@@ -48,6 +49,7 @@ use std::{
 };
 use symmetric_buffer::SymmetricBuffer;
 use tuning::Tuning;
+use windows::Window;
 
 /// The longest time, beside the timeout of the work itself, for which the end of a rank waits for its work.
 const LONGEST_END: Duration = Duration::from_secs(60);
@@ -57,6 +59,8 @@ pub const TIMEOUT: Duration = Duration::from_secs(600);
 /// The grace period for waits on a rank that may be gone: for work, after that rank has left; for rows, before their
 /// absence is investigated; for splits, after that rank is gone.
 const GRACE_PERIOD: Duration = Duration::from_secs(1);
+/// How long a rank waits for the cause of a failure after a gather, after which another rank counts as gone.
+const CAUSE_LIMIT: Duration = Duration::from_secs(2);
 
 /// One rank's membership in a process group.
 ///
@@ -85,6 +89,8 @@ pub struct ProcessGroup {
     contents: Mutex<Option<SavedContents>>,
     /// Held while the group falls asleep or wakes.
     changing: Mutex<()>,
+    /// The memory that the ranks have registered. Locked before `orders`.
+    windows: Mutex<Vec<Window>>,
 }
 
 impl ProcessGroup {
@@ -170,14 +176,37 @@ impl ProcessGroup {
         }
     }
 
+    /// Runs what `ranks` do together after a gather. If one of them fails, all fail at once, with its error; `run` polls
+    /// its parameter for such an error. `whose` describes the ranks.
+    pub fn after_gather<T>(
+        &self,
+        row: &GatherRow,
+        ranks: &[usize],
+        whose: &str,
+        run: impl FnOnce(&dyn Fn() -> Option<Error>) -> Result<T>,
+    ) -> Result<T> {
+        let failed = || {
+            let (rank, error) = self.links.failure_after(row, ranks)?;
+            Some(error.context(format_args!("rank {rank} of {whose}")))
+        };
+        // An abort of the whole group ends the call. A lost rank matters only if it is one of `ranks`.
+        let stop = || self.error().filter(|error| error.status() == Status::ABORTED).or_else(failed);
+        let done = run(&stop).map_err(|error| match error.status() {
+            // The rank that closed its connection is about to send the cause.
+            Status::PEER_LOST => Deadline::new(CAUSE_LIMIT).until(|| "a rank failed", || Ok(failed())).unwrap_or(error),
+            _ => error,
+        });
+        done.inspect_err(|error| {
+            // The others would wait for this rank, unless it fails because of one of them.
+            if failed().is_none() {
+                self.send_failure(row, error);
+            }
+        })
+    }
+
     /// Notifies the other ranks that this rank failed to do what all ranks do after a gather.
     pub fn send_failure(&self, row: &GatherRow, error: &Error) {
         self.links.send_failure(row, error);
-    }
-
-    /// Returns which of `ranks` cannot do what all ranks do after a gather, and why: it failed, or is gone.
-    pub fn failure_after(&self, row: &GatherRow, ranks: &[usize]) -> Option<(usize, Error)> {
-        self.links.failure_after(row, ranks)
     }
 
     /// Returns the sticky error of the group, if it has one. Detects ranks that are gone, and ends the work that waits
@@ -381,6 +410,9 @@ impl ProcessGroup {
                     retry(|| driver.stream_synchronize(self.stream))
                 });
                 retry(|| driver.stream_destroy(self.stream));
+                for window in self.windows.lock().drain(..).filter(|_| is_done) {
+                    window.release(driver);
+                }
                 for buffer in self.buffers.drain(..).filter(|_| is_done) {
                     buffer.release(driver);
                 }

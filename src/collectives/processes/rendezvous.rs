@@ -286,7 +286,7 @@ fn mismatch(other: &RankInfo, own: &RankInfo) -> Error {
 }
 
 /// Sends the error to the ranks that have connected.
-fn broadcast_error<'a>(channels: impl IntoIterator<Item = &'a UnixStream>, error: Error) -> Error {
+pub(super) fn broadcast_error<'a>(channels: impl IntoIterator<Item = &'a UnixStream>, error: Error) -> Error {
     let deadline = Deadline::new(Duration::from_secs(1));
     for socket in channels {
         // A rank that is gone need not receive it.
@@ -354,7 +354,7 @@ fn try_connect(address: &SocketAddr) -> std::result::Result<UnixStream, Errno> {
 }
 
 /// Returns a message, or the error that it carries.
-fn checked(message: Message) -> Result<Message> {
+pub(super) fn checked(message: Message) -> Result<Message> {
     if message.status == 0 {
         return Ok(message);
     }

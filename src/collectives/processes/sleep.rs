@@ -7,7 +7,7 @@ use super::{
     Counters, ProcessGroup,
     links::GatherRow,
     rendezvous::{self, Id},
-    symmetric_buffer::SymmetricBuffer,
+    symmetric_buffer::{SymmetricBuffer, import_part},
 };
 use crate::{
     base::{deadline::Deadline, retry::retry},
@@ -226,7 +226,7 @@ impl ProcessGroup {
         };
         let (row, rows) = self.agree(runtime, device, None, &mut allocate)?;
         let others: Vec<usize> = (0..self.size as usize).collect();
-        let stop = || self.error().or_else(|| Some(self.failure_after(&row, &others)?.1));
+        let stop = || self.error().or_else(|| Some(self.links.failure_after(&row, &others)?.1));
         let map = |driver: &Driver| {
             let id = rows.first().and_then(|row| row.get(8..)?.first_chunk());
             let (Some(id), Some(descriptor)) = (id.and_then(Id::read), &descriptor) else {
@@ -238,7 +238,8 @@ impl ProcessGroup {
             let met = rendezvous::meet(&id, self.info(runtime)?, self.size, descriptor, deadline, &stop)?;
             for (rank, (buffer, descriptor)) in self.buffers.iter().zip(&met.buffers).enumerate() {
                 if let Some(descriptor) = descriptor {
-                    buffer.map_of(driver, device, rank as u32, descriptor)?;
+                    let part = import_part(driver, rank, descriptor, buffer.bytes())?;
+                    buffer.map_of(driver, device, rank as u32, vec![part])?;
                 }
             }
             Ok(Vec::new())

@@ -1,4 +1,4 @@
-//! The memory of a group: a symmetric buffer of each rank, mapped by all ranks.
+//! Memory that all ranks of a group map: their symmetric buffers, and the memory that they register.
 
 use crate::{
     base::{retry::retry, units::Bytes},
@@ -10,12 +10,14 @@ use crate::{
 use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
 
-/// A rank's symmetric buffer: addresses in this process, and the memory that is mapped there, unless the group sleeps.
+/// A rank's symmetric buffer or registered memory: addresses in this process, and the memory that is mapped there, unless
+/// the group sleeps.
 #[derive(Debug)]
 pub struct SymmetricBuffer {
     address: u64,
     bytes: u64,
-    physical: Mutex<Option<Physical>>,
+    /// The physical allocations that are mapped, one after the other, with their sizes.
+    parts: Mutex<Vec<(Physical, u64)>>,
 }
 
 impl SymmetricBuffer {
@@ -39,16 +41,17 @@ impl SymmetricBuffer {
         }
     }
 
-    /// Maps the buffer of another rank.
-    pub fn import(
-        driver: &Driver,
-        device: &Device,
-        rank: u32,
-        descriptor: &OwnedFd,
-        bytes: u64,
-    ) -> Result<SymmetricBuffer> {
-        let buffer = SymmetricBuffer::reserve(driver, bytes)?;
-        if let Err(error) = buffer.map_of(driver, device, rank, descriptor) {
+    /// Maps physical allocations of another rank, with their sizes, and takes ownership of them.
+    pub fn import(driver: &Driver, device: &Device, rank: u32, parts: Vec<(Physical, u64)>) -> Result<SymmetricBuffer> {
+        let bytes = parts.iter().map(|(_, bytes)| bytes).sum();
+        let buffer = match SymmetricBuffer::reserve(driver, bytes) {
+            Ok(buffer) => buffer,
+            Err(error) => {
+                release_all(driver, parts);
+                return Err(error);
+            }
+        };
+        if let Err(error) = buffer.map_of(driver, device, rank, parts) {
             buffer.release(driver);
             return Err(error);
         }
@@ -58,7 +61,7 @@ impl SymmetricBuffer {
     fn reserve(driver: &Driver, bytes: u64) -> Result<SymmetricBuffer> {
         let address =
             driver.memory_reserve(bytes, 0).context(|| format!("reserving addresses for {}", Bytes(bytes)))?;
-        Ok(SymmetricBuffer { address, bytes, physical: Mutex::new(None) })
+        Ok(SymmetricBuffer { address, bytes, parts: Mutex::default() })
     }
 
     /// Allocates the memory of this rank's buffer, fills it with zeros, and exports it for the other ranks.
@@ -67,7 +70,7 @@ impl SymmetricBuffer {
         let allocated = || {
             let types = HandleTypes { file_descriptor: true, ..HandleTypes::default() };
             let physical = driver.memory_create(self.bytes, device.native, types)?;
-            self.map(driver, device, physical)?;
+            self.map(driver, device, vec![(physical, self.bytes)])?;
             let (mut filled, mut is_done) = (Ok(()), true);
             let entered = device.with_context(driver, |driver| {
                 filled = driver.fill_8(self.span(), 0, stream);
@@ -76,7 +79,7 @@ impl SymmetricBuffer {
             });
             if !is_done {
                 // Memory that the fill may still write is not unmapped.
-                *self.physical.lock() = None;
+                self.parts.lock().clear();
                 return Err(Error::new(
                     Status::DRIVER,
                     "the driver does not wait for the fill of the memory, which stays in use",
@@ -90,40 +93,44 @@ impl SymmetricBuffer {
         allocated().context(|| format!("making {} for a group on device {}", Bytes(self.bytes), device.ordinal))
     }
 
-    /// Maps the memory of another rank.
-    pub fn map_of(&self, driver: &Driver, device: &Device, rank: u32, descriptor: &OwnedFd) -> Result<()> {
-        let mapped = || {
-            let physical = driver.memory_import(descriptor)?;
-            // The memory is there, so a failure other than a shortage means that this device cannot access it.
-            self.map(driver, device, physical).map_err(|error| match error.status() {
+    /// Maps the memory of another rank, and takes ownership of it.
+    pub fn map_of(&self, driver: &Driver, device: &Device, rank: u32, parts: Vec<(Physical, u64)>) -> Result<()> {
+        self.map(driver, device, parts)
+            .map_err(|error| match error.status() {
                 Status::OUT_OF_MEMORY => error,
+                // The memory is there, so this device cannot access it.
                 _ => error.with_status(Status::PEER_ACCESS_UNSUPPORTED),
             })
-        };
-        mapped().context(|| format!("mapping the memory of rank {rank} on device {}", device.ordinal))
+            .context(|| format!("mapping the memory of rank {rank} on device {}", device.ordinal))
     }
 
     /// Maps memory for a device, and takes ownership of it.
-    fn map(&self, driver: &Driver, device: &Device, physical: Physical) -> Result<()> {
-        let mapped = driver.memory_map(self.address, self.bytes, physical).and_then(|()| {
-            driver.memory_allow(self.address, self.bytes, &[device.native]).inspect_err(|_| {
-                retry(|| driver.memory_unmap(self.address, self.bytes));
-            })
-        });
-        match mapped {
-            Ok(()) => *self.physical.lock() = Some(physical),
-            Err(_) => drop(retry(|| driver.memory_release(physical))),
+    fn map(&self, driver: &Driver, device: &Device, parts: Vec<(Physical, u64)>) -> Result<()> {
+        let mut parts = parts.into_iter();
+        let mut end = self.address;
+        for (physical, bytes) in parts.by_ref() {
+            if let Err(failure) = driver.memory_map(end, bytes, physical) {
+                release_all(driver, [(physical, bytes)].into_iter().chain(parts));
+                retry(|| self.unmap(driver));
+                return Err(failure.into());
+            }
+            self.parts.lock().push((physical, bytes));
+            end += bytes;
         }
-        Ok(mapped?)
+        Ok(driver.memory_allow(self.address, self.bytes, &[device.native]).inspect_err(|_| {
+            retry(|| self.unmap(driver));
+        })?)
     }
 
     /// Unmaps and releases the memory, if there is any, and keeps the addresses. No kernel may use it any more.
     pub fn unmap(&self, driver: &Driver) -> Result<()> {
-        let mut physical = self.physical.lock();
-        if let Some(mapped) = *physical {
-            driver.memory_unmap(self.address, self.bytes)?;
-            *physical = None;
-            retry(|| driver.memory_release(mapped));
+        let mut parts = self.parts.lock();
+        let mut end = self.address + parts.iter().map(|(_, bytes)| bytes).sum::<u64>();
+        while let Some((physical, bytes)) = parts.last().copied() {
+            end -= bytes;
+            driver.memory_unmap(end, bytes)?;
+            parts.pop();
+            retry(|| driver.memory_release(physical));
         }
         Ok(())
     }
@@ -157,5 +164,18 @@ impl SymmetricBuffer {
         // If a step fails, its resource leaks, and the next step fails too.
         retry(|| self.unmap(driver));
         retry(|| driver.memory_unreserve(self.address, self.bytes));
+    }
+}
+
+/// Imports a physical allocation of another rank.
+pub fn import_part(driver: &Driver, rank: usize, descriptor: &OwnedFd, bytes: u64) -> Result<(Physical, u64)> {
+    let physical = driver.memory_import(descriptor).context(|| format!("importing the memory of rank {rank}"))?;
+    Ok((physical, bytes))
+}
+
+/// Releases physical allocations that are not mapped.
+pub fn release_all(driver: &Driver, parts: impl IntoIterator<Item = (Physical, u64)>) {
+    for (physical, _) in parts {
+        retry(|| driver.memory_release(physical));
     }
 }

@@ -19,6 +19,9 @@ pub struct Tuning {
     /// The maximum bytes of a row that is sent in packets, which need no fences but twice the bytes on the links.
     /// Longer rows, and rows of the two-shot algorithm, go through slots.
     pub packets: u64,
+    /// The maximum bytes of a row in registered memory that is sent in packets or through slots; longer rows are read and
+    /// written where they are.
+    pub registered: u64,
     /// Bytes of a step for each block.
     pub block_bytes: u64,
     /// The maximum number of blocks.
@@ -36,6 +39,9 @@ const ONE_SHOT: [(u32, u64); 3] = [(2, 4 << 20), (4, 512 << 10), (u32::MAX, 128 
 /// The largest row that is sent in packets, by the maximum number of ranks.
 const PACKETS: [(u32, u64); 3] = [(2, 256 << 10), (4, 64 << 10), (u32::MAX, 32 << 10)];
 
+/// The largest row in registered memory that is not read where it is, by the maximum number of ranks: estimates.
+const REGISTERED: [(u32, u64); 3] = [(2, 1 << 20), (4, 512 << 10), (u32::MAX, 128 << 10)];
+
 /// Bytes of a row in packets for each block: a unit of 16 bytes for each thread.
 const PACKET_BLOCK: u64 = 16 * THREADS as u64;
 
@@ -50,6 +56,7 @@ impl Tuning {
         let mut tuning = Tuning {
             one_shot: by_ranks(&ONE_SHOT, size),
             packets: by_ranks(&PACKETS, size),
+            registered: by_ranks(&REGISTERED, size),
             block_bytes: 8 << 10,
             blocks: MAX_BLOCKS,
             staging: 8 << 20,
@@ -70,7 +77,7 @@ impl Tuning {
             let (key, value) = part.split_once('=').ok_or_else(|| wrong(format!("{part:?} has no =")))?;
             let value: u64 = value.trim().parse().map_err(|_| wrong(format!("{value:?} is no number")))?;
             let range = match key.trim() {
-                "one_shot" => 0..=1 << 40,
+                "one_shot" | "registered" => 0..=1 << 40,
                 "packets" => 0..=1 << 24,
                 "block_bytes" => 16..=1 << 30,
                 "blocks" => 1..=u64::from(MAX_BLOCKS),
@@ -78,7 +85,7 @@ impl Tuning {
                 "entry" => 16..=1 << 24,
                 other => {
                     return Err(wrong(format!(
-                        "{other:?} is none of one_shot, packets, block_bytes, blocks, staging, entry"
+                        "{other:?} is none of one_shot, packets, registered, block_bytes, blocks, staging, entry"
                     )));
                 }
             };
@@ -88,6 +95,7 @@ impl Tuning {
             match key.trim() {
                 "one_shot" => self.one_shot = value,
                 "packets" => self.packets = value & !15,
+                "registered" => self.registered = value,
                 "block_bytes" => self.block_bytes = value,
                 "blocks" => self.blocks = value as u32,
                 "staging" => self.staging = value,
@@ -121,11 +129,10 @@ impl Tuning {
 
     /// Returns a digest of the parameters, which must be the same for all ranks.
     pub fn digest(&self) -> u64 {
-        [self.one_shot, self.packets, self.block_bytes, u64::from(self.blocks), self.staging, self.entry]
-            .iter()
-            .fold(0x9e37_79b9_7f4a_7c15, |sum, number| {
-                (sum ^ number).rotate_left(23).wrapping_mul(0x2545_f491_4f6c_dd1d)
-            })
+        let numbers = [self.one_shot, self.packets, self.registered, self.block_bytes, u64::from(self.blocks)];
+        numbers.iter().chain(&[self.staging, self.entry]).fold(0x9e37_79b9_7f4a_7c15, |sum, number| {
+            (sum ^ number).rotate_left(23).wrapping_mul(0x2545_f491_4f6c_dd1d)
+        })
     }
 }
 
@@ -134,7 +141,7 @@ mod tests {
     use super::*;
 
     fn plain() -> Tuning {
-        Tuning { one_shot: 1, packets: 0, block_bytes: 16, blocks: 4, staging: 4096, entry: 16 }
+        Tuning { one_shot: 1, packets: 0, registered: 0, block_bytes: 16, blocks: 4, staging: 4096, entry: 16 }
     }
 
     #[test]

@@ -153,6 +153,11 @@ pub fn info(handle: u64) -> Result<Info> {
     Ok(Info { address, bytes, device: arena.device, parts: mapped.len() as u32, is_released })
 }
 
+/// Returns the address and the size of each of the physical allocations under a registration.
+pub fn parts(handle: u64) -> Result<Vec<(u64, u64)>> {
+    Ok(REGISTRATIONS.get(handle)?.mapped.iter().map(|(address, mapped)| (*address, mapped.bytes)).collect())
+}
+
 /// Exports the registered bytes as a DMA-BUF, whose ends are multiples of the host's page size.
 pub fn dma_buf(handle: u64) -> Result<DmaBuf> {
     let registration = REGISTRATIONS.get(handle)?;

@@ -232,6 +232,11 @@ fn part_bytes(bytes: u64, each: u64, rank: u32) -> u64 {
     bytes.saturating_sub(each * u64::from(rank)).min(each)
 }
 
+/// Returns the number of bytes of this rank's part of a row.
+fn own_part_bytes(c: &Collective, mode: Mode) -> u64 {
+    part_bytes(c.bytes, mode.part(c.bytes, c.group_info.size), if mode.has_parts() { c.group_info.rank } else { 0 })
+}
+
 fn collective(launch: &Launch, combine: Option<Combine>) {
     let run = || {
         let c = parameter::<Collective>(launch, 0)?;
@@ -243,6 +248,13 @@ fn collective(launch: &Launch, combine: Option<Combine>) {
             let bytes = rows.checked_mul(c.bytes).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
             if bytes > 0 {
                 launch.memory(address, bytes, write)?;
+            }
+        }
+        let part = own_part_bytes(&c, mode);
+        let (inputs, outputs) = c.direct().memory();
+        for (addresses, write) in [(inputs, false), (outputs, true)] {
+            for address in addresses.iter().filter(|address| part > 0 && **address != 0) {
+                launch.memory(*address, part, write)?;
             }
         }
         if buffers.check().is_ok() {
@@ -272,6 +284,12 @@ impl Call<'_> {
         let calls = buffers.word64(rank, offsets::CALLS);
         let (mut step, call) = (steps.load(Ordering::Relaxed), calls.load(Ordering::Relaxed));
         let (from, to) = c.memory();
+        if !c.direct().is_none() {
+            self.run_direct(step, call)?;
+            steps.store(step + 2, Ordering::Relaxed);
+            calls.store(call + 1, Ordering::Relaxed);
+            return Ok(());
+        }
         let is_root = rank == c.root;
         let to_root = matches!(self.mode, Mode::Reduce | Mode::ReduceParts);
         let sends_data = !matches!(self.mode, Mode::Broadcast | Mode::BroadcastParts) || is_root;
@@ -283,7 +301,7 @@ impl Call<'_> {
         let mut offset = 0;
         loop {
             let bytes = (c.bytes - offset).min(max_bytes);
-            let each = bytes.div_ceil(u64::from(size)).next_multiple_of(16);
+            let each = self.mode.part(bytes, size);
             let begins = offset == 0;
             let row_address = |row: u32| from + offset + if by_rows { u64::from(row) * c.bytes } else { 0 };
             if self.mode.has_parts() {
@@ -292,7 +310,7 @@ impl Call<'_> {
                     copy(part as *const u8, buffers.slot(peer, step, rank), part_bytes(bytes, each, peer));
                 }
                 self.synchronize(step, begins, call)?;
-                let part = self.own_part(step, part_bytes(bytes, each, rank));
+                let part = self.own_part(&self.slots(step), part_bytes(bytes, each, rank));
                 step += 1;
                 for peer in ranks.clone() {
                     copy(part.as_ptr(), buffers.slot(peer, step, rank), part.len() as u64);
@@ -314,7 +332,9 @@ impl Call<'_> {
                             copy(buffers.slot(rank, step, peer), row as *mut u8, bytes);
                         }
                     }
-                    _ if receives_data => copy(self.own_part(step, bytes).as_ptr(), (to + offset) as *mut u8, bytes),
+                    _ if receives_data => {
+                        copy(self.own_part(&self.slots(step), bytes).as_ptr(), (to + offset) as *mut u8, bytes)
+                    }
                     _ => {}
                 }
             }
@@ -329,18 +349,35 @@ impl Call<'_> {
         Ok(())
     }
 
+    /// Reads this rank's part of the inputs, and writes its part of the outputs, where they are.
+    fn run_direct(&self, step: u64, call: u64) -> Result<(), Aborted> {
+        let (inputs, outputs) = self.c.direct().memory();
+        self.synchronize(step, true, call)?;
+        let inputs: Vec<*const u8> = inputs.iter().map(|address| *address as *const u8).collect();
+        let part = self.own_part(&inputs, own_part_bytes(self.c, self.mode));
+        let (_, to) = self.c.memory();
+        let to = std::slice::from_ref(&to);
+        for output in if self.mode == Mode::ReduceScatter { to } else { &outputs[..self.c.group_info.size as usize] } {
+            copy(part.as_ptr(), *output as *mut u8, part.len() as u64);
+        }
+        self.synchronize(step + 1, false, call)
+    }
+
+    /// Returns the addresses of the data of all ranks in this rank's slots.
+    fn slots(&self, step: u64) -> Vec<*const u8> {
+        let slot = |peer| self.buffers.slot(self.c.group_info.rank, step, peer).cast_const();
+        (0..self.c.group_info.size).map(slot).collect()
+    }
+
     /// Returns this rank's part: the reduction of all ranks' data, or the root's data.
-    fn own_part(&self, step: u64, bytes: u64) -> Vec<u8> {
-        let rank = self.c.group_info.rank;
+    fn own_part(&self, sources: &[*const u8], bytes: u64) -> Vec<u8> {
         let mut part = vec![0; bytes as usize];
         match self.combine {
-            None => copy(self.buffers.slot(rank, step, self.c.root), part.as_mut_ptr(), bytes),
-            Some(combine) => {
-                let slots: Vec<*const u8> =
-                    (0..self.c.group_info.size).map(|peer| self.buffers.slot(rank, step, peer).cast_const()).collect();
-                // SAFETY: a slot has room for the bytes of a step.
-                unsafe { combine(&slots, &mut part, self.c.op) };
-            }
+            None => copy(sources[self.c.root as usize], part.as_mut_ptr(), bytes),
+            // SAFETY: a source has the bytes of the part: it is a slot, or was checked with the parameters.
+            Some(combine) => unsafe {
+                combine(&sources[..self.c.group_info.size as usize], &mut part, self.c.op);
+            },
         }
         part
     }
@@ -350,8 +387,9 @@ impl Call<'_> {
         let (c, buffers) = (self.c, self.buffers);
         let rank = u64::from(c.group_info.rank);
         let headers = offsets::HEADERS + (call & 1) * MAX_RANKS as u64 * 32;
-        let kind = u64::from(c.mode | c.op << 8 | c.element << 16) | u64::from(self.blocks) << 32;
-        let header = [kind, c.count, u64::from(c.root), u64::from(c.group_info.slot)];
+        let kind = u64::from(c.mode | c.op << 8 | c.element << 16 | c.root << 24) | u64::from(self.blocks) << 32;
+        let [input, output] = c.direct().places;
+        let header = [kind, c.count, input, output];
         for peer in 0..c.group_info.size {
             if begins {
                 buffers.write_header(peer, headers + rank * 32, &header);

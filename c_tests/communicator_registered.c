@@ -1,0 +1,494 @@
+/* Collectives on memory that the ranks have registered: the same bits as without, offsets, mismatches, ranks that cannot
+ * register, deregistration, sleep, and graphs. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* env: PLINTH_HOST_DEVICES=4 */
+/* env: PLINTH_COMMUNICATOR_ENGINE=shared */
+/* env: PLINTH_GROUP_TUNING=registered=0,packets=0,one_shot=2048,staging=4096,block_bytes=256 */
+/* also: PLINTH_GROUP_TUNING=registered=1024,packets=1024 */
+/* timeout: 240 */
+#include "ranks.h"
+
+#include <sys/resource.h>
+
+enum { MILLISECONDS = 30000, SOON = 15, BLOCK = 1 << 20, OUTPUT = BLOCK / 2, GUARD = 64 };
+
+static uint8_t id[PLINTH_UNIQUE_ID_SIZE];
+static int ranks;
+
+static plinth_communicator_t join(int rank, uint64_t milliseconds) {
+  plinth_communicator_t communicator = NULL;
+  const plinth_communicator_options_t options = options_of(PLINTH_ENGINE_AUTO, milliseconds, 0);
+  need_devices(ranks);
+  share_id(rank, id);
+  CHECK_OK(plinth_set_device(rank));
+  CHECK_OK(plinth_communicator_init_rank(ranks, id, rank, rank, &options, &communicator));
+  return communicator;
+}
+
+static void finish(plinth_communicator_t communicator) {
+  CHECK_OK(plinth_communicator_wait(communicator, MILLISECONDS, NULL));
+}
+
+static void *block_on(size_t bytes, int32_t device) {
+  void *block = NULL;
+  CHECK_OK(plinth_caching_allocator_alloc(bytes, device, NULL, &block));
+  return block;
+}
+
+/* A block of `BLOCK` bytes, with one number everywhere. */
+static float *floats_in_block(int32_t device, float number) {
+  float *block = (float *)block_on(BLOCK, device);
+  static float numbers[BLOCK / sizeof(float)];
+  for (size_t index = 0; index < BLOCK / sizeof(float); index++) {
+    numbers[index] = number;
+  }
+  put(block, numbers, sizeof numbers);
+  return block;
+}
+
+static plinth_memory_uses_t uses_of(const void *block) {
+  plinth_memory_uses_t uses = PLINTH_MEMORY_USES_INIT;
+  CHECK_OK(plinth_memory_uses(block, &uses));
+  return uses;
+}
+
+/* ---- results */
+
+typedef struct type {
+  DLDataType element;
+  size_t bytes;
+  bool is_bool, is_complex;
+} type;
+
+static const type TYPES[] = {
+    {{2, 16, 1}, 2, false, false}, {{4, 16, 1}, 2, false, false}, {{2, 32, 1}, 4, false, false}, {{2, 64, 1}, 8, false, false},
+    {{1, 8, 1}, 1, false, false},  {{0, 8, 1}, 1, false, false},  {{1, 16, 1}, 2, false, false}, {{0, 16, 1}, 2, false, false},
+    {{1, 32, 1}, 4, false, false}, {{0, 32, 1}, 4, false, false}, {{1, 64, 1}, 8, false, false}, {{0, 64, 1}, 8, false, false},
+    {{6, 8, 1}, 1, true, false},   {{5, 64, 1}, 8, false, true},  {{5, 128, 1}, 16, false, true},
+};
+enum { TYPES_COUNT = sizeof TYPES / sizeof *TYPES };
+
+typedef enum operation { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER } operation;
+
+static plinth_status_t call(operation kind, plinth_communicator_t communicator, const void *from, void *to, size_t count,
+                            DLDataType element, int32_t op) {
+  switch (kind) {
+    case ALL_REDUCE:
+      return plinth_communicator_all_reduce(communicator, from, to, count, element, op, NULL);
+    case REDUCE_SCATTER:
+      return plinth_communicator_reduce_scatter(communicator, from, to, count, element, op, NULL);
+    default:
+      return plinth_communicator_all_gather(communicator, from, to, count, element, NULL);
+  }
+}
+
+/* The memory of a rank: a registered block, and one that is not. Inputs are in the first half, outputs in the second. */
+static unsigned char *registered_block, *plain_block;
+static unsigned char host[2][BLOCK];
+
+/* Any bits, the same in both blocks. */
+static void fill_blocks(int rank, unsigned seed, const type *of) {
+  uint64_t state = (uint64_t)seed * 16 + (uint64_t)rank + 1;
+  for (size_t index = 0; index < BLOCK; index += 8) {
+    const uint64_t bits = random_next(&state);
+    memcpy(host[0] + index, &bits, 8);
+  }
+  for (size_t index = 0; index < BLOCK && of->is_bool; index++) {
+    host[0][index] &= 1;
+  }
+  put(registered_block, host[0], BLOCK);
+  put(plain_block, host[0], BLOCK);
+}
+
+/* Makes a call with both blocks, and compares all of their bytes. */
+static void compare(operation kind, plinth_communicator_t communicator, int rank, const type *of, size_t count, int32_t op,
+                    size_t offset, bool in_place) {
+  static unsigned seed = 0;
+  const size_t row = count * of->bytes, own = (size_t)rank * row;
+  size_t from = offset * of->bytes, to = OUTPUT + GUARD + offset * of->bytes;
+  if (in_place) {
+    to = kind == REDUCE_SCATTER ? from + own : from;
+    from = kind == ALL_GATHER ? from + own : from;
+  }
+  fill_blocks(rank, ++seed, of);
+  CHECK_OK(call(kind, communicator, registered_block + from, registered_block + to, count, of->element, op));
+  CHECK_OK(call(kind, communicator, plain_block + from, plain_block + to, count, of->element, op));
+  finish(communicator);
+  fetch(host[0], registered_block, BLOCK);
+  fetch(host[1], plain_block, BLOCK);
+  if (memcmp(host[0], host[1], BLOCK) != 0) {
+    fprintf(stderr, "operation %d, type %d of %zu bytes, count %zu, op %d, offset %zu, in place %d, rank %d\n", kind,
+            of->element.code, of->bytes, count, op, offset, in_place, rank);
+    CHECK(memcmp(host[0], host[1], BLOCK) == 0);
+  }
+}
+
+static void compare_all(int rank) {
+  plinth_communicator_t communicator = join(rank, MILLISECONDS);
+  registered_block = (unsigned char *)block_on(BLOCK, rank);
+  plain_block = (unsigned char *)block_on(BLOCK, rank);
+  CHECK_OK(plinth_communicator_register(communicator, registered_block, BLOCK));
+  CHECK_EQ(uses_of(registered_block).registrations, 1);
+  for (int index = 0; index < TYPES_COUNT; index++) {
+    const type *of = &TYPES[index];
+    for (int32_t op = PLINTH_REDUCE_SUM; op <= PLINTH_REDUCE_AVERAGE; op++) {
+      const bool has_order = op == PLINTH_REDUCE_MAX || op == PLINTH_REDUCE_MIN;
+      if ((of->is_bool && op == PLINTH_REDUCE_AVERAGE) || (of->is_complex && has_order)) {
+        continue;
+      }
+      compare(ALL_REDUCE, communicator, rank, of, 3001, op, op % 2 == 0 ? 0 : 3, op % 3 == 0);
+      compare(REDUCE_SCATTER, communicator, rank, of, 1501, op, op % 2 == 0 ? 5 : 0, op % 3 == 1);
+    }
+    compare(ALL_GATHER, communicator, rank, of, 1501, 0, index % 4, index % 2 == 0);
+  }
+  /* Sizes about those of a unit, a part and a block. */
+  static const size_t counts[] = {1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 255, 256, 257, 1023, 4096, 16385};
+  for (size_t index = 0; index < sizeof counts / sizeof *counts; index++) {
+    for (int in_place = 0; in_place < 2; in_place++) {
+      for (size_t offset = 0; offset < 5; offset += 4) {
+        compare(ALL_REDUCE, communicator, rank, &TYPES[4], counts[index], PLINTH_REDUCE_SUM, offset, in_place != 0);
+        compare(ALL_REDUCE, communicator, rank, &TYPES[2], counts[index], PLINTH_REDUCE_SUM, offset, in_place != 0);
+        compare(REDUCE_SCATTER, communicator, rank, &TYPES[2], counts[index], PLINTH_REDUCE_SUM, offset, in_place != 0);
+        compare(ALL_GATHER, communicator, rank, &TYPES[2], counts[index], 0, offset, in_place != 0);
+      }
+    }
+  }
+  CHECK_OK(plinth_communicator_deregister(communicator, registered_block));
+  CHECK_EQ(uses_of(registered_block).registrations, 0);
+  compare(ALL_REDUCE, communicator, rank, &TYPES[2], 5000, PLINTH_REDUCE_SUM, 0, true);
+  CHECK_OK(plinth_communicator_destroy(communicator));
+}
+
+static void compare_in_processes(int count) {
+  ranks = count;
+  run_processes(ranks, compare_all);
+}
+
+TEST(two_ranks_get_the_same_bits) { compare_in_processes(2); }
+TEST(three_ranks_get_the_same_bits) { compare_in_processes(3); }
+TEST(four_ranks_get_the_same_bits) { compare_in_processes(4); }
+
+/* ---- mismatches */
+
+static operation mismatched;
+static bool is_at_another_offset;
+
+/* Rank 1 makes the call with memory that is not registered, or at another offset. */
+static void mismatch(int rank) {
+  plinth_communicator_t communicator = join(rank, MILLISECONDS);
+  bool ready = false;
+  unsigned char *block = (unsigned char *)block_on(BLOCK, rank), *plain = (unsigned char *)block_on(BLOCK, rank);
+  unsigned char *from = block, *to = block + OUTPUT;
+  memset(host[0], 7, BLOCK);
+  put(block, host[0], BLOCK);
+  CHECK_OK(plinth_communicator_register(communicator, block, BLOCK));
+  if (rank == 1 && is_at_another_offset) {
+    from += 4096;
+    to += 8192;
+  } else if (rank == 1) {
+    from = plain;
+    to = plain + OUTPUT;
+  }
+  const double start = seconds_now();
+  CHECK_OK(call(mismatched, communicator, from, to, 16384, FLOAT32, PLINTH_REDUCE_SUM));
+  CHECK_STATUS(plinth_communicator_wait(communicator, MILLISECONDS, NULL), PLINTH_ERROR_RANK_MISMATCH);
+  if (strstr(plinth_last_error(), " calls ") != NULL) {
+    CHECK_MESSAGE(mismatched == ALL_GATHER ? "to byte 524288 of registration 1" : "from byte 0 of registration 1");
+    CHECK_MESSAGE(!is_at_another_offset       ? "in memory that is not registered"
+                  : mismatched == ALL_GATHER ? "to byte 532480 of registration 1"
+                                             : "from byte 4096 of registration 1 to byte 532480 of registration 1");
+  }
+  CHECK(seconds_now() - start < SOON);
+  CHECK_STATUS(plinth_communicator_query(communicator, &ready), PLINTH_ERROR_ABORTED);
+  /* What is no output was not written. */
+  fetch(host[1], block, BLOCK);
+  CHECK(memcmp(host[0], host[1], OUTPUT) == 0);
+  CHECK(rank == 0 || !is_at_another_offset || memcmp(host[0], host[1], OUTPUT + 8192) == 0);
+  CHECK_OK(plinth_communicator_destroy(communicator));
+  CHECK_EQ(uses_of(block).registrations, 0);
+}
+
+static void mismatch_in(operation kind, bool at_another_offset) {
+  mismatched = kind;
+  is_at_another_offset = at_another_offset;
+  ranks = 2;
+  run_processes(ranks, mismatch);
+}
+
+TEST(all_reduce_with_memory_that_one_rank_has_not_registered_is_a_mismatch) { mismatch_in(ALL_REDUCE, false); }
+TEST(all_reduce_at_different_offsets_is_a_mismatch) { mismatch_in(ALL_REDUCE, true); }
+TEST(reduce_scatter_with_memory_that_one_rank_has_not_registered_is_a_mismatch) { mismatch_in(REDUCE_SCATTER, false); }
+TEST(all_gather_with_memory_that_one_rank_has_not_registered_is_a_mismatch) { mismatch_in(ALL_GATHER, false); }
+TEST(all_gather_at_different_offsets_is_a_mismatch) { mismatch_in(ALL_GATHER, true); }
+
+/* ---- failures */
+
+/* Both ranks fail with the same status, and name rank 1; then a registration works. */
+static void fail_with(int rank, plinth_communicator_t communicator, void *pointer, size_t bytes, plinth_status_t expected) {
+  const double start = seconds_now();
+  CHECK_STATUS(plinth_communicator_register(communicator, pointer, bytes), expected);
+  if (rank == 0) {
+    CHECK_MESSAGE("rank 1");
+  }
+  CHECK(seconds_now() - start < SOON);
+}
+
+static void fail_to_register(int rank) {
+  plinth_communicator_t communicator = join(rank, MILLISECONDS);
+  unsigned char *block = (unsigned char *)block_on(BLOCK, rank);
+  unsigned char *freed = (unsigned char *)block_on(8 * MIB, rank);
+  unsigned char *elsewhere = (unsigned char *)block_on(BLOCK, 1 - rank);
+  unsigned char *const good = block, *const other = (unsigned char *)block_on(BLOCK, rank);
+  CHECK_OK(plinth_caching_allocator_delete(freed));
+  const bool bad = rank == 1;
+  fail_with(rank, communicator, bad ? freed : good, BLOCK, PLINTH_ERROR_INVALID_POINTER);
+  fail_with(rank, communicator, bad ? elsewhere : good, BLOCK, PLINTH_ERROR_DEVICE_MISMATCH);
+  fail_with(rank, communicator, good, bad ? BLOCK + 1 : BLOCK, PLINTH_ERROR_INVALID_VALUE);
+  fail_with(rank, communicator, good, bad ? 0 : BLOCK, PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_communicator_register(communicator, good, bad ? BLOCK / 2 : BLOCK), PLINTH_ERROR_RANK_MISMATCH);
+  CHECK_MESSAGE(bad ? "rank 0 registers 1048576 bytes" : "rank 1 registers 524288 bytes");
+  CHECK_EQ(uses_of(block).registrations, 0);
+  CHECK_OK(plinth_communicator_register(communicator, block, BLOCK / 2));
+  CHECK_OK(plinth_communicator_register(communicator, block + BLOCK / 2, BLOCK / 2));
+  fail_with(rank, communicator, bad ? block + 100 : other, 10, PLINTH_ERROR_INVALID_VALUE);
+  CHECK_EQ(uses_of(block).registrations, 2);
+  CHECK_STATUS(plinth_communicator_deregister(communicator, block + 1), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_communicator_register(communicator, NULL, 10), PLINTH_ERROR_NULL_POINTER);
+  CHECK_OK(plinth_communicator_deregister(communicator, NULL));
+  CHECK_STATUS(plinth_communicator_deregister(NULL, block), PLINTH_ERROR_NULL_POINTER);
+  CHECK_OK(plinth_communicator_group_start());
+  CHECK_STATUS(plinth_communicator_register(communicator, block, 10), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_OK(plinth_communicator_group_end());
+  /* Memory in two registrations is in neither; the call does without. */
+  float *memory = (float *)(void *)(block + BLOCK / 2 - 20000);
+  float ones[10000];
+  for (int index = 0; index < 10000; index++) {
+    ones[index] = 1;
+  }
+  put(memory, ones, sizeof ones);
+  CHECK_OK(plinth_communicator_all_reduce(communicator, memory, memory, 10000, FLOAT32, PLINTH_REDUCE_SUM, NULL));
+  finish(communicator);
+  expect_floats(memory, 10000, 2, 0);
+  /* The communicator ends what was not ended before. */
+  CHECK_OK(plinth_communicator_deregister(communicator, block));
+  CHECK_OK(plinth_communicator_destroy(communicator));
+  CHECK_EQ(uses_of(block).registrations, 0);
+}
+
+TEST(a_rank_that_cannot_register_fails_all_ranks) {
+  ranks = 2;
+  run_processes(ranks, fail_to_register);
+}
+
+/* Rank 1 does not make the call. */
+static void time_out(int rank) {
+  plinth_communicator_t communicator = join(rank, 500);
+  void *block = block_on(BLOCK, rank);
+  if (rank == 0) {
+    const double start = seconds_now();
+    CHECK_STATUS(plinth_communicator_register(communicator, block, BLOCK), PLINTH_ERROR_TIMED_OUT);
+    CHECK(seconds_now() - start < SOON);
+    CHECK_EQ(uses_of(block).registrations, 0);
+    CHECK_OK(plinth_communicator_destroy(communicator));
+  } else {
+    bool ready = false;
+    EVENTUALLY(plinth_communicator_query(communicator, &ready) != PLINTH_OK);
+    CHECK_STATUS(plinth_communicator_register(communicator, block, BLOCK), PLINTH_ERROR_ABORTED);
+    CHECK_OK(plinth_communicator_destroy(communicator));
+  }
+}
+
+TEST(a_rank_that_does_not_register_makes_the_others_time_out) {
+  ranks = 2;
+  run_processes(ranks, time_out);
+}
+
+enum { ENOUGH = 40 };
+
+static int victim;
+
+/* With any number of unused descriptors of one rank, all ranks succeed or all fail. */
+static void register_with_few_descriptors(int rank) {
+  struct rlimit usual;
+  plinth_communicator_t communicator = join(rank, 60000);
+  void *block = block_on(BLOCK, rank);
+  int failures = 0;
+  CHECK(getrlimit(RLIMIT_NOFILE, &usual) == 0);
+  for (int count = 0; count <= ENOUGH; count++) {
+    struct rlimit limit = usual;
+    int number = 0;
+    for (int unused = 0; unused < count; number++) {
+      unused += fcntl(number, F_GETFD) == -1;
+    }
+    limit.rlim_cur = (rlim_t)number;
+    CHECK(rank != victim || setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    const double start = seconds_now();
+    const plinth_status_t status = plinth_communicator_register(communicator, block, BLOCK);
+    CHECK(setrlimit(RLIMIT_NOFILE, &usual) == 0);
+    CHECK(seconds_now() - start < SOON);
+    CHECK((count > 0 || status != PLINTH_OK) && (count < ENOUGH || status == PLINTH_OK));
+    if (status == PLINTH_OK) {
+      CHECK_EQ(uses_of(block).registrations, 1);
+      CHECK_OK(plinth_communicator_deregister(communicator, block));
+    } else {
+      char word[16];
+      snprintf(word, sizeof word, "rank %d", victim);
+      CHECK_MESSAGE(word);
+      CHECK(status != PLINTH_ERROR_TIMED_OUT && status != PLINTH_ERROR_PEER_LOST);
+      CHECK_EQ(uses_of(block).registrations, 0);
+      failures++;
+    }
+  }
+  CHECK(failures > 1);
+  CHECK_OK(plinth_communicator_destroy(communicator));
+}
+
+TEST(a_shortage_of_descriptors_fails_all_ranks) {
+  ranks = 3;
+  for (victim = 0; victim < ranks; victim += 2) {
+    run_processes(ranks, register_with_few_descriptors);
+  }
+}
+
+static void use_another_engine(int rank) {
+  const plinth_communicator_options_t options = options_of(PLINTH_ENGINE_LOCAL, MILLISECONDS, 0);
+  plinth_communicator_t communicator = NULL;
+  void *block = block_on(BLOCK, rank);
+  CHECK_OK(plinth_communicator_init_all((const int32_t[]){rank}, 1, &options, &communicator));
+  CHECK_STATUS(plinth_communicator_register(communicator, block, BLOCK), PLINTH_ERROR_NOT_SUPPORTED);
+  CHECK_MESSAGE("PLINTH_ENGINE_SHARED");
+  CHECK_STATUS(plinth_communicator_deregister(communicator, block), PLINTH_ERROR_NOT_SUPPORTED);
+  CHECK_OK(plinth_communicator_destroy(communicator));
+}
+
+TEST(other_engines_do_not_register) { use_another_engine(0); }
+
+/* ---- what a registration keeps */
+
+static void keep_memory(int rank) {
+  plinth_communicator_t communicator = join(rank, MILLISECONDS);
+  plinth_pool_id_t pool;
+  void *block = NULL;
+  plinth_sleep_options_t options = PLINTH_SLEEP_OPTIONS_INIT;
+  CHECK_OK(plinth_mem_pool_create_with_flags(0, &pool));
+  CHECK_OK(plinth_mem_pool_set_tag(pool, "weights"));
+  CHECK_OK(plinth_begin_allocate_current_thread_to_pool(rank, pool));
+  /* Of many physical allocations, so that the ranks exchange descriptors in several rounds. */
+  enum { SMALL = 24 };
+  void *small[SMALL];
+  for (int index = 0; index < SMALL; index++) {
+    CHECK_OK(plinth_caching_allocator_alloc(2 * MIB, rank, NULL, &small[index]));
+  }
+  for (int index = 0; index < SMALL; index++) {
+    CHECK_OK(plinth_caching_allocator_delete(small[index]));
+  }
+  CHECK_OK(plinth_caching_allocator_alloc(SMALL * 2 * MIB, rank, NULL, &block));
+  CHECK_OK(plinth_end_allocate_to_pool(rank, pool));
+  CHECK(!on_host_device() || uses_of(block).parts > 16);
+  CHECK_OK(plinth_communicator_register(communicator, block, SMALL * 2 * MIB));
+  float *last = (float *)block + SMALL * 2 * MIB / sizeof(float) - 100000;
+  float ones[1000];
+  for (int index = 0; index < 1000; index++) {
+    ones[index] = (float)index;
+  }
+  put(last, ones, sizeof ones);
+  CHECK_OK(plinth_communicator_all_reduce(communicator, last, last, 1000, FLOAT32, PLINTH_REDUCE_SUM, NULL));
+  finish(communicator);
+  expect_floats(last, 1000, 0, (float)ranks);
+  options.flags = PLINTH_SLEEP_RELEASE_REGISTRATIONS;
+  CHECK_STATUS(plinth_memory_sleep("weights", NULL), PLINTH_ERROR_GRAPH_MEMORY_IN_USE);
+  CHECK_MESSAGE("of a communicator of 2");
+  CHECK_STATUS(plinth_memory_sleep("weights", &options), PLINTH_ERROR_GRAPH_MEMORY_IN_USE);
+  /* A free is deferred, and the ranks still use the memory. */
+  CHECK_OK(plinth_caching_allocator_delete(block));
+  CHECK_OK(plinth_communicator_all_reduce(communicator, last, last, 1000, FLOAT32, PLINTH_REDUCE_SUM, NULL));
+  finish(communicator);
+  expect_floats(last, 1000, 0, (float)(ranks * ranks));
+  CHECK_OK(plinth_communicator_deregister(communicator, block));
+  CHECK_OK(plinth_memory_sleep("weights", NULL));
+  CHECK_OK(plinth_memory_wake("weights"));
+  CHECK_OK(plinth_communicator_destroy(communicator));
+  CHECK_OK(plinth_release_pool(rank, pool));
+}
+
+TEST(registered_memory_is_kept_until_it_is_deregistered) {
+  ranks = 2;
+  run_processes(ranks, keep_memory);
+}
+
+/* Rank 0 deregisters while its call waits for rank 1. */
+static void deregister_early(int rank) {
+  plinth_communicator_t communicator = join(rank, MILLISECONDS);
+  float *block = floats_in_block(rank, 1);
+  CHECK_OK(plinth_communicator_register(communicator, block, BLOCK));
+  if (rank == 1) {
+    sleep_milliseconds(300);
+  }
+  const double start = seconds_now();
+  CHECK_OK(plinth_communicator_all_reduce(communicator, block, block, 100000, FLOAT32, PLINTH_REDUCE_SUM, NULL));
+  if (rank == 0) {
+    CHECK_OK(plinth_set_sync_debug_mode(2));
+    CHECK_STATUS(plinth_communicator_deregister(communicator, block), PLINTH_ERROR_WOULD_SYNCHRONIZE);
+    CHECK_OK(plinth_set_sync_debug_mode(0));
+  }
+  CHECK_OK(plinth_communicator_deregister(communicator, block));
+  CHECK(rank == 1 || seconds_now() - start > 0.1);
+  CHECK(stream_done(NULL));
+  expect_floats(block, 100000, 2, 0);
+  CHECK_OK(plinth_communicator_destroy(communicator));
+}
+
+TEST(deregistration_waits_for_the_ranks_work) {
+  ranks = 2;
+  run_processes(ranks, deregister_early);
+}
+
+/* ---- graphs */
+
+enum { COUNT = 5000, ROUNDS = 20, REPLAYS = 5 };
+
+static void replay(int rank) {
+  plinth_communicator_t communicator = join(rank, MILLISECONDS);
+  plinth_graph_t graph;
+  plinth_stream_t stream = stream_on(rank);
+  float *block = floats_in_block(rank, 0);
+  float *all = block + 2 * COUNT, *part = floats_on(rank, COUNT, 0, 0);
+  static float numbers[COUNT];
+  CHECK_OK(plinth_communicator_register(communicator, block, BLOCK));
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK_OK(plinth_graph_create(&graph));
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  CHECK_OK(plinth_communicator_all_reduce(communicator, block, block, COUNT, FLOAT32, PLINTH_REDUCE_MAX, stream));
+  CHECK_OK(plinth_communicator_all_gather(communicator, block, all, COUNT, FLOAT32, stream));
+  CHECK_OK(plinth_communicator_reduce_scatter(communicator, all, part, COUNT, FLOAT32, PLINTH_REDUCE_SUM, stream));
+  CHECK_OK(plinth_graph_capture_end(graph));
+  for (int round = 0; round < ROUNDS; round++) {
+    for (int index = 0; index < COUNT; index++) {
+      numbers[index] = (float)(round * 100 + rank + index);
+    }
+    put(block, numbers, sizeof numbers);
+    for (int again = 0; again < REPLAYS; again++) {
+      CHECK_OK(plinth_graph_replay(graph));
+    }
+    CHECK_OK(plinth_communicator_wait(communicator, MILLISECONDS, stream));
+    expect_floats(block, COUNT, (float)(round * 100 + ranks - 1), 1);
+    for (int other = 0; other < ranks; other++) {
+      expect_floats(all + (size_t)other * COUNT, COUNT, (float)(round * 100 + ranks - 1), 1);
+    }
+    expect_floats(part, COUNT, (float)(ranks * (round * 100 + ranks - 1)), (float)ranks);
+    /* An eager call between the replays. */
+    CHECK_OK(plinth_communicator_all_reduce(communicator, part, part, COUNT, FLOAT32, PLINTH_REDUCE_MIN, stream));
+  }
+  CHECK_OK(plinth_communicator_wait(communicator, MILLISECONDS, stream));
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_OK(plinth_communicator_destroy(communicator));
+}
+
+TEST(two_ranks_replay) {
+  ranks = 2;
+  run_processes(ranks, replay);
+}
+
+TEST(four_ranks_replay) {
+  ranks = 4;
+  run_processes(ranks, replay);
+}

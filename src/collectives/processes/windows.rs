@@ -1,0 +1,397 @@
+//! Windows: memory that the ranks register, which all of them map, so that kernels read and write it where it is.
+//!
+//! Every rank holds a registration of its own memory, so that the memory stays in place, and sends descriptors of the
+//! physical allocations under it to the others.
+
+use super::{
+    ProcessGroup,
+    descriptors::{receive, send},
+    rendezvous::{self, Id, RankInfo, broadcast_error, checked},
+    symmetric_buffer::{SymmetricBuffer, import_part, release_all},
+};
+use crate::{
+    base::{deadline::Deadline, log, units::Bytes},
+    driver::{
+        Driver, Physical, Span,
+        group::{DirectMemory, Mode, PLACE_BITS, place},
+    },
+    error::{Context, Error, Result, invalid},
+    memory::registration::{self, PartHandle},
+    runtime::{self, Runtime, sync_debug},
+    status::Status,
+};
+use std::{
+    io,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    sync::atomic::Ordering,
+    time::Duration,
+};
+
+/// The bytes of a rank's row before what follows: the id of a rendezvous, and a status.
+const ROW: usize = 132;
+const ID: usize = 128;
+/// The number of descriptors that a rank sends to each other at a time.
+const DESCRIPTORS: usize = 16;
+
+/// Memory that all ranks have registered together.
+#[derive(Debug)]
+pub struct Window {
+    /// The number, which is the same for all ranks.
+    number: u64,
+    /// This rank.
+    rank: u32,
+    /// The memory of each rank, as it is mapped in this process.
+    memory: Vec<Span>,
+    /// The registration that keeps this rank's memory in place.
+    registration: u64,
+    /// The mappings of the other ranks' memory.
+    mappings: Vec<Option<SymmetricBuffer>>,
+}
+
+impl Window {
+    /// Unmaps the memory of the other ranks, and ends the registration. No kernel may use it any more.
+    pub fn release(self, driver: &Driver) {
+        self.mappings.into_iter().flatten().for_each(|mapping| mapping.release(driver));
+        log::ignore(registration::unregister(self.registration), "ending the registration of a window");
+    }
+
+    /// Returns this rank's memory.
+    fn own(&self) -> Span {
+        self.memory[self.rank as usize]
+    }
+
+    /// Returns the offset of a span in this rank's memory, if all of it is there.
+    fn offset_of(&self, span: Span) -> Option<u64> {
+        let offset = span.address().checked_sub(self.own().address())?;
+        let end = offset.checked_add(span.bytes() as u64)?;
+        (end <= self.own().bytes() as u64).then_some(offset)
+    }
+
+    /// Returns `bytes` bytes from an offset on, of each rank.
+    fn parts(&self, offset: u64, bytes: u64) -> Vec<Span> {
+        self.memory.iter().map(|memory| memory.part(offset as usize, bytes as usize)).collect()
+    }
+}
+
+/// A registration that ends if it is dropped.
+struct Registration(u64);
+
+impl Registration {
+    /// Returns the handle, whose owner now ends the registration.
+    fn keep(mut self) -> u64 {
+        std::mem::take(&mut self.0)
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        log::ignore(registration::unregister(self.0), "ending a registration");
+    }
+}
+
+/// What a rank tells the others of its memory.
+struct Layout {
+    /// The number of registered bytes.
+    bytes: u64,
+    /// The offset of the first one in the first physical allocation.
+    offset: u64,
+    /// The sizes of the physical allocations.
+    parts: Vec<u64>,
+}
+
+impl Layout {
+    fn row(&self, id: &Id) -> Vec<u8> {
+        let mut row = id.bytes().to_vec();
+        row.extend([0; ROW - ID]);
+        for number in [self.bytes, self.offset].iter().chain(&self.parts) {
+            row.extend(number.to_le_bytes());
+        }
+        row
+    }
+
+    /// Parses the row of a rank, which may be the error of that rank.
+    fn read(rank: usize, row: &[u8]) -> Result<Layout> {
+        let unknown =
+            || Error::new(Status::PEER_LOST, format!("rank {rank} sent an invalid description of its memory"));
+        let (head, body) = row.split_at_checked(ROW).ok_or_else(unknown)?;
+        let status = head[ID..].as_chunks().0.first().map_or(0, |status| i32::from_le_bytes(*status));
+        if status != 0 {
+            return Err(Error::new(Status(status), format!("rank {rank}: {}", String::from_utf8_lossy(body))));
+        }
+        let numbers: Vec<u64> = body.as_chunks().0.iter().map(|number| u64::from_le_bytes(*number)).collect();
+        let [bytes, offset, parts @ ..] = &numbers[..] else { return Err(unknown()) };
+        let all = parts.iter().try_fold(0, |sum: u64, part| sum.checked_add(*part));
+        match all.filter(|all| offset.checked_add(*bytes).is_some_and(|end| end <= *all)) {
+            Some(_) => Ok(Layout { bytes: *bytes, offset: *offset, parts: parts.to_vec() }),
+            None => Err(unknown()),
+        }
+    }
+}
+
+impl ProcessGroup {
+    /// Registers memory with all ranks, each of which passes as many bytes. Collective; blocks.
+    pub fn register(&self, memory: Span) -> Result<()> {
+        let register = || {
+            if let Some(error) = self.error() {
+                return Err(error);
+            }
+            let runtime = runtime::ready()?;
+            let id = Id::new()?;
+            let prepared = self.prepare(memory);
+            let own_row = match &prepared {
+                Ok((_, layout)) => layout.row(&id),
+                Err(error) => [&id.bytes(), &error.status().0.to_le_bytes()[..], error.message().as_bytes()].concat(),
+            };
+            let row = self.send_row(&own_row)?;
+            let rows = self.collect_rows(&row)?;
+            let (registration, own_layout) = prepared?;
+            let layouts: Vec<Layout> =
+                rows.iter().enumerate().map(|(rank, row)| Layout::read(rank, row)).collect::<Result<_>>()?;
+            if let Some((rank, other)) = layouts.iter().enumerate().find(|(_, other)| other.bytes != own_layout.bytes) {
+                let what = format!("rank {rank} registers {} bytes, this rank {}", other.bytes, own_layout.bytes);
+                return Err(Error::new(Status::RANK_MISMATCH, what));
+            }
+            let mut first = [0; ID];
+            first.copy_from_slice(&rows[0][..ID]);
+            let ranks: Vec<usize> = (0..rows.len()).collect();
+            let mappings = self.after_gather(&row, &ranks, "the communicator", |stop| {
+                let id = Id::read(&first).ok_or_else(|| invalid("rank 0 sent no id"))?;
+                let stops = || stop().is_some();
+                let timeout = Duration::from_nanos(self.timeout.load(Ordering::Relaxed));
+                let deadline = Deadline::optional((!timeout.is_zero()).then_some(timeout)).unless(&stops);
+                let mapped = runtime
+                    .driver
+                    .with_relaxed_capture(|| self.map_window(runtime, &id, registration.0, &layouts, deadline, stop));
+                mapped.map_err(Error::from).flatten().map_err(|error| stop().unwrap_or(error))
+            })?;
+            let memory = mappings.iter().zip(&layouts).map(|(mapping, layout)| match mapping {
+                Some(mapping) => mapping.part(layout.offset, layout.bytes),
+                None => memory,
+            });
+            let memory = memory.collect();
+            // A place has room for so many numbers, and 0 is no place.
+            let number = (row.number() - 1) % ((1 << (64 - PLACE_BITS)) - 1) + 1;
+            self.windows.lock().push(Window {
+                number,
+                rank: self.rank,
+                memory,
+                registration: registration.keep(),
+                mappings,
+            });
+            Ok(())
+        };
+        register()
+            .context(|| format!("registering {} as rank {} of {}", Bytes(memory.bytes() as u64), self.rank, self.size))
+    }
+
+    /// Does what this rank can do before it meets the others: holds the memory in place, and describes it.
+    fn prepare(&self, memory: Span) -> Result<(Registration, Layout)> {
+        let (address, bytes) = (memory.address(), memory.bytes() as u64);
+        if bytes >= 1 << PLACE_BITS {
+            return Err(invalid(format!("{} are too many for one registration", Bytes(bytes))));
+        }
+        let overlaps = |window: &Window| {
+            let own = window.own();
+            own.address() < address + bytes && address < own.address() + own.bytes() as u64
+        };
+        if self.windows.lock().iter().any(overlaps) {
+            return Err(invalid("the memory overlaps memory that is registered with this communicator already"));
+        }
+        let name = format!("rank {} of a communicator of {}", self.rank, self.size);
+        let registration = Registration(registration::register(address, bytes, &name, None)?);
+        let device = registration::info(registration.0)?.device;
+        if device != self.device {
+            let what = format!("the memory is of device {device}, the rank of device {}", self.device);
+            return Err(Error::new(Status::DEVICE_MISMATCH, what));
+        }
+        let parts = registration::parts(registration.0)?;
+        // Also checks that the memory can be shared at all.
+        export(registration.0, 0)?;
+        let offset = parts.first().map_or(0, |(start, _)| address - start);
+        let parts = parts.into_iter().map(|(_, bytes)| bytes).collect();
+        Ok((registration, Layout { bytes, offset, parts }))
+    }
+
+    /// Exchanges descriptors with the other ranks, and maps their memory. Returns the mapping of each rank; `None` for this
+    /// one.
+    fn map_window(
+        &self,
+        runtime: &Runtime,
+        id: &Id,
+        registration: u64,
+        layouts: &[Layout],
+        deadline: Deadline,
+        stop: &dyn Fn() -> Option<Error>,
+    ) -> Result<Vec<Option<SymmetricBuffer>>> {
+        let (driver, device) = (&runtime.driver, runtime.device(self.device as i32)?);
+        let mut info = RankInfo([0; RankInfo::NUMBERS]);
+        (info.0[0], info.0[RankInfo::AGREED]) = (u64::from(self.rank), u64::from(self.size));
+        // The rendezvous passes one descriptor of each rank, and sockets, which pass the others.
+        let mut rendezvous = rendezvous::meet(id, info, self.size, &export(registration, 0)?, deadline, stop)?;
+        rendezvous.buffers.clear();
+        let mut mappings: Vec<Option<SymmetricBuffer>> = layouts.iter().map(|_| None).collect();
+        let links = std::mem::take(&mut rendezvous.links);
+        let mut imported: Vec<Vec<(Physical, u64)>> = layouts.iter().map(|_| Vec::new()).collect();
+        let mapped =
+            exchange(driver, registration, layouts, &links, self.rank, deadline, &mut imported).and_then(|()| {
+                for (rank, mapping) in mappings.iter_mut().enumerate().filter(|(rank, _)| *rank as u32 != self.rank) {
+                    let parts = std::mem::take(&mut imported[rank]);
+                    *mapping = Some(SymmetricBuffer::import(driver, device, rank as u32, parts)?);
+                }
+                Ok(())
+            });
+        imported.into_iter().for_each(|parts| release_all(driver, parts));
+        // The others may wait for descriptors of this rank.
+        let mapped = mapped.map_err(|error| broadcast_error(links.iter().flatten(), error));
+        match rendezvous.conclude(mapped) {
+            Ok(()) => Ok(mappings),
+            Err(error) => {
+                mappings.into_iter().flatten().for_each(|mapping| mapping.release(driver));
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends this rank's registration of the memory at an address, after this rank's work.
+    pub fn deregister(&self, address: u64) -> Result<()> {
+        sync_debug::check("plinth_communicator_deregister")?;
+        let runtime = runtime::ready()?;
+        let find = |windows: &[Window]| windows.iter().position(|window| window.own().address() == address);
+        let unknown =
+            || invalid(format!("{address:#x} is not the address of memory that is registered with the communicator"));
+        // From here on no call uses it, and those that do are launched.
+        let window = {
+            let mut windows = self.windows.lock();
+            let index = find(&windows).ok_or_else(unknown)?;
+            windows.swap_remove(index)
+        };
+        let timeout = Duration::from_nanos(self.timeout.load(Ordering::Relaxed));
+        let waited = Deadline::optional((!timeout.is_zero()).then_some(timeout)).until(
+            || format!("rank {} of {} waited for its work, to deregister memory", self.rank, self.size),
+            || Ok(self.orders.lock().is_idle().then_some(())),
+        );
+        match waited {
+            Ok(()) => window.release(&runtime.driver),
+            Err(_) => self.windows.lock().push(window),
+        }
+        waited
+    }
+
+    /// Returns the registered memory of a call, if its kernels can use it where it is.
+    pub(super) fn direct(
+        &self,
+        windows: &[Window],
+        mode: Mode,
+        from: Span,
+        to: Span,
+        bytes: u64,
+    ) -> Option<DirectMemory> {
+        if bytes <= self.tuning.registered.max(self.tuning.packets) {
+            return None;
+        }
+        let find = |span| windows.iter().find_map(|window| Some((window, window.offset_of(span)?)));
+        let part = mode.part(bytes, self.size);
+        let own = u64::from(self.rank) * part;
+        let of = |(window, offset): (&Window, u64)| (place(window.number, offset), window.parts(offset + own, part));
+        match mode {
+            Mode::AllReduceParts => {
+                let ((input, inputs), (output, outputs)) = (of(find(from)?), of(find(to)?));
+                Some(DirectMemory::new([input, output], &inputs, &outputs))
+            }
+            Mode::ReduceScatter => {
+                let (input, inputs) = of(find(from)?);
+                Some(DirectMemory::new([input, 0], &inputs, &[]))
+            }
+            Mode::Gather => {
+                let (output, outputs) = of(find(to)?);
+                Some(DirectMemory::new([0, output], &[from], &outputs))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Returns a descriptor of one of the physical allocations under a registration.
+fn export(registration: u64, index: u32) -> Result<OwnedFd> {
+    match registration::part(registration, index, false)?.handle {
+        PartHandle::FileDescriptor(descriptor) => Ok(descriptor),
+        PartHandle::Fabric(_) => Err(Error::new(Status::PANIC, "an export as a descriptor made a fabric handle")),
+    }
+}
+
+/// Sends descriptors of this rank's memory to the others, and imports the memory of the others. Goes in rounds, so that few
+/// descriptors are open at a time.
+fn exchange(
+    driver: &Driver,
+    registration: u64,
+    layouts: &[Layout],
+    links: &[Option<UnixStream>],
+    rank: u32,
+    deadline: Deadline,
+    imported: &mut [Vec<(Physical, u64)>],
+) -> Result<()> {
+    let failed = |peer: usize, error: io::Error| {
+        let status = if error.kind() == io::ErrorKind::TimedOut { Status::TIMED_OUT } else { Status::PEER_LOST };
+        Error::new(status, format!("exchanging descriptors with rank {peer}: {error}"))
+    };
+    let peers = || links.iter().enumerate().filter_map(|(peer, link)| Some((peer, link.as_ref()?)));
+    let own = layouts[rank as usize].parts.len();
+    let most = layouts.iter().map(|layout| layout.parts.len()).max().unwrap_or(0);
+    for first in (0..most).step_by(DESCRIPTORS) {
+        let round = first.min(own)..(first + DESCRIPTORS).min(own);
+        let descriptors = round.map(|index| export(registration, index as u32)).collect::<Result<Vec<OwnedFd>>>()?;
+        let borrowed: Vec<BorrowedFd> = descriptors.iter().map(AsFd::as_fd).collect();
+        for (peer, link) in peers() {
+            send(link, 0, &[], &borrowed, deadline).map_err(|error| failed(peer, error))?;
+        }
+        for (peer, link) in peers() {
+            let message = receive(link, deadline).map_err(|error| failed(peer, error)).and_then(checked)?;
+            let sizes = layouts[peer].parts.iter().skip(first).take(DESCRIPTORS);
+            if sizes.len() != message.descriptors.len() {
+                return Err(failed(peer, io::ErrorKind::InvalidData.into()));
+            }
+            for (descriptor, bytes) in message.descriptors.iter().zip(sizes) {
+                imported[peer].push(import_part(driver, peer, descriptor, *bytes)?);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_describes_memory_or_has_an_error() {
+        let id = Id::new().unwrap();
+        let layout = Layout { bytes: 5000, offset: 100, parts: vec![4096, 2048] };
+        let row = layout.row(&id);
+        let read = Layout::read(1, &row).unwrap();
+        assert_eq!((read.bytes, read.offset, read.parts), (5000, 100, vec![4096, 2048]));
+        let mut failed = row[..ID].to_vec();
+        failed.extend(Status::OUT_OF_MEMORY.0.to_le_bytes());
+        failed.extend(b"no memory");
+        let error = Layout::read(1, &failed).err().unwrap();
+        assert_eq!((error.status(), error.message()), (Status::OUT_OF_MEMORY, "rank 1: no memory"));
+    }
+
+    #[test]
+    fn a_row_that_describes_no_memory_is_an_error() {
+        let id = Id::new().unwrap();
+        let row = |bytes, offset, parts: &[u64]| Layout { bytes, offset, parts: parts.to_vec() }.row(&id);
+        let long = row(10, 0, &[10]);
+        for row in [
+            &long[..ROW - 1],
+            &long[..ROW + 15],
+            &row(10, 1, &[10]),
+            &row(u64::MAX, 2, &[10]),
+            &row(1, 0, &[u64::MAX, 2]),
+        ] {
+            assert_eq!(Layout::read(1, row).err().unwrap().status(), Status::PEER_LOST, "{row:?}");
+        }
+    }
+}
