@@ -9,6 +9,8 @@
 #include "peering.h"
 #include "sleeping.h"
 
+#include <sys/resource.h>
+
 static const plinth_sleep_options_t no_backup = PLINTH_SLEEP_OPTIONS_INIT;
 
 /* ---- contents */
@@ -457,6 +459,58 @@ TEST(memory_in_use_is_refused) {
   release(block);
   destroy(good);
   destroy(bad);
+  expect_nothing_left();
+}
+
+typedef int (*driver_create)(unsigned long long *handle, size_t bytes, const void *properties, unsigned long long flags);
+typedef int (*driver_map)(unsigned long long address, size_t bytes, size_t offset, unsigned long long handle,
+                          unsigned long long flags);
+typedef int (*driver_handle_release)(unsigned long long handle);
+
+/* As if a wake had failed, and so had the call that unmaps what it had mapped. */
+TEST(a_pool_wakes_where_memory_was_left) {
+  const uint32_t properties[8] = {1, 1, 1, 0, 0, 0, 0, 0};
+  const plinth_pool_id_t pool = tagged_pool("left");
+  unsigned char *block = alloc_in(pool, 2 * MIB, 0, NULL);
+  const size_t bytes = pool_reserved(pool, 0);
+  unsigned long long handle = 0;
+  DRIVER(driver_create, create, "cuMemCreate");
+  DRIVER(driver_map, map, "cuMemMap");
+  DRIVER(driver_handle_release, drop, "cuMemRelease");
+  put_pattern(block, 2 * MIB, 5);
+  const plinth_sleep_options_t options = backup_in(PLINTH_BACKUP_PINNED);
+  CHECK_OK(plinth_memory_sleep("left", &options));
+  CHECK_EQ(create(&handle, bytes, properties, 0), CUDA_SUCCESS);
+  CHECK_EQ(map((unsigned long long)(uintptr_t)block, bytes, 0, handle, 0), CUDA_SUCCESS);
+  CHECK_EQ(drop(handle), CUDA_SUCCESS);
+  CHECK_OK(plinth_memory_wake("left"));
+  CHECK(has_pattern(block, 2 * MIB, 5));
+  release(block);
+  destroy(pool);
+  expect_nothing_left();
+}
+
+TEST(memory_is_released_without_address_space) {
+  if (!on_host_device()) {
+    SKIP("is about the host device");
+  }
+  const plinth_pool_id_t pool = tagged_pool("large");
+  unsigned char *block = alloc_in(pool, 40 * MIB, 0, NULL);
+  struct rlimit before, small;
+  CHECK_OK(plinth_synchronize(0));
+  CHECK(getrlimit(RLIMIT_AS, &before) == 0);
+  small = before;
+  small.rlim_cur = MIB;
+  CHECK(setrlimit(RLIMIT_AS, &small) == 0);
+  const plinth_status_t status = plinth_memory_sleep("large", &no_backup);
+  CHECK(setrlimit(RLIMIT_AS, &before) == 0);
+  CHECK_EQ(status, PLINTH_OK);
+  CHECK_EQ(pool_reserved(pool, 0), 0);
+  CHECK_OK(plinth_memory_wake("large"));
+  put_pattern(block, 40 * MIB, 6);
+  CHECK(has_pattern(block, 40 * MIB, 6));
+  release(block);
+  destroy(pool);
   expect_nothing_left();
 }
 

@@ -46,7 +46,12 @@ pub fn map(device: &Device, driver: &Driver, start: u64, handles: &[Handle]) -> 
     let mut end = start;
     let mut outcome = Ok(());
     for (physical, bytes) in handles {
-        outcome = driver.memory_map(end, *bytes, *physical);
+        let map = || driver.memory_map(end, *bytes, *physical);
+        outcome = map().or_else(|failure| {
+            // An earlier call may have failed to unmap these addresses.
+            let is_mapped = failure.code == codes::CUDA_ERROR_INVALID_VALUE;
+            if is_mapped && driver.memory_unmap(end, *bytes).is_ok() { map() } else { Err(failure) }
+        });
         if outcome.is_err() {
             break;
         }
@@ -56,7 +61,7 @@ pub fn map(device: &Device, driver: &Driver, start: u64, handles: &[Handle]) -> 
         outcome = driver.memory_allow(start, bytes, &device.memory_readers());
     }
     if outcome.is_err() && end > start {
-        // If even this fails, the addresses stay unusable; the memory behind them is released all the same.
+        // If even this fails, the next call for these addresses tries again.
         retry(|| driver.memory_unmap(start, end - start));
     }
     outcome.context(|| format!("mapping {} of memory", Bytes(bytes)))

@@ -68,11 +68,13 @@ pub fn map(address: u64, bytes: u64, file: &OwnedFd, offset: u64, protection: Pr
     Ok(())
 }
 
-/// Removes the pages from reserved addresses, which leaves them without access.
+/// Removes the pages from reserved addresses, which leaves them without access. If the process has no room for another
+/// mapping, not even in place of this one, the pages stay, but cannot be accessed.
 pub fn unmap(address: u64, bytes: u64) -> io::Result<()> {
     // SAFETY: as in `map`.
-    unsafe { mm::mmap_anonymous(address as *mut _, bytes as usize, PROT_NONE, RESERVED | MapFlags::FIXED) }?;
-    Ok(())
+    let replaced =
+        unsafe { mm::mmap_anonymous(address as *mut _, bytes as usize, PROT_NONE, RESERVED | MapFlags::FIXED) };
+    replaced.map(drop).or_else(|_| protect(address, bytes, PROT_NONE))
 }
 
 pub fn protect(address: u64, bytes: u64, protection: ProtFlags) -> io::Result<()> {
