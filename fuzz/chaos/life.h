@@ -426,10 +426,9 @@ inline void end_life(bool on_host, size_t descriptors) {
     }
   }
   if (reserved_bytes() != 0) {
-    plinth_memory_stats_t stats = PLINTH_MEMORY_STATS_INIT;
-    (void)TRY(plinth_memory_stats(0, &stats));
-    fail("%zu bytes are reserved at the end; active on device 0: %ld; open: %s", reserved_bytes(),
-         static_cast<long>(stats.active_bytes.all.current), list_descriptors().c_str());
+    const std::string dump = "/tmp/chaos-" + std::to_string(options.seed) + ".json";
+    (void)TRY(plinth_dump_snapshot(dump.c_str()));
+    fail("%zu bytes are reserved at the end, see %s; open: %s", reserved_bytes(), dump.c_str(), list_descriptors().c_str());
   }
   plinth_host_memory_stats_t pinned = PLINTH_HOST_MEMORY_STATS_INIT;
   if (TRY(plinth_host_memory_stats(&pinned)) && pinned.active_bytes.current != 0) {
