@@ -15,10 +15,10 @@
 // packets as well, from the first block of each rank to that of all others; so every launch waits for all ranks, and the rule
 // of two slots holds for packets too.
 //
-// Memory that the ranks have registered is mapped by all of them. A collective on it has no slots: after a first step without
-// data, each rank reads its part of the others' inputs, and writes its part of their outputs, where they are; a second step
-// ends it, after which the inputs may change and the outputs are complete. A rank writes nothing before each of its blocks
-// knows that all ranks call for the same places.
+// Memory that the ranks have registered is mapped by all of them. A collective on it has no slots: after a first step, in which
+// the ranks compare headers and set no flags, each rank reads its part of the others' inputs, and writes its part of their
+// outputs, where they are; a second step ends it, after which the inputs may change and the outputs are complete. A rank writes
+// nothing before each of its blocks knows that all ranks call for the same places.
 //
 // Values are combined in the order of ranks, so every rank gets the same bits, and the same ones each time.
 //
@@ -82,6 +82,20 @@ struct Transfer {
   u32 lanes;
 };
 
+// The collective of the launch, for functions that are not inlined: loads through a reference to a parameter of the kernel are
+// loads from global memory, which each acquire makes slow again.
+__shared__ Collective shared;
+
+// What else is the same in all steps of the launch: its header, its number, and the failure that each rank has written to the
+// own window.
+struct Call {
+  Header header;
+  u64 number;
+  u32 poison[kRanks];
+};
+
+__shared__ Call shared_call;
+
 constexpr u32 kTransfers = 32;
 
 // As Transfers there.
@@ -111,8 +125,8 @@ __device__ __forceinline__ uint4 *slot_of(const GroupInfo &group, u32 at, u64 st
 
 // Writes this block's slice of `bytes` bytes from `from + rank * stride` to the ranks from `first` to `last`. Each rank begins
 // with its successor, so that not all write to one.
-__device__ __noinline__ void push(const GroupInfo &group, u64 step, const u8 *from, u64 stride, u64 bytes, u64 most,
-                                  u32 first, u32 last) {
+__device__ __noinline__ void push(u64 step, const u8 *from, u64 stride, u64 bytes, u64 most, u32 first, u32 last) {
+  const GroupInfo &group = shared.group;
   const Slice slice(bytes, most);
   const bool aligned = ((reinterpret_cast<u64>(from) | stride) & 15) == 0;
   const u32 ranks = last - first;
@@ -140,7 +154,8 @@ __device__ __noinline__ void push(const GroupInfo &group, u64 step, const u8 *fr
 }
 
 // Copies this block's slice of the data of a rank out of the window.
-__device__ __noinline__ void pull(const GroupInfo &group, u64 step, u32 rank, u8 *to, u64 bytes, u64 most) {
+__device__ __noinline__ void pull(u64 step, u32 rank, u8 *to, u64 bytes, u64 most) {
+  const GroupInfo &group = shared.group;
   const Slice slice(bytes, most);
   const bool aligned = (reinterpret_cast<u64>(to) & 15) == 0;
   const uint4 *slot = slot_of(group, group.rank, step, rank);
@@ -149,26 +164,62 @@ __device__ __noinline__ void pull(const GroupInfo &group, u64 step, u32 rank, u8
   }
 }
 
-// Publishes that this block has written its part of a step, and waits for the others' parts. Returns false if the group has
-// failed. `poison` is the failure that the rank of this thread's number has written to the own window. In the first step of a
-// call the first block compares the headers, and so do the others if they are to write into the memory of other ranks.
-__device__ __noinline__ bool meet(const Collective &c, u64 step, bool begins, u64 call, const Header &header, u32 poison) {
+// Where the own part comes from at each rank, and where it goes to.
+struct Route {
+  u64 sources[kRanks];
+  u64 targets[kRanks];
+  // The last step, plus 1, for which an address is not a multiple of 16.
+  u64 unaligned;
+};
+
+__shared__ Route shared_route;
+
+// Sets the route of the own part at a rank. It goes to `to`, if that is an address.
+__device__ __noinline__ void set_route(u64 step, u64 to, u32 rank) {
+  const Collective &c = shared;
   const GroupInfo &group = c.group;
+  const u64 slot = reinterpret_cast<u64>(slot_of(group, group.rank, step, rank));
+  const u64 next_slot = reinterpret_cast<u64>(slot_of(group, rank, step + 1, group.rank));
+  const u64 source = c.is_direct() ? c.inputs[rank] : slot;
+  const u64 output = c.is_direct() ? c.outputs[rank] : next_slot;
+  const u64 target = to != 0 ? to : output;
+  shared_route.sources[rank] = source;
+  shared_route.targets[rank] = target;
+  if (((source | target) & 15) != 0) shared_route.unaligned = step + 1;
+}
+
+// Publishes that this block has written its part of a step, and waits for the others' parts. Returns false if the group has
+// failed. In the first step of a call the first block compares the headers, and so do the others if they are to write into the
+// memory of other ranks. Sets the route of the part that is combined after this, while the others' flags are on their way.
+__device__ __noinline__ bool meet(u64 step, bool begins, u64 to) {
+  const GroupInfo &group = shared.group;
+  const Header &header = shared_call.header;
+  const u64 call = shared_call.number;
   bool met = true;
   __syncthreads();
   if (threadIdx.x < group.size) {
     const u32 peer = threadIdx.x;
+    const u32 poison = shared_call.poison[peer];
+    const u64 own_flags = group.windows[group.rank] + kFlags;
+    const u64 flags = static_cast<u64>(blockIdx.x) * kRanks * 8;
     const bool compares = begins && blockIdx.x == 0;
-    const bool checks = begins && c.is_direct() && blockIdx.x != 0;
     if (compares) header.send_to(group, call, peer);
-    if (checks) header.send_digest_to(group, call, peer);
-    const u64 flags = kFlags + (static_cast<u64>(blockIdx.x) * kRanks) * 8;
-    // The release covers what the other threads wrote before the barrier.
-    publish(group.windows[peer] + flags + group.rank * 8, step + 1);
-    if (poison != 0) fail(group, poison, peer, nullptr, nullptr);
-    met = poison == 0 && (!compares || header.matches(group, call, peer)) &&
-          (!checks || header.matches_digest(group, call, peer)) &&
-          await(group, group.windows[group.rank] + flags + peer * 8, step + 1, peer);
+    if (begins && shared.is_direct()) {
+      // The inputs were complete before the launch, so what the ranks compare is all that they wait for.
+      if (!compares) header.send_digest_to(group, call, peer);
+      // The host reads this number to see whether a collective runs.
+      if (compares && peer == 0) *reinterpret_cast<volatile u64 *>(own_flags + group.rank * 8) = step + 1;
+      set_route(step, to, peer);
+      if (poison != 0) fail(group, poison, peer, nullptr, nullptr);
+      met = poison == 0 && (compares ? header.matches(group, call, peer) : header.matches_digest(group, call, peer));
+    } else {
+      // The release covers what the other threads wrote before the barrier.
+      publish(group.windows[peer] + kFlags + flags + group.rank * 8, step + 1);
+      set_route(step, to, peer);
+      if (poison != 0) fail(group, poison, peer, nullptr, nullptr);
+      met = poison == 0 && (!compares || header.matches(group, call, peer)) &&
+            await(group, own_flags + flags + peer * 8, step + 1, peer);
+    }
   }
   return __syncthreads_and(met) != 0;
 }
@@ -233,67 +284,42 @@ struct Reduction {
   }
 };
 
-// Where the own part comes from at each rank, and where it goes to.
-struct Route {
-  u64 sources[kRanks];
-  u64 targets[kRanks];
-};
-
-// Fills the route of a part, which goes to `to`, if that is an address. Returns whether all addresses are multiples of 16.
-__device__ __noinline__ bool set_route(const Collective &c, u64 step, u64 to, Route &route) {
-  const GroupInfo &group = c.group;
-  const u32 rank = threadIdx.x;
-  u64 bits = 0;
-  if (rank < group.size) {
-    const u64 slot = reinterpret_cast<u64>(slot_of(group, group.rank, step, rank));
-    const u64 next_slot = reinterpret_cast<u64>(slot_of(group, rank, step + 1, group.rank));
-    const u64 source = c.is_direct() ? c.inputs[rank] : slot;
-    const u64 output = c.is_direct() ? c.outputs[rank] : next_slot;
-    const u64 target = to != 0 ? to : output;
-    route.sources[rank] = source;
-    route.targets[rank] = target;
-    bits = (source | target) & 15;
-  }
-  return __syncthreads_and(bits == 0) != 0;
-}
-
-// Combines the own part of `bytes` bytes, and writes it to memory, or, if there is none, to the ranks that get data: into
-// their outputs, or into their slots of the next step.
+// Combines the own part of `bytes` bytes, and writes it to the own memory, or to the ranks that get data: into their outputs,
+// or into their slots of the next step.
 template <class Part>
-__device__ __forceinline__ void give(const Collective &c, u64 step, u64 bytes, u64 most, u8 *to) {
-  __shared__ Route route;
-  const u64 *sources = route.sources;
-  const u64 *targets = route.targets;
+__device__ __forceinline__ void give(const Collective &c, u64 step, u64 bytes, u64 most, bool own) {
+  const u64 *sources = shared_route.sources;
+  const u64 *targets = shared_route.targets;
   const GroupInfo &group = c.group;
   const Slice slice(bytes, most);
   const u32 thread = threadIdx.x;
-  const u32 first = to != nullptr ? 0 : c.first();
-  const u32 last = to != nullptr ? 1 : c.last();
-  const bool aligned = set_route(c, step, reinterpret_cast<u64>(to), route);
+  const u32 first = own ? 0 : c.first();
+  const u32 last = own ? 1 : c.last();
+  const bool aligned = shared_route.unaligned != step + 1;
   u32 start = group.rank + 1;
   if (start < first || start >= last) start = first;
-  const u32 end = aligned ? min(slice.end, static_cast<u32>(bytes / 16)) : slice.begin;
+  const u32 end = aligned ? max(slice.begin, min(slice.end, static_cast<u32>(bytes / 16))) : slice.begin;
   // A load from another device takes microseconds, so each thread has four on their way: of four ranks, or of two units of two
   // ranks, or of four units of one.
   const u32 shift = Part::shift(c);
   const u32 together = kThreads * (4u >> shift);
-  uint4 next[4];
-  const auto fetch = [&](u32 unit, u32 rank, u32 ranks) {
+  const auto fetch = [&](u32 unit, u32 rank, uint4 *next) {
 #pragma unroll
     for (u32 index = 0; index < 4; ++index) {
       const u32 of = rank + (index & ((1u << shift) - 1));
       const u32 at = unit + (index >> shift) * kThreads;
-      if (of < ranks && at < end) {
-        next[index] = reinterpret_cast<const uint4 *>(sources[Part::source(c, of)])[at];
-      }
+      // The zeros are not used; without them the registers keep the values of the iteration before.
+      next[index] = of < group.size && at < end ? __ldcg(reinterpret_cast<const uint4 *>(sources[Part::source(c, of)]) + at)
+                                                : make_uint4(0, 0, 0, 0);
     }
   };
 #pragma unroll 1
   for (u32 base = slice.begin + thread; base < end; base += together) {
-    fetch(base, 0, group.size);
+    uint4 next[4];
+    fetch(base, 0, next);
 #pragma unroll 1
     for (u32 unit = base; unit < min(base + together, end); unit += kThreads) {
-      const uint4 value = Part::combine_loaded(c, next, [&](u32 rank) { fetch(unit, rank, group.size); });
+      const uint4 value = Part::combine_loaded(c, next, [&](u32 rank) { fetch(unit, rank, next); });
       u32 peer = start;
 #pragma unroll 1
       for (u32 index = first; index < last; ++index) {
@@ -304,8 +330,7 @@ __device__ __forceinline__ void give(const Collective &c, u64 step, u64 bytes, u
   }
   // The rest: the last unit if it is not whole, and everything if an address is not a multiple of 16.
 #pragma unroll 1
-  for (u32 unit = slice.begin + thread; unit < slice.end; unit += kThreads) {
-    if (unit < end) continue;
+  for (u32 unit = end + thread; unit < slice.end; unit += kThreads) {
     const u64 at = 16ull * unit;
     uint4 value;
     Part::combine(c, [&](u32 rank, uint4 &loaded) {
@@ -343,26 +368,28 @@ __device__ __forceinline__ uint4 own_unit(const Collective &c, u32 row, u32 unit
 
 // Gets the 16 bytes of a unit of a rank: loads them from the own row, or waits for the packets. Returns false if the group has
 // failed.
-__device__ __noinline__ bool receive_unit(const Collective &c, u64 step, u32 rank, u32 unit, uint4 &value) {
+__device__ __noinline__ bool receive_unit(u64 step, u32 rank, u32 unit, uint4 &value) {
+  const Collective &c = shared;
   const GroupInfo &group = c.group;
   if (rank == group.rank) {
     value = own_unit(c, rank, unit);
     return true;
   }
   const u64 address = packets_of(group, group.rank, step, rank) + 32ull * unit;
-  u64 low, high;
-  if (!await(group, address, step + 1, rank, low) || !await(group, address + 16, step + 1, rank, high)) return false;
-  value = make_uint4(static_cast<u32>(low), static_cast<u32>(low >> 32), static_cast<u32>(high),
-                     static_cast<u32>(high >> 32));
+  u64 data[2];
+  if (!await<false>(group, address, step + 1, rank, data)) return false;
+  value = make_uint4(static_cast<u32>(data[0]), static_cast<u32>(data[0] >> 32), static_cast<u32>(data[1]),
+                     static_cast<u32>(data[1] >> 32));
   return true;
 }
 
 // Sends the header and the own data in packets.
-__device__ __noinline__ void send_packets(const Collective &c, u64 step, u64 call, const Header &header, u32 units) {
+__device__ __noinline__ void send_packets(u64 step, u32 units) {
+  const Collective &c = shared;
   const GroupInfo &group = c.group;
   const u64 number = step + 1;
   const u32 begin = blockIdx.x * kThreads + threadIdx.x;
-  if (begin < group.size) header.send_to(group, call, begin);
+  if (begin < group.size) shared_call.header.send_to(group, shared_call.number, begin);
   // The host reads this number to see whether a collective runs.
   if (begin == 0) *reinterpret_cast<volatile u64 *>(group.windows[group.rank] + kFlags + group.rank * 8) = number;
   if (c.mode == kBroadcast && !c.is_root()) return;
@@ -385,20 +412,20 @@ __device__ __noinline__ void send_packets(const Collective &c, u64 step, u64 cal
 // Runs a collective of one short step with packets. Each thread sends and receives the same units of 16 bytes, each of which is
 // two packets. Returns false if the group has failed.
 template <class Part>
-__device__ __forceinline__ bool run_packets(const Collective &c, u64 step, u64 call, const Header &header, u32 poison) {
+__device__ __forceinline__ bool run_packets(const Collective &c, u64 step) {
   const GroupInfo &group = c.group;
   u8 *to = reinterpret_cast<u8 *>(c.to);
   const u32 units = static_cast<u32>((c.bytes + 15) / 16);
   const u32 begin = blockIdx.x * kThreads + threadIdx.x;
-  send_packets(c, step, call, header, units);
-  if (threadIdx.x < group.size && poison != 0) {
-    fail(group, poison, threadIdx.x, nullptr, nullptr);
+  send_packets(step, units);
+  if (threadIdx.x < group.size && shared_call.poison[threadIdx.x] != 0) {
+    fail(shared.group, shared_call.poison[threadIdx.x], threadIdx.x, nullptr, nullptr);
     return false;
   }
-  if (begin < group.size && !header.matches(group, call, begin)) return false;
+  if (begin < group.size && !shared_call.header.matches(shared.group, shared_call.number, begin)) return false;
 #pragma unroll 1
   for (u32 index = begin; index < units; index += gridDim.x * kThreads) {
-    const auto unit = [&](u32 rank, uint4 &value) { return receive_unit(c, step, rank, index, value); };
+    const auto unit = [&](u32 rank, uint4 &value) { return receive_unit(step, rank, index, value); };
     const u64 at = 16ull * index;
     uint4 value;
     if (Part::kReduces || c.mode == kBroadcast) {
@@ -417,23 +444,25 @@ __device__ __forceinline__ bool run_packets(const Collective &c, u64 step, u64 c
 }
 
 // Counts this block as done. The last one writes the numbers for the next launch; by then every one has read them.
-__device__ __noinline__ void end_call(u64 own, u64 step, u64 call) {
+__device__ __noinline__ void end_call(u64 step) {
+  const u64 own = shared.group.windows[shared.group.rank];
   if (threadIdx.x != 0) return;
   if (gridDim.x > 1) {
     if (atomicAdd(reinterpret_cast<u32 *>(own + kDone), 1u) != gridDim.x - 1) return;
     *reinterpret_cast<volatile u32 *>(own + kDone) = 0;
   }
   *reinterpret_cast<volatile u64 *>(own + kSteps) = step;
-  *reinterpret_cast<volatile u64 *>(own + kCalls) = call + 1;
+  *reinterpret_cast<volatile u64 *>(own + kCalls) = shared_call.number + 1;
 }
 
 // Writes the own data of a chunk of `bytes` bytes to the slots of the other ranks.
-__device__ __noinline__ void send_chunk(const Collective &c, u64 step, u64 offset, u64 bytes, u64 most) {
+__device__ __noinline__ void send_chunk(u64 step, u64 offset, u64 bytes, u64 most) {
+  const Collective &c = shared;
   const bool copies = c.mode == kBroadcast || c.mode == kBroadcastParts;
   if (c.is_direct() || (copies && !c.is_root())) return;
   const u8 *from = reinterpret_cast<const u8 *>(c.from) + offset;
   if (!c.by_parts()) {
-    push(c.group, step, from, c.by_rows() ? c.bytes : 0, bytes, most, c.first(), c.last());
+    push(step, from, c.by_rows() ? c.bytes : 0, bytes, most, c.first(), c.last());
     return;
   }
   const u32 size = c.group.size;
@@ -442,25 +471,26 @@ __device__ __noinline__ void send_chunk(const Collective &c, u64 step, u64 offse
 #pragma unroll 1
   for (u32 index = 0; index < size; ++index) {
     const u32 peer = (c.group.rank + 1 + index) % size;
-    push(c.group, step, from + each * peer, 0, part_bytes(bytes, each, peer), most, peer, peer + 1);
+    push(step, from + each * peer, 0, part_bytes(bytes, each, peer), most, peer, peer + 1);
   }
 }
 
 // Copies the data of a chunk of `bytes` bytes from the own slots.
-__device__ __noinline__ void receive_chunk(const Collective &c, u64 step, u64 offset, u64 bytes, u64 most) {
+__device__ __noinline__ void receive_chunk(u64 step, u64 offset, u64 bytes, u64 most) {
+  const Collective &c = shared;
   if (c.is_direct() || (c.to_root() && !c.is_root())) return;
   u8 *to = reinterpret_cast<u8 *>(c.to) + offset;
   if (c.mode == kBroadcast) {
-    pull(c.group, step, c.root, to, bytes, most);
+    pull(step, c.root, to, bytes, most);
     return;
   }
   const u64 each = c.by_parts() ? whole_part(bytes, c.group.size) : 0;
 #pragma unroll 1
   for (u32 rank = 0; rank < c.group.size; ++rank) {
     if (c.by_parts()) {
-      pull(c.group, step, rank, to + each * rank, part_bytes(bytes, each, rank), most);
+      pull(step, rank, to + each * rank, part_bytes(bytes, each, rank), most);
     } else {
-      pull(c.group, step, rank, to + rank * c.bytes, bytes, most);
+      pull(step, rank, to + rank * c.bytes, bytes, most);
     }
   }
 }
@@ -468,22 +498,31 @@ __device__ __noinline__ void receive_chunk(const Collective &c, u64 step, u64 of
 template <class Part>
 __device__ __forceinline__ void run(const Collective &c) {
   const GroupInfo &group = c.group;
-  const u64 own = group.windows[group.rank];
-  // All threads of the block return, or none: those that went on would not wait for other ranks.
-  if (__syncthreads_and(peek(own + kFailed) == 0) == 0) return;
-  u64 step = *reinterpret_cast<volatile u64 *>(own + kSteps);
-  const u64 call = *reinterpret_cast<volatile u64 *>(own + kCalls);
+  const u64 window = group.windows[group.rank];
+  const u32 failed = peek(window + kFailed);
+  u64 step = *reinterpret_cast<volatile u64 *>(window + kSteps);
+  const u64 number = *reinterpret_cast<volatile u64 *>(window + kCalls);
   // Otherwise this rank would go on without a rank that failed after it had written its parts.
-  const u32 poison = threadIdx.x < group.size ? peek(own + kPoison + threadIdx.x * 4) : 0;
-  const Header header = {c.mode | c.op << 8 | c.element << 16 | c.root << 24 | static_cast<u64>(gridDim.x) << 32, c.count,
-                         c.places[0], c.places[1]};
-  u8 *to = reinterpret_cast<u8 *>(c.to);
+  const u32 poison = threadIdx.x < group.size ? peek(window + kPoison + threadIdx.x * 4) : 0;
+  // Four threads of a warp, because a warp loads one word of a parameter at a time.
+  for (u32 word = threadIdx.x / 8; threadIdx.x % 8 == 0 && word < sizeof(Collective) / 8; word += kThreads / 8) {
+    reinterpret_cast<u64 *>(&shared)[word] = reinterpret_cast<const u64 *>(&c)[word];
+  }
+  if (threadIdx.x < kRanks) shared_call.poison[threadIdx.x] = poison;
+  if (threadIdx.x == 0) {
+    shared_call.header = {c.mode | c.op << 8 | c.element << 16 | c.root << 24 | static_cast<u64>(gridDim.x) << 32, c.count,
+                          c.places[0], c.places[1]};
+    shared_call.number = number;
+    shared_route.unaligned = 0;
+  }
+  // All threads of the block return, or none: those that went on would not wait for other ranks.
+  if (__syncthreads_and(failed == 0) == 0) return;
   const u32 size = group.size;
   const bool by_parts = c.by_parts();
   const bool direct = c.is_direct();
   if (!by_parts && !direct && c.bytes <= group.packets) {
-    const bool done = run_packets<Part>(c, step, call, header, poison);
-    if (__syncthreads_and(done) != 0) end_call(own, step + 1, call);
+    const bool done = run_packets<Part>(c, step);
+    if (__syncthreads_and(done) != 0) end_call(step + 1);
     return;
   }
   const u64 slots = by_parts ? static_cast<u64>(group.slot) * size : group.slot;
@@ -495,21 +534,22 @@ __device__ __forceinline__ void run(const Collective &c) {
   do {
     const u64 bytes = min(c.bytes - offset, chunk);
     const u64 part = by_parts ? part_bytes(bytes, whole_part(bytes, size), group.rank) : bytes;
-    send_chunk(c, step, offset, bytes, most);
-    if (!meet(c, step, offset == 0, call, header, poison)) return;
+    send_chunk(step, offset, bytes, most);
+    const bool own = !by_parts && c.mode != kGather;
+    if (!meet(step, offset == 0, own ? c.to + offset : 0)) return;
     if (by_parts || direct || (Part::kReduces && (!c.to_root() || c.is_root()))) {
-      give<Part>(c, step, part, most, by_parts || c.mode == kGather ? nullptr : to + offset);
+      give<Part>(c, step, part, most, own);
     }
     if (by_parts || direct) {
       step += 1;
-      if (!meet(c, step, false, call, header, poison)) return;
+      if (!meet(step, false, 0)) return;
     }
-    if (by_parts || !Part::kReduces) receive_chunk(c, step, offset, bytes, most);
+    if (by_parts || !Part::kReduces) receive_chunk(step, offset, bytes, most);
     step += 1;
     offset += bytes;
   } while (offset < c.bytes);
   __syncthreads();
-  end_call(own, step, call);
+  end_call(step);
 }
 
 // The chunks of a transfer are distributed over its lanes, round robin. A lane has room for `kEntries` chunks at the receiver,

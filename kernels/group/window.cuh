@@ -103,6 +103,16 @@ __device__ __forceinline__ Packet receive(u64 address) {
   return packet;
 }
 
+// As above, and loads that follow find what other devices had in memory before.
+__device__ __forceinline__ Packet acquire_packet(u64 address) {
+  Packet packet;
+  asm volatile("{ .reg .b128 packet; ld.acquire.sys.global.b128 packet, [%2]; mov.b128 {%0, %1}, packet; }"
+               : "=l"(packet.data), "=l"(packet.number)
+               : "l"(address)
+               : "memory");
+  return packet;
+}
+
 __device__ __forceinline__ u64 nanoseconds() {
   u64 now;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
@@ -173,12 +183,19 @@ __device__ __forceinline__ bool await(const GroupInfo &group, u64 address, u64 v
   return wait_until(group, peer, [&] { return acquire(address) >= value; });
 }
 
-// Waits for the packet of a number from `peer`.
-__device__ __forceinline__ bool await(const GroupInfo &group, u64 address, u64 number, u32 peer, u64 &data) {
+// Waits for as many packets of a number from `peer` as there are in `data`, and loads all of them at a time.
+template <bool kAcquires, u32 kPackets>
+__device__ __forceinline__ bool await(const GroupInfo &group, u64 address, u64 number, u32 peer, u64 (&data)[kPackets]) {
   return wait_until(group, peer, [&] {
-    const Packet packet = receive(address);
-    data = packet.data;
-    return packet.number == number;
+    bool arrived = true;
+#pragma unroll
+    for (u32 index = 0; index < kPackets; ++index) {
+      const u64 at = address + index * 16;
+      const Packet packet = kAcquires && index == kPackets - 1 ? acquire_packet(at) : receive(at);
+      data[index] = packet.data;
+      arrived = arrived && packet.number == number;
+    }
+    return arrived;
   });
 }
 
@@ -206,10 +223,7 @@ struct Header {
   __device__ __noinline__ bool matches(const GroupInfo &group, u64 call, u32 peer) const {
     const u64 address = place(group.windows[group.rank], call, peer);
     u64 other[4];
-    for (u32 index = 0; index < 4; ++index) {
-      if (!await(group, address + index * 16, call + 1, peer, other[index])) return false;
-    }
-    return equals(group, other, peer);
+    return await<true>(group, address, call + 1, peer, other) && equals(group, other, peer);
   }
 
   // Sends a digest of the words for this block.
@@ -220,8 +234,9 @@ struct Header {
   // Waits for the digest of the same block of `peer`. Returns false if it differs, which the first block reports, or if the
   // group has failed.
   __device__ __noinline__ bool matches_digest(const GroupInfo &group, u64 call, u32 peer) const {
-    u64 other;
-    return await(group, digest_place(group.windows[group.rank], call, peer), call + 1, peer, other) && other == digest();
+    u64 other[1];
+    return await<true>(group, digest_place(group.windows[group.rank], call, peer), call + 1, peer, other) &&
+           other[0] == digest();
   }
 
  private:
