@@ -17,6 +17,7 @@ for source in kernels/*.cu; do
 	architecture=compute_75
 	[[ $name == *_half ]] && architecture=compute_80
 	"$nvcc" -ptx -arch=$architecture -std=c++17 "$source" -o "$folder/$name.ptx.tmp"
+	# shellcheck disable=SC2016 # the dollar signs are of labels
 	sed -E -e 's/[ \t]*\/\/.*$//' -e 's/^[ \t]+//' -e 's/[ \t]+/ /g' -e '/^$/d' -e '/^\.reg \.b32 temp_param_reg;$/d' \
 		-e 's/\$L__BB/$L/g' "$folder/$name.ptx.tmp" >"$folder/$name.ptx"
 	rm "$folder/$name.ptx.tmp"
