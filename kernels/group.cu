@@ -123,45 +123,64 @@ __device__ __forceinline__ uint4 *slot_of(const GroupInfo &group, u32 at, u64 st
   return reinterpret_cast<uint4 *>(group.windows[at] + place);
 }
 
+// Copies this block's slice of `bytes` bytes, four units of a thread at a time.
+__device__ __noinline__ void copy_slice(const u8 *from, u8 *to, u64 bytes, u64 most) {
+  const Slice slice(bytes, most);
+  const bool reads_aligned = (reinterpret_cast<u64>(from) & 15) == 0;
+  const bool writes_aligned = (reinterpret_cast<u64>(to) & 15) == 0;
+  const u32 whole = max(slice.begin, min(slice.end, static_cast<u32>(bytes / 16)));
+  const u32 end = reads_aligned && writes_aligned ? whole : slice.begin;
+#pragma unroll 1
+  for (u32 base = slice.begin + threadIdx.x; base < end; base += 4 * kThreads) {
+    uint4 values[4];
+#pragma unroll
+    for (u32 index = 0; index < 4; ++index) {
+      const u32 unit = base + index * kThreads;
+      values[index] = unit < end ? reinterpret_cast<const uint4 *>(from)[unit] : make_uint4(0, 0, 0, 0);
+    }
+#pragma unroll
+    for (u32 index = 0; index < 4; ++index) {
+      const u32 unit = base + index * kThreads;
+      if (unit < end) reinterpret_cast<uint4 *>(to)[unit] = values[index];
+    }
+  }
+#pragma unroll 1
+  for (u32 unit = end + threadIdx.x; unit < slice.end; unit += kThreads) {
+    const u64 at = 16ull * unit;
+    store(to + at, load(from + at, bytes - at, reads_aligned), bytes - at, writes_aligned);
+  }
+}
+
 // Writes this block's slice of `bytes` bytes from `from + rank * stride` to the ranks from `first` to `last`. Each rank begins
 // with its successor, so that not all write to one.
 __device__ __noinline__ void push(u64 step, const u8 *from, u64 stride, u64 bytes, u64 most, u32 first, u32 last) {
   const GroupInfo &group = shared.group;
-  const Slice slice(bytes, most);
-  const bool aligned = ((reinterpret_cast<u64>(from) | stride) & 15) == 0;
   const u32 ranks = last - first;
   u32 peer = group.rank + 1;
   if (peer < first || peer >= last) peer = first;
-  if (stride == 0) {
-    for (u32 unit = slice.begin + threadIdx.x; unit < slice.end; unit += kThreads) {
-      const uint4 value = load(from + 16ull * unit, bytes - 16ull * unit, aligned);
-      u32 to = peer;
-      for (u32 index = 0; index < ranks; ++index) {
-        slot_of(group, to, step, group.rank)[unit] = value;
-        if (++to == last) to = first;
-      }
+  if (stride != 0 || ranks == 1) {
+#pragma unroll 1
+    for (u32 index = 0; index < ranks; ++index) {
+      copy_slice(from + peer * stride, reinterpret_cast<u8 *>(slot_of(group, peer, step, group.rank)), bytes, most);
+      if (++peer == last) peer = first;
     }
     return;
   }
-  for (u32 index = 0; index < ranks; ++index) {
-    const u8 *row = from + peer * stride;
-    uint4 *slot = slot_of(group, peer, step, group.rank);
-    for (u32 unit = slice.begin + threadIdx.x; unit < slice.end; unit += kThreads) {
-      slot[unit] = load(row + 16ull * unit, bytes - 16ull * unit, aligned);
+  const Slice slice(bytes, most);
+  const bool aligned = (reinterpret_cast<u64>(from) & 15) == 0;
+  for (u32 unit = slice.begin + threadIdx.x; unit < slice.end; unit += kThreads) {
+    const uint4 value = load(from + 16ull * unit, bytes - 16ull * unit, aligned);
+    u32 to = peer;
+    for (u32 index = 0; index < ranks; ++index) {
+      slot_of(group, to, step, group.rank)[unit] = value;
+      if (++to == last) to = first;
     }
-    if (++peer == last) peer = first;
   }
 }
 
 // Copies this block's slice of the data of a rank out of the window.
-__device__ __noinline__ void pull(u64 step, u32 rank, u8 *to, u64 bytes, u64 most) {
-  const GroupInfo &group = shared.group;
-  const Slice slice(bytes, most);
-  const bool aligned = (reinterpret_cast<u64>(to) & 15) == 0;
-  const uint4 *slot = slot_of(group, group.rank, step, rank);
-  for (u32 unit = slice.begin + threadIdx.x; unit < slice.end; unit += kThreads) {
-    store(to + 16ull * unit, slot[unit], bytes - 16ull * unit, aligned);
-  }
+__device__ __forceinline__ void pull(u64 step, u32 rank, u8 *to, u64 bytes, u64 most) {
+  copy_slice(reinterpret_cast<const u8 *>(slot_of(shared.group, shared.group.rank, step, rank)), to, bytes, most);
 }
 
 // Where the own part comes from at each rank, and where it goes to.
