@@ -494,6 +494,9 @@ TEST(memory_is_released_without_address_space) {
   if (!on_host_device()) {
     SKIP("is about the host device");
   }
+  if (HARNESS_SANITIZED) {
+    SKIP("a sanitizer's address space cannot be limited");
+  }
   const plinth_pool_id_t pool = tagged_pool("large");
   unsigned char *block = alloc_in(pool, 40 * MIB, 0, NULL);
   struct rlimit before, small;
