@@ -42,6 +42,8 @@ typedef int (*driver_context_state)(int device, unsigned *flags, int *active);
 typedef int (*driver_context_device)(int *device);
 typedef int (*driver_context_get)(void **context);
 typedef int (*driver_context_set)(void *context);
+typedef int (*driver_create)(unsigned long long *handle, size_t bytes, const void *properties, unsigned long long flags);
+typedef int (*driver_handle_release)(unsigned long long handle);
 
 /* DRIVER(driver_stream_destroy, destroy, "cuStreamDestroy") declares `destroy` and finds it. */
 #define DRIVER(type, variable, name) \

@@ -12,8 +12,6 @@
 #define PAGE_BYTES 4096
 
 typedef int (*driver_import)(unsigned long long *handle, void *shareable, unsigned type);
-typedef int (*driver_create)(unsigned long long *handle, size_t bytes, const void *properties, unsigned long long flags);
-typedef int (*driver_handle_release)(unsigned long long handle);
 
 static plinth_memory_uses_t uses_of(const void *block) {
   plinth_memory_uses_t uses = PLINTH_MEMORY_USES_INIT;

@@ -462,10 +462,8 @@ TEST(memory_in_use_is_refused) {
   expect_nothing_left();
 }
 
-typedef int (*driver_create)(unsigned long long *handle, size_t bytes, const void *properties, unsigned long long flags);
 typedef int (*driver_map)(unsigned long long address, size_t bytes, size_t offset, unsigned long long handle,
                           unsigned long long flags);
-typedef int (*driver_handle_release)(unsigned long long handle);
 
 /* As if a wake had failed, and so had the call that unmaps what it had mapped. */
 TEST(a_pool_wakes_where_memory_was_left) {

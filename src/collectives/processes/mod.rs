@@ -129,6 +129,12 @@ impl ProcessGroup {
         self.timeout.store(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
+    /// Returns the deadline of a wait that begins now.
+    fn deadline(&self) -> Deadline<'static> {
+        let timeout = Duration::from_nanos(self.timeout.load(Ordering::Relaxed));
+        Deadline::optional((!timeout.is_zero()).then_some(timeout))
+    }
+
     /// Gathers the bytes of all processes in the order of ranks, through the CPU. Collective; blocks.
     pub fn gather_bytes(&self, own_row: &[u8]) -> Result<Vec<Vec<u8>>> {
         self.collect_rows(&self.send_row(own_row)?)
@@ -142,8 +148,7 @@ impl ProcessGroup {
     /// Waits for the rows of all ranks. A row that does not arrive in time aborts the group: the other ranks may have
     /// received this rank's row, and would continue without this rank.
     pub fn collect_rows(&self, row: &GatherRow) -> Result<Vec<Vec<u8>>> {
-        let timeout = Duration::from_nanos(self.timeout.load(Ordering::Relaxed));
-        let deadline = Deadline::optional((!timeout.is_zero()).then_some(timeout));
+        let deadline = self.deadline();
         let mut pause = Duration::from_micros(50);
         loop {
             let (peer, state) = match self.links.try_collect(row) {

@@ -23,10 +23,7 @@ use crate::{
         capture_scope::{self, CaptureResource},
     },
 };
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether a group sleeps. Graphs that captured its work hold it.
 #[derive(Debug, Default)]
@@ -232,9 +229,8 @@ impl ProcessGroup {
             let (Some(id), Some(descriptor)) = (id.and_then(Id::read), &descriptor) else {
                 return Err(Error::new(Status::PEER_LOST, "rank 0 sent an invalid message"));
             };
-            let timeout = Duration::from_nanos(self.timeout.load(Ordering::Relaxed));
             let stops = || stop().is_some();
-            let deadline = Deadline::optional((!timeout.is_zero()).then_some(timeout)).unless(&stops);
+            let deadline = self.deadline().unless(&stops);
             let met = rendezvous::meet(&id, self.info(runtime)?, self.size, descriptor, deadline, &stop)?;
             for (rank, (buffer, descriptor)) in self.buffers.iter().zip(&met.buffers).enumerate() {
                 if let Some(descriptor) = descriptor {

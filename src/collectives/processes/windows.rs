@@ -26,8 +26,6 @@ use std::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::net::UnixStream,
     },
-    sync::atomic::Ordering,
-    time::Duration,
 };
 
 /// The bytes of a rank's row before what follows: the id of a rendezvous, and a status.
@@ -160,8 +158,7 @@ impl ProcessGroup {
             let mappings = self.after_gather(&row, &ranks, "the communicator", |stop| {
                 let id = Id::read(&first).ok_or_else(|| invalid("rank 0 sent no id"))?;
                 let stops = || stop().is_some();
-                let timeout = Duration::from_nanos(self.timeout.load(Ordering::Relaxed));
-                let deadline = Deadline::optional((!timeout.is_zero()).then_some(timeout)).unless(&stops);
+                let deadline = self.deadline().unless(&stops);
                 let mapped = runtime
                     .driver
                     .with_relaxed_capture(|| self.map_window(runtime, &id, registration.0, &layouts, deadline, stop));
@@ -268,8 +265,7 @@ impl ProcessGroup {
             let index = find(&windows).ok_or_else(unknown)?;
             windows.swap_remove(index)
         };
-        let timeout = Duration::from_nanos(self.timeout.load(Ordering::Relaxed));
-        let waited = Deadline::optional((!timeout.is_zero()).then_some(timeout)).until(
+        let waited = self.deadline().until(
             || format!("rank {} of {} waited for its work, to deregister memory", self.rank, self.size),
             || Ok(self.orders.lock().is_idle().then_some(())),
         );
