@@ -57,15 +57,19 @@ impl Pool {
         Pool { threads: 0, limit, idle: 0, woken: 0 }
     }
 
-    /// Requests a thread for one more operation. Returns false if there is none and none can be started.
+    /// Requests a thread for one more operation. Returns false if none will execute it.
     fn request(&mut self, wake: impl FnOnce(), start: impl FnOnce() -> bool) -> bool {
         if self.idle > self.woken {
             self.woken += 1;
             wake();
-        } else if self.threads < self.limit && start() {
-            self.threads += 1;
+            return true;
         }
-        self.threads > 0
+        if self.threads < self.limit && start() {
+            self.threads += 1;
+            return true;
+        }
+        // A thread of a limited pool becomes free at some time. One that blocks may do so only after this operation.
+        self.threads > 0 && self.limit != usize::MAX
     }
 }
 
@@ -250,5 +254,21 @@ fn run(state: &'static State, device: usize, op: Op) -> Result<(), Code> {
         // `Engine::step` or the caller handles these, without a thread or with the engine's lock.
         Op::Signal(_) | Op::Wait(_) | Op::Fork(_) | Op::Join(_) | Op::Publish(..) => Ok(()),
         Op::ResetConditions(_) | Op::Conditional(..) | Op::Retire(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_is_not_left_to_a_thread_that_may_block() {
+        let mut pool = Pool::unlimited();
+        assert!(pool.request(|| panic!("no thread is idle"), || true));
+        assert!(!pool.request(|| panic!("no thread is idle"), || false));
+        let mut workers = Pool::limited(2);
+        assert!(!workers.request(|| panic!("no worker is idle"), || false));
+        assert!(workers.request(|| panic!("no worker is idle"), || true));
+        assert!(workers.request(|| panic!("no worker is idle"), || false));
     }
 }
