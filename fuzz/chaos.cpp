@@ -73,8 +73,24 @@ void print_history(int slot) {
   }
 }
 
+// The operation that each thread of each process is in, and how long it takes: another process may be the cause.
+void print_operations() {
+  for (int slot = 0; slot < options.processes; slot++) {
+    for (const ThreadRecord &thread : shared->processes[slot].threads) {
+      const int64_t since = thread.busy_since;
+      if (children[slot].process != 0 && since != 0) {
+        const Step &last = thread.history[(thread.steps - 1) % HISTORY];
+        fprintf(stderr, "  process %d, thread %lu: %s for %.1f s\n", slot, static_cast<unsigned long>(last.thread),
+                OPERATION_NAMES[last.operation], static_cast<double>(now() - since) / SECOND);
+      }
+    }
+  }
+}
+
 [[noreturn]] void report_failure(int slot, const char *what) {
   const uint64_t number = shared->processes[slot].life;
+  fprintf(stderr, "what the processes are doing:\n");
+  print_operations();
   fprintf(stderr, "the last operations of the process that failed:\n");
   print_history(slot);
   // After the history, which is long: often only the end of an output is kept.
