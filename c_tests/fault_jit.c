@@ -1,7 +1,7 @@
 /* Each driver call fails once, in jiterator functions and kernels of modules.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* env: PLINTH_USE_KERNEL_CACHE=0 */
-/* timeout: 240 */
+/* timeout: 600 */
 /* alone: all; enables fault injection before the first call */
 #include "faults.h"
 

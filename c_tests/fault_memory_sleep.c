@@ -5,7 +5,7 @@
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 /* also: PLINTH_HOST_COPIES=slow */
-/* timeout: 240 */
+/* timeout: 600 */
 /* alone: all; enables fault injection before the first call */
 #include "driver.h"
 #include "faults.h"

@@ -443,6 +443,7 @@ class Report:
     def __init__(self):
         self.counts = {"passed": 0, "failed": 0, "skipped": 0}
         self.times = []
+        self.failures = []
         self.warnings = []
         self.column = 0
 
@@ -458,10 +459,12 @@ class Report:
                 self.end_line()
             return
         self.end_line()
-        print(f"{result.outcome} {result.name}: {result.reason}")
-        if result.outcome == "failed" and result.output.strip():
-            print("    " + result.output.rstrip().replace("\n", "\n    "))
-        sys.stdout.flush()
+        text = f"{result.outcome} {result.name}: {result.reason}"
+        if result.outcome == "failed":
+            if result.output.strip():
+                text += "\n    " + result.output.rstrip().replace("\n", "\n    ")
+            self.failures.append(text)
+        print(text, flush=True)
 
     def end_line(self):
         if self.column:
@@ -480,6 +483,9 @@ class Report:
             print(warning.replace("\n", "\n    "))
         if self.warnings:
             print(f"{len(self.warnings)} tests passed only in a process of their own: clean up in the test, or declare `alone:`")
+        # Again, because often only the end of an output is kept.
+        for failure in self.failures:
+            print(failure)
         print(f"{self.counts['passed']} passed, {self.counts['failed']} failed, {self.counts['skipped']} skipped")
         return 1 if self.counts["failed"] or not self.counts["passed"] else 0
 
