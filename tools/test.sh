@@ -3,9 +3,11 @@
 #
 #   fast     what every change must pass: under ten minutes on two cores, build included. The library is the one that
 #            `cargo test` builds, without optimization.
-#   deep     what every submission must pass as well, some 30 minutes more: the release library, every C test in a process
-#            of its own and in all its variants, every fault, valgrind, and the first variants with AddressSanitizer.
-#   nightly  what takes hours. FUZZ_SECONDS=1800 is the length of each of four runs of the fuzzers.
+#   deep     what every submission must pass as well, some 40 minutes more: the release library, every C test in a process
+#            of its own and in all its variants, a fault in each driver call, valgrind, and the first variants with
+#            AddressSanitizer.
+#   nightly  what takes hours: every kind of fault in each driver call, among others. FUZZ_SECONDS=1800 is the length of
+#            each of four runs of the fuzzers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,7 +24,7 @@ fast)
 deep)
     steps=(abi deny package test-newcomer test-packages test-wheel test-bridge examples test-many-machines kernels-check test-host-kernels test-replay test-random test-snapshot test-docs test-fuzz test-chaos test-c test-valgrind test-asan)
     beside=(header-check)
-    export PROFILE=release C_TESTS=--alone ASAN_TESTS=--first-variant
+    export PROFILE=release C_TESTS=--alone ASAN_TESTS=--first-variant PLINTH_TEST_FAULTS=each
     ;;
 nightly)
     steps=(test-chaos test-asan test-asan-faults fuzz fuzz-sanitized test-tsan test-aarch64 test-bridge-oldest)
