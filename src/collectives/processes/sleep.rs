@@ -68,8 +68,10 @@ impl SavedContents {
     }
 }
 
-/// A step of this rank. Returns what the other ranks learn of it.
-type Step<'a> = &'a mut dyn FnMut(&Driver) -> Result<Vec<u8>>;
+/// Runs a step of this rank in its device's context. Another thread may be capturing.
+fn step<T>(runtime: &Runtime, device: &Device, body: impl FnOnce(&Driver) -> Result<T>) -> Result<T> {
+    device.with_context(&runtime.driver, |driver| driver.with_relaxed_capture(|| body(driver))?)
+}
 
 impl ProcessGroup {
     /// Fails while the group sleeps.
@@ -102,21 +104,9 @@ impl ProcessGroup {
         })
     }
 
-    /// Makes a step, and gathers its outcomes. Returns what the ranks send if it succeeded on all of them, and the row that
-    /// they were sent in; otherwise the error of the first rank that failed. If the others wait
-    /// for this one in the step, `last_row` is the row before it, with which they learn of a failure at once.
-    fn agree(
-        &self,
-        runtime: &Runtime,
-        device: &Device,
-        last_row: Option<&GatherRow>,
-        step: Step<'_>,
-    ) -> Result<(GatherRow, Vec<Vec<u8>>)> {
-        // Another thread may be capturing.
-        let outcome = device.with_context(&runtime.driver, |driver| driver.with_relaxed_capture(|| step(driver))?);
-        if let (Some(row), Err(error)) = (last_row, &outcome) {
-            self.send_failure(row, error);
-        }
+    /// Gathers the outcomes of a step. Returns what the ranks send if it succeeded on all of them, and the row that they
+    /// were sent in; otherwise the error of the first rank that failed.
+    fn agree(&self, outcome: Result<Vec<u8>>) -> Result<(GatherRow, Vec<Vec<u8>>)> {
         let (status, code, bytes) = match &outcome {
             Ok(bytes) => (0, 0, &bytes[..]),
             Err(error) => (error.status().0, error.driver_code(), error.message().as_bytes()),
@@ -146,26 +136,26 @@ impl ProcessGroup {
             drop(orders);
             self.save(runtime, device).inspect_err(|_| self.sleep.set(false))?;
         }
-        let mut unmap = |driver: &Driver| {
-            let unmapped = self.buffers.iter().map(|buffer| buffer.unmap(driver));
-            unmapped.fold(Ok(()), Result::and).map(|()| Vec::new())
-        };
-        self.agree(runtime, device, None, &mut unmap).map(drop)
+        let unmapped = step(runtime, device, |driver| {
+            self.buffers.iter().map(|buffer| buffer.unmap(driver)).fold(Ok(()), Result::and)
+        });
+        self.agree(unmapped.map(|()| Vec::new())).map(drop)
     }
 
     /// Waits for the work of all ranks, and saves the contents of this one's buffer.
     fn save(&self, runtime: &Runtime, device: &Device) -> Result<()> {
-        self.agree(runtime, device, None, &mut |_| self.await_device(runtime, device).map(|()| Vec::new()))?;
+        let waited = step(runtime, device, |_| self.await_device(runtime, device));
+        self.agree(waited.map(|()| Vec::new()))?;
         let mut contents = Vec::new();
-        let mut read = |driver: &Driver| {
+        let read = step(runtime, device, |driver| {
             for part in self.saved_parts() {
                 let start = contents.len();
                 contents.resize(start + part.bytes(), 0);
                 driver.copy_to_host(&mut contents[start..], part, self.stream)?;
             }
             Ok(Vec::new())
-        };
-        self.agree(runtime, device, None, &mut read)?;
+        });
+        self.agree(read)?;
         let mut saved = self.contents.lock();
         // After an abort, fills of the buffers may be pending.
         self.sticky_error().map_or(Ok(()), Err)?;
@@ -207,7 +197,7 @@ impl ProcessGroup {
 
     fn map_all(&self, runtime: &Runtime, device: &Device) -> Result<()> {
         let mut descriptor = None;
-        let mut allocate = |driver: &Driver| {
+        let allocated = step(runtime, device, |driver| {
             // What an earlier failure has left.
             self.unmap_all(driver);
             descriptor = Some(self.own_buffer().allocate(runtime, device, self.stream)?);
@@ -220,18 +210,17 @@ impl ProcessGroup {
                 }
             }
             Ok(ProcessGroup::new_id()?.to_vec())
-        };
-        let (row, rows) = self.agree(runtime, device, None, &mut allocate)?;
-        let others: Vec<usize> = (0..self.size as usize).collect();
-        let stop = || self.error().or_else(|| Some(self.links.failure_after(&row, &others)?.1));
-        let map = |driver: &Driver| {
+        });
+        let (row, rows) = self.agree(allocated)?;
+        let ranks: Vec<usize> = (0..self.size as usize).collect();
+        let map = |driver: &Driver, stop: &dyn Fn() -> Option<Error>| {
             let id = rows.first().and_then(|row| row.get(8..)?.first_chunk());
             let (Some(id), Some(descriptor)) = (id.and_then(Id::read), &descriptor) else {
                 return Err(Error::new(Status::PEER_LOST, "rank 0 sent an invalid message"));
             };
             let stops = || stop().is_some();
             let deadline = self.deadline().unless(&stops);
-            let met = rendezvous::meet(&id, self.info(runtime)?, self.size, descriptor, deadline, &stop)?;
+            let met = rendezvous::meet(&id, self.info(runtime)?, self.size, descriptor, deadline, stop)?;
             for (rank, (buffer, descriptor)) in self.buffers.iter().zip(&met.buffers).enumerate() {
                 if let Some(descriptor) = descriptor {
                     let part = import_part(driver, rank, descriptor, buffer.bytes())?;
@@ -240,7 +229,8 @@ impl ProcessGroup {
             }
             Ok(Vec::new())
         };
-        let mut map = |driver: &Driver| map(driver).map_err(|error| stop().unwrap_or(error));
-        self.agree(runtime, device, Some(&row), &mut map).map(drop)
+        let mapped = self
+            .after_gather(&row, &ranks, "the communicator", |stop| step(runtime, device, |driver| map(driver, stop)));
+        self.agree(mapped).map(drop)
     }
 }
