@@ -41,6 +41,7 @@ pub mod math;
 mod memory;
 pub mod memory_pool;
 pub mod nccl;
+pub mod number_map;
 pub mod nvrtc;
 pub mod nvtx;
 pub mod observer;

@@ -15,6 +15,7 @@ use super::{
     class,
     map::{self, SlabId},
     slab_cache::{FreeOutcome, Slab, SlabCache},
+    uses::UsesByBlock,
 };
 use crate::{
     memory::{
@@ -53,6 +54,8 @@ static NEXT: AtomicUsize = AtomicUsize::new(1);
 #[derive(Debug)]
 pub struct Shard {
     classes: [SlabCache; class::CLASSES],
+    /// The uses of live blocks, and of blocks whose free is deferred. A slab with such blocks does not move.
+    uses: UsesByBlock,
     /// Live blocks, and blocks whose free is deferred.
     active: Amounts,
     /// The most that was active when the shard last exceeded its budget, halved at each count since: what it needs.
@@ -65,12 +68,17 @@ pub struct Shard {
 impl Shard {
     fn new() -> Self {
         let classes = std::array::from_fn(|_| SlabCache::default());
-        Shard { classes, active: [0; 2], recent_most: [0; 2], budgets: [0; 2], user: 0 }
+        Shard { classes, uses: UsesByBlock::default(), active: [0; 2], recent_most: [0; 2], budgets: [0; 2], user: 0 }
     }
 
     /// Returns the slab cache of a class.
     pub fn class(&mut self, class: usize) -> &mut SlabCache {
         &mut self.classes[class]
+    }
+
+    /// Returns the uses of the shard's blocks.
+    pub fn uses(&mut self) -> &mut UsesByBlock {
+        &mut self.uses
     }
 
     #[inline]

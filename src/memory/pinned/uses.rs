@@ -2,11 +2,16 @@
 //!
 //! The free of a block that streams use is deferred until an event that is recorded in each of these streams at the
 //! free has completed. A use in a capturing stream becomes a part of the graph, and lasts until the driver has destroyed
-//! the graph, its clones and its executables. No driver call is made under the lock of this module, because the driver
-//! may report that on a thread that holds the driver's own locks.
+//! the graph, its clones and its executables. No driver call is made under the lock of a shard, which holds the uses of its
+//! blocks, or of this module, because the driver may report that on a thread that holds the driver's own locks.
 
-use super::{class, map, shards};
+use super::{
+    class,
+    map::{self, SlabId},
+    shards,
+};
 use crate::{
+    driver::number_map::NumberMap,
     error::{Context, Error, Result},
     memory::{
         arena::{StreamEvent, StreamUse},
@@ -21,11 +26,11 @@ use crate::{
     },
 };
 use parking_lot::{Mutex, MutexGuard};
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 /// The uses of a block.
 #[derive(Debug, Default)]
-struct BlockUses {
+pub struct BlockUses {
     streams: Vec<StreamUse>,
     /// The captures whose graphs use the block.
     graphs: Vec<u64>,
@@ -42,29 +47,26 @@ struct DeferredFree {
     events: Vec<(StreamUse, StreamEvent)>,
 }
 
-#[derive(Debug, Default)]
-struct UseTable {
-    /// By the start address of the block.
-    uses: HashMap<u64, BlockUses>,
-    /// In the order of the frees.
-    deferred: Vec<DeferredFree>,
+/// The uses of blocks, by the block's start address.
+pub type UsesByBlock = NumberMap<BlockUses>;
+
+/// The deferred frees, in the order of the frees.
+#[derive(Debug)]
+struct DeferredFrees {
+    queue: Vec<DeferredFree>,
     /// A free checks the deferred frees if there are more than this many.
     check_threshold: usize,
 }
 
-/// The minimum of [`UseTable::check_threshold`].
+/// The minimum of [`DeferredFrees::check_threshold`].
 const MIN_CHECK_THRESHOLD: usize = 16;
 
-static TABLE: Mutex<Option<UseTable>> = Mutex::new(None);
+static DEFERRED: Mutex<DeferredFrees> = Mutex::new(DeferredFrees { queue: Vec::new(), check_threshold: 0 });
 /// Only one thread at a time queries events; the others wait for its result.
 static PROCESSING: Mutex<()> = Mutex::new(());
 /// Only one thread at a time waits for streams. Meanwhile it holds all deferred frees, so another thread that is short
 /// of memory must wait for it instead of finding an empty queue.
 static SYNCHRONIZING: Mutex<()> = Mutex::new(());
-
-fn with<T>(body: impl FnOnce(&mut UseTable) -> T) -> T {
-    body(TABLE.lock().get_or_insert_default())
-}
 
 #[cold]
 fn not_live(address: u64) -> Error {
@@ -74,14 +76,12 @@ fn not_live(address: u64) -> Error {
     )
 }
 
-/// Marks the live block that contains an address as used, and runs `body` with the table and the block's start.
-fn with_marked_block<T>(address: u64, body: impl FnOnce(&mut UseTable, u64) -> T) -> Result<T> {
+/// Marks the live block that contains an address as used, and runs `body` with its uses and its start.
+fn with_marked_block<T>(address: u64, body: impl FnOnce(&mut BlockUses, u64) -> T) -> Result<T> {
     let id = map::find(address).ok_or_else(|| not_live(address))?;
-    let marked = with(|table| {
-        let size = class::size(id.class);
-        let start = shards::with(id.shard, |shard| shard.class(id.class).mark_used(id.number, address, size))?;
-        table.uses.entry(start).or_default();
-        Some(body(table, start))
+    let marked = shards::with(id.shard, |shard| {
+        let start = shard.class(id.class).mark_used(id.number, address, class::size(id.class))?;
+        Some(body(shard.uses().entry(start).or_default(), start))
     });
     marked.ok_or_else(|| not_live(address))
 }
@@ -97,10 +97,9 @@ pub fn record(runtime: &Runtime, address: u64, stream: Stream) -> Result<()> {
         return record_capture(runtime, address, stream, capture).context(|| "keeping pinned memory alive for a graph");
     }
     let user = StreamUse::new(stream);
-    with_marked_block(address, |table, start| {
-        let streams = &mut table.uses.entry(start).or_default().streams;
-        if !streams.contains(&user) {
-            streams.push(user);
+    with_marked_block(address, |uses, _| {
+        if !uses.streams.contains(&user) {
+            uses.streams.push(user);
         }
     })
 }
@@ -116,11 +115,10 @@ impl CaptureResource for GraphUse {
 }
 
 fn record_capture(runtime: &Runtime, address: u64, stream: Stream, capture: u64) -> Result<()> {
-    let new = with_marked_block(address, |table, start| {
-        let graphs = &mut table.uses.entry(start).or_default().graphs;
-        let new = !graphs.contains(&capture);
+    let new = with_marked_block(address, |uses, start| {
+        let new = !uses.graphs.contains(&capture);
         if new {
-            graphs.push(capture);
+            uses.graphs.push(capture);
         }
         new.then_some(start)
     })?;
@@ -132,48 +130,49 @@ fn record_capture(runtime: &Runtime, address: u64, stream: Stream, capture: u64)
 
 /// Drops a graph's use of a block. The calling thread may belong to the driver.
 fn end_graph_use(start: u64, capture: u64) {
-    let done = with(|table| {
-        let uses = table.uses.get_mut(&start)?;
-        uses.graphs.retain(|held| *held != capture);
-        table.remove_if_unused(start)
-    });
-    if let Some(address) = done {
-        if let Some(id) = map::find(address) {
-            observe::forget_memory(address, class::size(id.class));
-        }
-        finish_free(address);
-        super::after_graph_release(address);
+    if let Some(id) = remove_use(start, |uses| uses.graphs.retain(|held| *held != capture)) {
+        observe::forget_memory(start, class::size(id.class));
+        finish_free(start, id);
+        super::after_graph_release(start);
     }
 }
 
-impl UseTable {
-    /// Removes the entry of a block that was freed and has no uses left, and returns its start.
-    fn remove_if_unused(&mut self, start: u64) -> Option<u64> {
-        let uses = self.uses.get(&start)?;
+/// Ends a use of the block with this start: `body` removes it. Returns where the block is if it was freed and has no uses
+/// left: then the caller finishes its free.
+fn remove_use(start: u64, body: impl FnOnce(&mut BlockUses)) -> Option<SlabId> {
+    let id = map::find(start)?;
+    shards::with(id.shard, |shard| {
+        let uses = shard.uses().get_mut(&start)?;
+        body(uses);
         let done = uses.freed && !uses.waits_for_streams && uses.graphs.is_empty();
-        done.then(|| self.uses.remove(&start)).map(|_| start)
-    }
+        done.then(|| shard.uses().remove(&start)).map(|_| id)
+    })
+}
+
+/// Ends the uses of a freed block by streams.
+fn finish_stream_uses(runtime: &Runtime, address: u64) -> bool {
+    let Some(id) = remove_use(address, |uses| uses.waits_for_streams = false) else { return false };
+    finish_free(address, id);
+    super::after_deferred_free(runtime, address);
+    true
 }
 
 /// Completes the deferred free of a block.
-fn finish_free(address: u64) {
-    let Some(id) = map::find(address) else { return };
+fn finish_free(address: u64, id: SlabId) {
     observe::on_pinned_reuse(address, class::size(id.class));
     shards::with(id.shard, |shard| shard.finish_deferred_free(id, address));
 }
 
 /// Defers the free of a block until its recorded uses have completed.
 pub fn defer_free(runtime: &Runtime, address: u64) {
-    let (streams, unused_by_graphs) = with(|table| {
-        let Some(uses) = table.uses.get_mut(&address) else { return (Vec::new(), true) };
+    let Some(id) = map::find(address) else { return };
+    let (streams, unused_by_graphs) = shards::with(id.shard, |shard| {
+        let Some(uses) = shard.uses().get_mut(&address) else { return (Vec::new(), true) };
         (uses.freed, uses.waits_for_streams) = (true, true);
         (std::mem::take(&mut uses.streams), uses.graphs.is_empty())
     });
     // A graph may access the block as long as the graph exists.
-    if observe::is_on()
-        && unused_by_graphs
-        && let Some(id) = map::find(address)
-    {
+    if observe::is_on() && unused_by_graphs {
         observe::on_pinned_free(address, class::size(id.class), &streams);
     }
     let mut events: Vec<(StreamUse, StreamEvent)> =
@@ -184,20 +183,15 @@ pub fn defer_free(runtime: &Runtime, address: u64) {
     {
         events.clear();
     }
-    let (done, many) = with(|table| {
-        if !events.is_empty() {
-            table.deferred.push(DeferredFree { address, events });
-            return (None, table.deferred.len() > table.check_threshold.max(MIN_CHECK_THRESHOLD));
-        }
-        if let Some(uses) = table.uses.get_mut(&address) {
-            uses.waits_for_streams = false;
-        }
-        (table.remove_if_unused(address), false)
-    });
-    if let Some(address) = done {
-        finish_free(address);
-        super::after_deferred_free(runtime, address);
+    if events.is_empty() {
+        finish_stream_uses(runtime, address);
+        return;
     }
+    let many = {
+        let mut deferred = DEFERRED.lock();
+        deferred.queue.push(DeferredFree { address, events });
+        deferred.queue.len() > deferred.check_threshold.max(MIN_CHECK_THRESHOLD)
+    };
     // A slab cache with free blocks does not check deferred frees, and each of them holds an event.
     if many {
         process_events(runtime, false);
@@ -210,7 +204,7 @@ pub fn process_events(runtime: &Runtime, wait: bool) -> bool {
     super::trim_pending(runtime);
     let _synchronizing = wait.then(|| SYNCHRONIZING.lock());
     let processing = PROCESSING.lock();
-    let mut queue = with(|table| std::mem::take(&mut table.deferred));
+    let mut queue = std::mem::take(&mut DEFERRED.lock().queue);
     // A thread that waits for streams does not block threads that only query events.
     let _processing = (!wait).then_some(processing);
     if queue.is_empty() {
@@ -230,24 +224,14 @@ pub fn process_events(runtime: &Runtime, wait: bool) -> bool {
             !passed
         });
     }
-    let mut any = false;
     let (completed, mut remaining): (Vec<_>, Vec<_>) = queue.into_iter().partition(|entry| entry.events.is_empty());
-    let done: Vec<u64> = with(|table| {
-        remaining.append(&mut table.deferred);
-        table.check_threshold = 2 * remaining.len();
-        table.deferred = remaining;
-        let completed = completed.into_iter().filter_map(|entry| {
-            table.uses.get_mut(&entry.address)?.waits_for_streams = false;
-            table.remove_if_unused(entry.address)
-        });
-        completed.collect()
-    });
-    for address in done {
-        finish_free(address);
-        super::after_deferred_free(runtime, address);
-        any = true;
+    {
+        let mut deferred = DEFERRED.lock();
+        remaining.append(&mut deferred.queue);
+        deferred.check_threshold = 2 * remaining.len();
+        deferred.queue = remaining;
     }
-    any
+    completed.into_iter().filter(|entry| finish_stream_uses(runtime, entry.address)).count() > 0
 }
 
 /// Keeps other threads from processing deferred frees as long as the guard lives.
@@ -257,5 +241,5 @@ pub fn lock_processing() -> MutexGuard<'static, ()> {
 
 /// Returns whether any free is deferred until streams have completed.
 pub fn has_deferred_frees() -> bool {
-    TABLE.lock().as_ref().is_some_and(|table| !table.deferred.is_empty())
+    !DEFERRED.lock().queue.is_empty()
 }
