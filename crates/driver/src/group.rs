@@ -1,5 +1,5 @@
 //! The parameters of a process group's kernels, the layout of the memory that the group shares, and the page through
-//! which kernels report failures. kernels/group.cu declares the same.
+//! which kernels report failures. kernels/group/ declares the same.
 
 use super::{Driver, DriverResult, Function, Span, Stream};
 use std::{
@@ -466,8 +466,10 @@ mod tests {
 
     #[test]
     fn constants_match_the_kernels() {
-        let source =
-            concat!(include_str!("../../../kernels/group.cu"), include_str!("../../../kernels/group/window.cuh"));
+        let source = concat!(
+            include_str!("../../../kernels/group/launch.cuh"),
+            include_str!("../../../kernels/group/window.cuh")
+        );
         for (name, value) in [
             ("kRanks", MAX_RANKS as u64),
             ("kBlocks", u64::from(MAX_BLOCKS)),
