@@ -83,8 +83,13 @@ pub fn run_request(call: impl FnOnce() -> Result<()>) -> Result<()> {
 }
 
 /// Returns whether the thread is in a group.
-pub fn is_open() -> bool {
+fn is_open() -> bool {
     GROUP.with_borrow(|group| !group.starts.is_empty())
+}
+
+/// Fails with `why` if the thread is in a group.
+pub fn check_closed(why: &str) -> Result<()> {
+    if is_open() { Err(Error::new(Status::INVALID_VALUE, why)) } else { Ok(()) }
 }
 
 /// Executes a request, or defers it to the end of the group.

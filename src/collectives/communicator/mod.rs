@@ -110,18 +110,16 @@ pub fn init_rank(size: i32, id: [u8; ID_BYTES], rank: i32, device: i32, options:
     if rank >= size {
         return Err(no_such_rank(rank as i32, size as i32));
     }
-    if group::is_open() {
-        return Err(Error::new(
-            Status::INVALID_VALUE,
-            "a communicator cannot be made in a group; plinth_communicator_init_all makes those of several devices",
-        ));
-    }
+    group::check_closed(
+        "a communicator cannot be made in a group; plinth_communicator_init_all makes those of several devices",
+    )?;
     let device = runtime.device(device)?.ordinal;
     let choice = options.engine.or_from_environment()?;
     let attempt = || format!("making rank {rank} of {size} on device {device}");
     if size == 1 && choice != EngineKind::Nccl {
         let ranks = in_process_group::create(runtime, &[device], choice, options.timeout).context(attempt)?;
-        let rank_handle = ranks.into_iter().next().ok_or_else(|| Error::new(Status::PANIC, "a team without a seat"))?;
+        let rank_handle =
+            ranks.into_iter().next().ok_or_else(|| Error::new(Status::PANIC, "a group without a rank"))?;
         return COMMUNICATORS.insert(Communicator::from_in_process(rank_handle, options.timeout));
     }
     let engine = join(runtime, id, (rank, size), device, choice, options).context(attempt)?;
@@ -382,9 +380,7 @@ pub fn set_asleep(handle: u64, asleep: bool) -> Result<()> {
     sync_debug::check(if asleep { "plinth_communicator_sleep" } else { "plinth_communicator_wake" })?;
     let communicator = get(handle)?;
     communicator.check()?;
-    if group::is_open() {
-        return Err(Error::new(Status::INVALID_VALUE, "a communicator cannot sleep or wake in a group; end the group"));
-    }
+    group::check_closed("a communicator cannot sleep or wake in a group; end the group")?;
     match &communicator.engine {
         Engine::Shared(process_rank) => process_rank.set_asleep(asleep),
         _ if communicator.engine() != EngineKind::Nccl => Ok(()),
@@ -397,12 +393,7 @@ pub fn set_asleep(handle: u64, asleep: bool) -> Result<()> {
 
 /// Registers memory with all ranks of a communicator. Each rank makes this call; it blocks.
 pub fn register(handle: u64, memory: Span) -> Result<()> {
-    if group::is_open() {
-        return Err(Error::new(
-            Status::INVALID_VALUE,
-            "memory cannot be registered in a group: the call waits for all ranks",
-        ));
-    }
+    group::check_closed("memory cannot be registered in a group: the call waits for all ranks")?;
     shared_rank(&*get(handle)?)?.register(memory)
 }
 
