@@ -297,10 +297,12 @@ test-python: library ## test the Python package on PLINTH_DEVICE=host (default) 
 		python3 -m unittest discover -s tests/python
 	python3 -m unittest discover -s tests/comm
 
-# Link-time optimization takes most of the wheel's time, and these tests do not need it.
+# Optimization takes most of the wheel's time, and these tests do not need it.
 .PHONY: test-wheel
 test-wheel: export CARGO_PROFILE_RELEASE_LTO = off
 test-wheel: export CARGO_PROFILE_RELEASE_CODEGEN_UNITS = 16
+test-wheel: export CARGO_PROFILE_RELEASE_OPT_LEVEL = 1
+test-wheel: export CARGO_PROFILE_RELEASE_DEBUG = 0
 test-wheel: wheel ## check the wheel, install it without a network, and test what was installed; link programs with it
 	@tools/bootstrap.sh cc c++ cmake pkg-config python3
 	tests/package/wheel.sh $(TARGET)/wheels/libplinth-$$(tools/version.sh)-py3-none-*.whl
@@ -434,10 +436,10 @@ test-host-kernels: ## check the headers with which the host device compiles CUDA
 	tests/host_kernels/run.sh $(TARGET)/host_kernels
 
 .PHONY: test-asan
-test-asan: ## run the C tests, and the library, with AddressSanitizer and one fault in each driver call; ASAN_TESTS=options of c_tests/run.py
+test-asan: ## run the C tests, and the library, with AddressSanitizer and one fault in each driver call; ASAN_TESTS=options of c_tests/run.py, ASAN_FAULTS=sampled
 	@tools/bootstrap.sh rust c++ clang
 	@# fault_allocator takes minutes under the sanitizer, even with one fault in each call; test-asan-faults includes it.
-	PLINTH_TEST_FAULTS=each tools/sanitize.sh address '^(?!fault_allocator/)' $(ASAN_TESTS)
+	PLINTH_TEST_FAULTS=$(or $(ASAN_FAULTS),each) tools/sanitize.sh address '^(?!fault_allocator/)' $(ASAN_TESTS)
 
 .PHONY: test-asan-faults
 test-asan-faults: ## fail every driver call in turn, each in its own process, with AddressSanitizer (test-nightly)

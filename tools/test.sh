@@ -12,7 +12,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # The steps in their order, and those that run at the same time as they: a compilation leaves cores idle, at its end above
-# all. Their output and their times come last.
+# all, and so do tests of packages and documents. Their output and their times come last.
 tier=${1:-fast}
 case $tier in
 fast)
@@ -22,9 +22,10 @@ fast)
     export HEADER_CHECK=oldest-and-newest
     ;;
 deep)
-    steps=(abi deny package test-newcomer test-packages test-wheel test-bridge examples test-many-machines kernels-check test-host-kernels test-replay test-random test-snapshot test-docs test-fuzz test-chaos test-c test-valgrind test-asan)
-    beside=(header-check)
-    export PROFILE=release C_TESTS=--alone ASAN_TESTS=--first-variant PLINTH_TEST_FAULTS=each
+    steps=(abi test-c test-valgrind test-chaos test-fuzz package test-newcomer test-packages test-bridge examples
+        test-many-machines test-replay test-random test-snapshot test-docs)
+    beside=(header-check deny kernels-check test-host-kernels test-wheel test-asan)
+    export PROFILE=release C_TESTS=--alone PLINTH_TEST_FAULTS=each ASAN_TESTS=--first-variant ASAN_FAULTS=sampled
     ;;
 nightly)
     steps=(test-chaos test-asan test-asan-faults fuzz fuzz-sanitized test-tsan test-aarch64 test-bridge-oldest)
