@@ -31,7 +31,7 @@ pub use self::{
 };
 
 use super::{
-    context as contexts, cost,
+    context as contexts, cost, scheduler,
     state::{self, State},
 };
 use crate::driver::{
@@ -55,7 +55,11 @@ fn enter_at(call: Call, price: u64, body: impl FnOnce(&'static State) -> Result<
         if contexts::in_host_function() {
             return Err(codes::CUDA_ERROR_NOT_PERMITTED);
         }
-        body(state::get()?)
+        let state = state::get()?;
+        if scheduler::is_short() {
+            state.engine.lock().end_shortage();
+        }
+        body(state)
     }));
     match result {
         Ok(Ok(())) => codes::CUDA_SUCCESS,

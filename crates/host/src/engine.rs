@@ -1,7 +1,7 @@
 //! The engine: every stream, event, graph and module of the process under one lock, and the rule by which streams
 //! advance.
 //!
-//! Nothing here polls. A stream advances when an operation is pushed to it, when its work ends, or when a signal that
+//! Nothing here polls, except for a thread that the system refuses. A stream advances when an operation is pushed to it, when its work ends, or when a signal that
 //! it waits for completes. Each of these calls [`Engine::advance`], which processes bookkeeping operations at the front
 //! of the queue at once and hands the first real work to a thread of the [`scheduler`](super::scheduler).
 
@@ -19,6 +19,7 @@ use crate::driver::{codes, table::Code};
 use std::{
     collections::{HashSet, VecDeque},
     sync::Weak,
+    time::Instant,
 };
 
 pub struct Engine {
@@ -42,6 +43,8 @@ pub struct Engine {
     /// Streams whose first operation needs a thread that may block.
     pub blocking_queue: VecDeque<Id>,
     pub blocking_threads: Pool,
+    /// Since when operations wait for a thread that the system refuses.
+    pub short_since: Option<Instant>,
     pub stream_number: u64,
     pub capture_number: u64,
     /// Streams to process while `advance` runs.
@@ -67,6 +70,7 @@ impl Engine {
             devices: (0..devices).map(|_| DeviceQueue::default()).collect(),
             blocking_queue: VecDeque::new(),
             blocking_threads: Pool::unlimited(),
+            short_since: None,
             stream_number: 0,
             capture_number: 0,
             pending_streams: VecDeque::new(),
@@ -133,7 +137,7 @@ impl Engine {
                 if error == codes::CUDA_SUCCESS && !shared.is_finished(*recording) {
                     stream.busy = true;
                     self.blocking_queue.push_back(id);
-                    self.request_blocking_thread(id);
+                    self.request_blocking_thread();
                     return false;
                 }
             }
@@ -143,7 +147,7 @@ impl Engine {
             Some(Op::Work(work)) if work.may_block() => {
                 stream.busy = true;
                 self.blocking_queue.push_back(id);
-                self.request_blocking_thread(id);
+                self.request_blocking_thread();
                 return false;
             }
             // A worker evaluates conditions, too: a loop that never ends must not hold the lock.
@@ -155,7 +159,7 @@ impl Engine {
             Some(Op::Host(_)) => {
                 stream.busy = true;
                 self.blocking_queue.push_back(id);
-                self.request_blocking_thread(id);
+                self.request_blocking_thread();
                 return false;
             }
         }

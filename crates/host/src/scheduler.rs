@@ -5,6 +5,9 @@
 //! Operations that may block (host functions, other processes' events, kernels that wait for other ranks) run on
 //! separate threads, as many as there are such operations at a time. Threads start when there is work and end after one
 //! idle second.
+//!
+//! Where the system refuses a thread, the operation stays queued, and every later call, wait and idle thread tries again: a
+//! stream would report an error for as long as it exists. It fails if that goes on for [`SHORTAGE_LIMIT`].
 
 use super::{
     engine::Engine,
@@ -17,9 +20,9 @@ use parking_lot::MutexGuard;
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// How many operations a device executes at a time.
@@ -27,12 +30,21 @@ pub const WORKERS_PER_DEVICE: usize = 4;
 const IDLE: Duration = Duration::from_secs(1);
 /// The stack size for the program's host functions: the usual default of a program's threads.
 const STACK: usize = 8 << 20;
-/// How often a thread is tried to be started, and the time between two attempts.
-const ATTEMPTS: u32 = 40;
-const PAUSE: Duration = Duration::from_millis(5);
+/// How long the system may refuse threads before the operations that wait for one fail.
+const SHORTAGE_LIMIT: Duration = Duration::from_secs(10);
+/// The longest time between two attempts to start a thread while any thread waits.
+pub const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
+/// Whether operations wait for a thread that the system refused, for a check without the engine's lock.
+static IS_SHORT: AtomicBool = AtomicBool::new(false);
 static STARTED: AtomicUsize = AtomicUsize::new(0);
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns whether operations wait for a thread that the system refused.
+#[inline]
+pub fn is_short() -> bool {
+    IS_SHORT.load(Ordering::Relaxed)
+}
 
 /// Returns the number of threads alive now.
 pub fn thread_count() -> usize {
@@ -46,30 +58,53 @@ pub struct Pool {
     idle: usize,
     /// Idle threads that were woken but do not yet have the lock.
     woken: usize,
+    /// Requests for which the system refused a thread.
+    refused: usize,
 }
 
 impl Pool {
     pub fn unlimited() -> Pool {
-        Pool { threads: 0, limit: usize::MAX, idle: 0, woken: 0 }
+        Pool::limited(usize::MAX)
     }
 
     fn limited(limit: usize) -> Pool {
-        Pool { threads: 0, limit, idle: 0, woken: 0 }
+        Pool { threads: 0, limit, idle: 0, woken: 0, refused: 0 }
     }
 
-    /// Requests a thread for one more operation. Returns false if none will execute it.
+    /// Requests a thread for one more operation. Returns false if the system refuses it.
     fn request(&mut self, wake: impl FnOnce(), start: impl FnOnce() -> bool) -> bool {
         if self.idle > self.woken {
             self.woken += 1;
             wake();
-            return true;
+        } else if self.threads < self.limit {
+            if start() {
+                self.threads += 1;
+            } else if !self.is_enough() {
+                self.refused += 1;
+                return false;
+            }
         }
-        if self.threads < self.limit && start() {
-            self.threads += 1;
-            return true;
-        }
-        // A thread of a limited pool becomes free at some time. One that blocks may do so only after this operation.
+        true
+    }
+
+    /// Returns whether a thread becomes free at some time, whatever is queued. One that blocks may do so only after an
+    /// operation that is queued.
+    fn is_enough(&self) -> bool {
         self.threads > 0 && self.limit != usize::MAX
+    }
+
+    /// Starts the threads that the system refused for operations of which `queued` still wait. Returns whether there are
+    /// enough now.
+    fn retry(&mut self, queued: usize, start: impl Fn() -> bool) -> bool {
+        self.refused = self.refused.min(queued);
+        while self.refused > 0 && !self.is_enough() && start() {
+            self.threads += 1;
+            self.refused -= 1;
+        }
+        if self.is_enough() {
+            self.refused = 0;
+        }
+        self.refused == 0
     }
 }
 
@@ -110,34 +145,64 @@ impl Engine {
             }
         };
         if !device.pool.request(wake, || start(move |state| run_worker(state, number))) {
-            device.ready.remove(&key);
-            self.fail_front(id);
+            self.begin_shortage();
         }
     }
 
     /// Requests a thread that may block, for a stream that is in `blocking_queue`.
-    pub fn request_blocking_thread(&mut self, id: Id) {
+    pub fn request_blocking_thread(&mut self) {
         let wake = || {
             if let Ok(state) = state::get() {
                 state.blocking_threads.notify_one();
             }
         };
         if !self.blocking_threads.request(wake, || start(run_blocking_thread)) {
-            self.blocking_queue.retain(|other| *other != id);
-            self.fail_front(id);
+            self.begin_shortage();
         }
     }
 
-    /// Fails a stream's first operation, since the system has no thread for it.
-    fn fail_front(&mut self, id: Id) {
-        self.take(id);
-        self.finish(id, Err(codes::CUDA_ERROR_OPERATING_SYSTEM));
+    fn begin_shortage(&mut self) {
+        self.short_since.get_or_insert_with(Instant::now);
+        IS_SHORT.store(true, Ordering::Relaxed);
+    }
+
+    /// Tries again to start the threads that the system refused. Fails the operations that have waited too long for one.
+    pub fn end_shortage(&mut self) {
+        let Some(since) = self.short_since else { return };
+        let mut over = self.blocking_threads.retry(self.blocking_queue.len(), || start(run_blocking_thread));
+        for (number, device) in self.devices.iter_mut().enumerate() {
+            over &= device.pool.retry(device.ready.len(), || start(move |state| run_worker(state, number)));
+        }
+        if !over && since.elapsed() < SHORTAGE_LIMIT {
+            return;
+        }
+        self.short_since = None;
+        IS_SHORT.store(false, Ordering::Relaxed);
+        if !over {
+            self.fail_queued();
+        }
+    }
+
+    /// Fails the operations that wait for a thread, since the system has none.
+    fn fail_queued(&mut self) {
+        let mut streams: Vec<Id> = Vec::new();
+        if std::mem::take(&mut self.blocking_threads.refused) > 0 {
+            streams.extend(self.blocking_queue.drain(..));
+        }
+        for device in &mut self.devices {
+            if std::mem::take(&mut device.pool.refused) > 0 {
+                streams.extend(std::mem::take(&mut device.ready).into_values());
+            }
+        }
+        for id in streams {
+            self.take(id);
+            self.finish(id, Err(codes::CUDA_ERROR_OPERATING_SYSTEM));
+        }
     }
 }
 
-/// Starts a thread. Returns false if the system keeps refusing: a moment without memory must not fail a stream, which
-/// would report the error for as long as it exists.
-fn start(body: impl Fn(&'static State) + Copy + Send + 'static) -> bool {
+/// Starts a thread. Returns false if the system refuses it.
+fn start(body: impl Fn(&'static State) + Send + 'static) -> bool {
     let number = STARTED.fetch_add(1, Ordering::Relaxed);
     RUNNING.fetch_add(1, Ordering::AcqRel);
     let run = move || {
@@ -147,17 +212,17 @@ fn start(body: impl Fn(&'static State) + Copy + Send + 'static) -> bool {
         }
         RUNNING.fetch_sub(1, Ordering::AcqRel);
     };
-    let attempt = |index| {
-        if index > 0 {
-            thread::sleep(PAUSE);
-        }
-        thread::Builder::new().name(format!("plinth-host-{number}")).stack_size(STACK).spawn(run).is_ok()
-    };
-    let started = (0..ATTEMPTS).any(attempt);
+    let started = thread::Builder::new().name(format!("plinth-host-{number}")).stack_size(STACK).spawn(run).is_ok();
     if !started {
         RUNNING.fetch_sub(1, Ordering::AcqRel);
     }
     started
+}
+
+/// How long an idle thread waits for work.
+fn idle_time(engine: &mut Engine) -> Duration {
+    engine.end_shortage();
+    if is_short() { RETRY_INTERVAL } else { IDLE }
 }
 
 /// Blocks the program's signals in this thread, except those that faults of this thread raise.
@@ -181,13 +246,14 @@ fn run_worker(state: &'static State, device: usize) {
             execute(state, &mut engine, id);
             continue;
         }
+        let idle = idle_time(&mut engine);
         engine.devices[device].pool.idle += 1;
-        let waited = state.workers[device].wait_for(&mut engine, IDLE);
+        let waited = state.workers[device].wait_for(&mut engine, idle);
         let queue = &mut engine.devices[device];
         queue.pool.idle -= 1;
         if queue.pool.woken > 0 {
             queue.pool.woken -= 1;
-        } else if waited.timed_out() && queue.ready.is_empty() {
+        } else if waited.timed_out() && idle == IDLE && queue.ready.is_empty() {
             queue.pool.threads -= 1;
             return;
         }
@@ -202,12 +268,13 @@ fn run_blocking_thread(state: &'static State) {
             execute(state, &mut engine, id);
             continue;
         }
+        let idle = idle_time(&mut engine);
         engine.blocking_threads.idle += 1;
-        let waited = state.blocking_threads.wait_for(&mut engine, IDLE);
+        let waited = state.blocking_threads.wait_for(&mut engine, idle);
         engine.blocking_threads.idle -= 1;
         if engine.blocking_threads.woken > 0 {
             engine.blocking_threads.woken -= 1;
-        } else if waited.timed_out() && engine.blocking_queue.is_empty() {
+        } else if waited.timed_out() && idle == IDLE && engine.blocking_queue.is_empty() {
             engine.blocking_threads.threads -= 1;
             return;
         }
@@ -263,12 +330,15 @@ mod tests {
 
     #[test]
     fn an_operation_is_not_left_to_a_thread_that_may_block() {
+        let idle = || panic!("no thread is idle");
         let mut pool = Pool::unlimited();
-        assert!(pool.request(|| panic!("no thread is idle"), || true));
-        assert!(!pool.request(|| panic!("no thread is idle"), || false));
+        assert!(pool.request(idle, || true) && !pool.request(idle, || false));
+        assert!(!pool.retry(1, || false) && pool.retry(1, || true) && pool.threads == 2);
+        // Another thread has taken the operation meanwhile.
+        assert!(!pool.request(idle, || false) && pool.retry(0, || false));
         let mut workers = Pool::limited(2);
-        assert!(!workers.request(|| panic!("no worker is idle"), || false));
-        assert!(workers.request(|| panic!("no worker is idle"), || true));
-        assert!(workers.request(|| panic!("no worker is idle"), || false));
+        assert!(!workers.request(idle, || false) && !workers.request(idle, || false));
+        assert!(!workers.retry(2, || false) && workers.retry(2, || true) && workers.threads == 1);
+        assert!(workers.request(idle, || false));
     }
 }

@@ -1,6 +1,6 @@
 //! A point in a stream's work that others wait for: what an event refers to after each recording.
 
-use super::{engine::Engine, ids::Id};
+use super::{engine::Engine, ids::Id, scheduler::RETRY_INTERVAL};
 use crate::driver::{codes, table::Code};
 use once_cell::sync::OnceCell;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -72,7 +72,8 @@ impl Signal {
     /// Blocks until the signal completes.
     pub fn wait(&self, engine: &mut MutexGuard<'_, Engine>) -> Result<(), Code> {
         while !self.is_complete() {
-            self.sleepers.wait(engine);
+            self.sleepers.wait_for(engine, RETRY_INTERVAL);
+            engine.end_shortage();
         }
         self.query()
     }

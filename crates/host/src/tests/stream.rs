@@ -260,3 +260,50 @@ fn launches_may_block() {
         ok!(t.cuStreamQuery(stream));
     });
 }
+
+/// Sets the limit of the process's address space, and returns the one before.
+fn limit_address_space(bytes: libc::rlim_t) -> libc::rlim_t {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure outlives both calls.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_AS, &mut limit), 0);
+        let before = std::mem::replace(&mut limit.rlim_cur, bytes);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &limit), 0);
+        before
+    }
+}
+
+#[test]
+fn work_waits_for_threads_that_the_system_refuses() {
+    in_child("stream::work_waits_for_threads_that_the_system_refuses", &[], || {
+        let t = setup(0);
+        let (stream, log, pointer) = (new_stream(&t, CU_STREAM_NON_BLOCKING), Log::default(), alloc(&t, 4096));
+        let waiting = stream as usize;
+        let (begin, begun) = std::sync::mpsc::channel();
+        let waiter = std::thread::spawn(move || {
+            begun.recv().expect("the test goes on");
+            let t = setup(0);
+            code!(t.cuStreamSynchronize(waiting as CUstream))
+        });
+        let statm = std::fs::read_to_string("/proc/self/statm").expect("the size of the process");
+        let pages: libc::rlim_t = statm.split(' ').next().and_then(|size| size.parse().ok()).expect("a number");
+        // Less than a thread's stack.
+        let before = limit_address_space(pages * 4096 + 4 * MIB as libc::rlim_t);
+        log.note(&t, stream, 1);
+        ok!(t.cuMemsetD8Async(pointer, 1, 4096, stream));
+        let other = new_stream(&t, CU_STREAM_NON_BLOCKING);
+        ok!(t.cuMemsetD8Async(pointer, 1, 4096, other));
+        begin.send(()).expect("the thread waits");
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(code!(t.cuStreamQuery(stream)), CUDA_ERROR_NOT_READY);
+        assert_eq!(code!(t.cuStreamQuery(other)), CUDA_ERROR_NOT_READY);
+        limit_address_space(before);
+        assert_eq!(waiter.join().expect("the thread ends"), CUDA_SUCCESS);
+        assert_eq!(log.entries(), [1]);
+        ok!(t.cuStreamSynchronize(other));
+        log.note(&t, stream, 2);
+        ok!(t.cuStreamSynchronize(stream));
+        assert_eq!(log.entries(), [1, 2]);
+        assert!(!crate::scheduler::is_short());
+    });
+}
