@@ -88,6 +88,64 @@ __global__ void never_wait_for_all(unsigned *wrong, int rounds) {
   if (sum != unsigned(rounds) * 10 * (threadIdx.x ^ 1)) atomicAdd(wrong, 1u);
 }
 
+__device__ static unsigned mix(unsigned a, unsigned b, unsigned c) {
+  unsigned bits = (a * 0x9e3779b1u) ^ (b * 0x85ebca77u) ^ (c * 0xc2b2ae3du);
+  bits = (bits ^ (bits >> 15)) * 0x2c1b3c6du;
+  return bits ^ (bits >> 13);
+}
+
+// Returns before which round a thread leaves: one of four blocks loses its threads early, one before they ever wait.
+__device__ static unsigned last_round(unsigned block, unsigned thread, unsigned rounds) {
+  if (block % 4 == 0) return rounds;
+  if (block % 4 == 3) return 0;
+  return mix(block, thread, 1) % (block % 4 == 1 ? rounds * 2 : 4);
+}
+
+// Blocks that one after the other use the same fibers, and wait in all ways or not at all, for threads that leave at any time.
+__global__ void wait_in_all_ways(unsigned *wrong, unsigned rounds) {
+  __shared__ unsigned values[1024];
+  const unsigned block = blockIdx.x, thread = threadIdx.x, lanes = thread / 32 * 32;
+  const unsigned end = last_round(block, thread, rounds);
+  const auto count_alive = [&](unsigned first, unsigned last, unsigned round) {
+    unsigned bits = 0, count = 0;
+    for (unsigned at = first; at < last && at < blockDim.x; at++) {
+      if (last_round(block, at, rounds) <= round) continue;
+      count++;
+      bits |= 1u << (at % 32);
+    }
+    return last - first == 32 ? bits : count;
+  };
+  unsigned errors = 0;
+  for (unsigned round = 0; round < rounds; round++) {
+    if (round >= end) break;
+    if (mix(block, thread, round + 100) % 5 == 0) __nanosleep(1);
+    switch (mix(block, 7, round) % 5) {
+      case 0:
+        values[thread] = thread + round;
+        __syncthreads();
+        for (unsigned at = thread % 8; at < blockDim.x; at += 8) {
+          if (last_round(block, at, rounds) > round) errors += values[at] != at + round;
+        }
+        __syncthreads();
+        break;
+      case 1:
+        errors += unsigned(__syncthreads_count(1)) != count_alive(0, blockDim.x, round);
+        break;
+      case 2:
+        errors += __ballot_sync(0xffffffff, 1) != count_alive(lanes, lanes + 32, round);
+        break;
+      case 3: {
+        const unsigned half = thread % 32 < 16 ? 0xffffu : 0xffff0000u;
+        errors += __ballot_sync(half, 1) != (count_alive(lanes, lanes + 32, round) & half);
+        break;
+      }
+      default:
+        if (thread / 32 % 2 == 0) __syncwarp();
+    }
+  }
+  if (errors != 0) atomicAdd(wrong, errors);
+}
+
 // The threads of one half wait at one line, those of the other at another, behind a barrier at which all have waited.
 __global__ void diverge() {
   for (int round = 0; round < 3; round++) __syncthreads();
@@ -115,6 +173,7 @@ int main() {
   }
   launch<arrive_in_any_order>(6, kThreads, &wrong, kRounds);
   launch<never_wait_for_all>(6, kThreads, &wrong, kRounds);
+  for (unsigned threads : {1u, 33u, 100u, 1000u}) launch<wait_in_all_ways>(48, threads, &wrong, 12u);
   CHECK(wrong == 0);
   for (const std::string &error : {run_kernel<diverge>(false, 1, 64), run_kernel<diverge_in_line>(false, 1, 64)}) {
     CHECK(contains(error, "thread (0, 0, 0)") && contains(error, "divergent __syncthreads: thread ("));

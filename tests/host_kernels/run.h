@@ -100,8 +100,9 @@ std::string run_kernel(bool cooperative, dim3 grid, dim3 block, Arguments... val
     launch.fail = Worker::fail;
     launch.has_failed = Worker::has_failed;
     launch.wait_for_grid = Worker::wait_for_grid;
-    for (unsigned at; run.failed == 0 && (at = next++) < run.blocks;) {
-      plinth_host::Entry<Kernel>::run(&launch, at, at + 1);
+    const unsigned part = cooperative ? 1 : (run.blocks + 7) / 8;
+    for (unsigned at; run.failed == 0 && (at = next.fetch_add(part)) < run.blocks;) {
+      plinth_host::Entry<Kernel>::run(&launch, at, at + part < run.blocks ? at + part : run.blocks);
     }
   };
   std::vector<std::thread> threads;

@@ -23,8 +23,10 @@ static inline void run_block(Block &block) {
   block.time++;
   block.started = block.waiting = 0;
   block.has_waited = false;
-  const Fiber *first = new_fiber(block);
-  if (first) switch_context(block.home, first->context);
+  block.turns.previous = nullptr;
+  block.barrier.what = nullptr;
+  block.barrier.usual.file = nullptr;
+  switch_context(block.home, next_turn(block));
 }
 
 template <auto K> struct Entry;
@@ -32,12 +34,11 @@ template <auto K> struct Entry;
 template <typename... P, void (*K)(P...)> struct Entry<K> {
   static constexpr unsigned kSizes[sizeof...(P) + 1] = {unsigned(sizeof(P))..., 0};
 
-  // A fiber: runs threads until none is left that has not started, or one that waited is ready.
+  // A fiber: runs threads, of one block after the other.
   static void run_fiber() {
     Fiber &fiber = self();
     Block &block = *fiber.owner;
     run_with(block, fiber, block.launch->parameters, typename MakeIndices<sizeof...(P)>::type());
-    end_fiber(block, fiber);
   }
 
   // The parameters are copied for each fiber, so that no store of the kernel can change them.
@@ -48,41 +49,54 @@ template <typename... P, void (*K)(P...)> struct Entry<K> {
   }
 
   template <typename... Q>
-  static __attribute__((always_inline)) inline void run_copied(Block &block, Fiber &fiber, const Q... parameters) {
+  [[noreturn]] static __attribute__((always_inline)) inline void run_copied(Block &block, Fiber &fiber,
+                                                                            const Q... parameters) {
+    for (;;) {
+      if (!block.has_waited) {
+        run_threads(block, fiber, parameters...);
+      } else if (block.started < block.threads) {
+        fiber.rank = block.started++;
+        fiber.thread = block.next_thread;
+        fiber.block = block.index;
+        if (++block.next_thread.x == fiber.block_extent.x) {
+          block.next_thread.x = 0;
+          if (++block.next_thread.y == fiber.block_extent.y) {
+            block.next_thread.y = 0;
+            block.next_thread.z++;
+          }
+        }
+        K(parameters.value...);
+        finish_thread(block, fiber);
+        prefetch_later(fiber);
+        switch_to(fiber, leave_thread(block, fiber));
+      } else {
+        switch_context(fiber.context, remove_fiber(block, fiber));
+      }
+    }
+  }
+
+  // Runs threads until one has waited; until then this is the only fiber that runs.
+  template <typename... Q>
+  static __attribute__((always_inline)) inline void run_threads(Block &block, Fiber &fiber, const Q &...parameters) {
     const dim3 extent = fiber.block_extent;
     unsigned rank = 0;
-    // As long as no thread waits, this is the only fiber.
-    if (!block.has_waited) {
-      for (unsigned z = 0; z < extent.z; z++) {
-        for (unsigned y = 0; y < extent.y; y++) {
-          for (unsigned x = 0; x < extent.x; x++) {
-            fiber.rank = rank++;
-            fiber.thread = make_uint3(x, y, z);
-            block.started = rank;
-            K(parameters.value...);
-            if (__builtin_expect(block.has_waited, 0)) {
-              finish_thread(block, fiber.rank);
-              goto others;
-            }
+    fiber.block = block.index;
+    for (unsigned z = 0; z < extent.z; z++) {
+      for (unsigned y = 0; y < extent.y; y++) {
+        for (unsigned x = 0; x < extent.x; x++) {
+          fiber.rank = rank++;
+          fiber.thread = make_uint3(x, y, z);
+          block.started = rank;
+          K(parameters.value...);
+          if (__builtin_expect(block.has_waited, 0)) {
+            finish_thread(block, fiber);
+            return switch_to(fiber, leave_thread(block, fiber));
           }
         }
       }
-      return;
     }
-  others:
-    while (block.ready.is_empty() && block.started < block.threads) {
-      fiber.rank = block.started++;
-      fiber.thread = block.next_thread;
-      if (++block.next_thread.x == extent.x) {
-        block.next_thread.x = 0;
-        if (++block.next_thread.y == extent.y) {
-          block.next_thread.y = 0;
-          block.next_thread.z++;
-        }
-      }
-      K(parameters.value...);
-      finish_thread(block, fiber.rank);
-    }
+    fiber.rank = kNoThread;
+    switch_context(fiber.context, block.home);
   }
 
   static void run(const Launch *launch, unsigned long long first, unsigned long long last) {
@@ -91,8 +105,6 @@ template <typename... P, void (*K)(P...)> struct Entry<K> {
     block.run_fiber = run_fiber;
     block.failed = false;
     block.fibers = block.free_count = 0;
-    block.ready.fibers = block.ready.first = block.ready.end = block.ordered[0];
-    block.barrier.fibers = block.barrier.end = block.ordered[1];
     block.time = 0;
     for (unsigned &time : block.warp_times) time = 0;
 #ifdef PLINTH_HOST_CHECKS

@@ -23,28 +23,25 @@ struct Block {
   unsigned started;
   // The index of the next thread to start, once a thread has waited.
   uint3 next_thread;
-  // The threads that have not exited.
-  unsigned live;
   uint3 index;
-  // The fibers that exist, and those that run no thread.
+  // The fibers that exist, and those that run no thread and are not in `turns`.
   unsigned fibers;
   unsigned free_count;
   Fiber *free_fibers[kMaxThreads];
-  ReadyFibers ready;
+  Turns turns;
   BlockBarrier barrier;
-  // The memory of `ready` and `barrier`. take_ready() reads beyond the last fiber.
-  Fiber *ordered[2][kOrderedFibers + 8];
   Queue polling;
   Queue active;
   // Threads that wait for a number of threads. There is none with the number 0.
   Queue barriers[kNamedBarriers];
   unsigned barrier_threads[kNamedBarriers];
   Queue warps[kMaxThreads / kLanes];
+  // The lanes of each warp that are in its queue, and those that have exited or do not exist.
+  unsigned arrived[kMaxThreads / kLanes];
   unsigned exited[kMaxThreads / kLanes];
-  // How many threads wait in `warps`.
+  // How many threads wait in queues.
   unsigned waiting;
-  // Whether a thread has ever waited. Until then all threads before the current one have exited, and `live` and `exited`
-  // are not kept.
+  // Whether a thread has ever waited. Until then all threads before the current one have exited, and `exited` is not kept.
   bool has_waited;
   bool failed;
   // For checks.h: how many barriers of the block, and how many operations of each warp, were complete so far.
@@ -63,8 +60,9 @@ static inline unsigned lanes_of(const Block &block, unsigned warp) {
 }
 static inline unsigned warp_mask() { return lanes_of(*self().owner, self().rank / kLanes); }
 
-// Leaves the fibers of the block as they are.
+// Ends a block that has failed, or whose launch has. Its fibers stay as they are.
 [[noreturn]] static inline void leave_block(Block &block) {
+  block.failed = true;
   Context abandoned;
   switch_context(abandoned, block.home);
   __builtin_unreachable();
@@ -83,7 +81,6 @@ static inline const char *base_name(const char *path) {
   snprintf(report, sizeof report, "block (%u, %u, %u), thread (%u, %u, %u), %s: %s", block.index.x, block.index.y,
            block.index.z, index.x, index.y, index.z, place, text);
   block.launch->fail(block.launch->context, code, report);
-  block.failed = true;
   leave_block(block);
 }
 
@@ -135,8 +132,9 @@ static inline uint3 index_of(const Block &block, unsigned rank) {
 // Returns the first thread that waits for all threads of the block, or null.
 static __attribute__((noinline, cold)) Fiber *first_at_barrier(Block &block) {
   const BlockBarrier &barrier = block.barrier;
-  if (!barrier.count()) return nullptr;
-  Fiber *first = barrier.fibers[0];
+  if (!barrier.what) return nullptr;
+  Fiber *first = block.turns.first;
+  while (first->rank == kNoThread) first = first->next;
   first->what = barrier.what;
   first->site = barrier.site;
   first->mask = 0;
@@ -177,7 +175,9 @@ static __attribute__((noinline)) bool add_fiber(Block &block) {
   }
   Fiber &fiber = fiber_at(static_cast<char *>(memory));
   const Launch &launch = *block.launch;
+  fiber.context = new_context(reinterpret_cast<char *>(&fiber), block.run_fiber);
   fiber.owner = &block;
+  fiber.later = &fiber;
   fiber.block_extent = dim3(launch.block[0], launch.block[1], launch.block[2]);
   fiber.grid_extent = dim3(launch.grid[0], launch.grid[1], launch.grid[2]);
   block.fibers++;
@@ -185,18 +185,28 @@ static __attribute__((noinline)) bool add_fiber(Block &block) {
   return true;
 }
 
-// Returns a fiber that will run threads of the block, or null, with the block failed, if there is no memory for it.
-static inline Fiber *new_fiber(Block &block) {
-  if (__builtin_expect(block.free_count == 0, 0) && !add_fiber(block)) return nullptr;
+// Gives a turn to a fiber that runs no thread, and returns its context. Without memory for one, fails the block and returns
+// where it was started, for which nothing needs to have run.
+static inline const Context &new_fiber(Block &block) {
+  if (__builtin_expect(block.free_count == 0, 0) && !add_fiber(block)) return block.home;
   Fiber *fiber = block.free_fibers[--block.free_count];
   if (block.free_count > 1) {
     // The state and the stack of a fiber that will run soon.
     const char *later = reinterpret_cast<const char *>(block.free_fibers[block.free_count - 2]);
     for (int line = -3; line < 2; line++) __builtin_prefetch(later + line * 64);
   }
-  fiber->block = block.index;
-  fiber->context = new_context(reinterpret_cast<char *>(fiber), block.run_fiber);
-  return fiber;
+  block.turns.push(fiber);
+  return fiber->context;
+}
+
+// Gives a turn to threads that have waited in a queue.
+static inline void release(Block &block, Fiber *fiber) {
+  block.waiting--;
+  block.turns.push(fiber);
+}
+static inline void release_all(Block &block, Queue &queue) {
+  block.waiting -= queue.count;
+  block.turns.push_all(queue);
 }
 
 // Releases the threads that wait for the lanes that are active now. Called when no thread can go on otherwise.
@@ -211,79 +221,8 @@ static inline void release_active(Block &block) {
   }
   block.active.extract(is_same, [&](Fiber *fiber) {
     fiber->active = mask;
-    block.ready.push(fiber);
+    release(block, fiber);
   });
-}
-
-// Takes the next fiber out of those that are ready, after `self` has run.
-static __attribute__((always_inline)) inline Fiber *take_ready(Block &block, Fiber &self) {
-  // What the next switches read: the contexts of fibers and, as far from them as here, their stacks.
-  const char *later = reinterpret_cast<const char *>(block.ready.first[2]);
-  __builtin_prefetch(later);
-  __builtin_prefetch(later - (reinterpret_cast<uintptr_t>(&self) - stack_pointer()));
-  return block.ready.pop();
-}
-
-// Returns a fiber to run while none is ready: a new one. If all threads have started, releases those that wait for what now
-// cannot happen.
-static __attribute__((noinline)) Fiber *another_fiber(Block &block, Fiber &self) {
-  if (block.started < block.threads) {
-    Fiber *fiber = new_fiber(block);
-    if (!fiber) leave_block(block);
-    return fiber;
-  }
-  if (block.live == 0 || !block.has_waited) leave_block(block);
-  if (block.active.first) {
-    release_active(block);
-    while (block.polling.first) block.ready.push(block.polling.pop());
-  } else if (block.polling.first) {
-    if (block.launch->has_failed(block.launch->context)) leave_block(block);
-    sched_yield();  // for threads of other blocks
-    while (block.polling.first) block.ready.push(block.polling.pop());
-  } else {
-    report_deadlock(block);
-  }
-  return take_ready(block, self);
-}
-
-// Returns the fiber that runs after `self`, which waits or has ended. It may be `self`.
-static __attribute__((always_inline)) inline Fiber *next_fiber(Block &block, Fiber &self) {
-  return block.ready.is_empty() ? another_fiber(block, self) : take_ready(block, self);
-}
-
-// Runs another fiber. Returns when `self` can go on.
-static __attribute__((always_inline)) inline void switch_to(Fiber &self, const Fiber *next) {
-  if (next != &self) switch_context(self.context, next->context);
-}
-
-// Ends a fiber that has run the last of its threads.
-[[noreturn]] static __attribute__((always_inline)) inline void end_fiber(Block &block, Fiber &self) {
-  block.free_fibers[block.free_count++] = &self;
-  switch_context(self.context, next_fiber(block, self)->context);
-  __builtin_unreachable();
-}
-
-// Begins to keep account of the threads that have exited.
-static __attribute__((noinline)) void begin_to_wait(Block &block, unsigned rank) {
-  block.has_waited = true;
-  block.live = block.threads - rank;
-  block.next_thread = index_of(block, block.started);
-  for (unsigned warp = 0; warp * kLanes < block.threads; warp++) {
-    const unsigned first = warp * kLanes;
-    block.exited[warp] = rank <= first ? 0 : rank - first >= kLanes ? ~0u : (1u << (rank - first)) - 1;
-  }
-}
-
-// Notes what the current thread waits for.
-static __attribute__((always_inline)) inline Block &begin_wait(Fiber &fiber, const char *what, Site site) {
-  Block &block = *fiber.owner;
-  if (__builtin_expect(!block.has_waited, 0)) begin_to_wait(block, fiber.rank);
-  fiber.what = what;
-  fiber.site = site;
-  fiber.mask = 0;
-  fiber.operation = nullptr;
-  fiber.argument = nullptr;
-  return block;
 }
 
 // Runs the operation of a complete barrier. The arguments are in the order of the ranks, so that a sum does not depend on
@@ -292,8 +231,8 @@ static __attribute__((noinline)) void run_block_operation(const Block &block) {
   void *arguments[kMaxThreads];
   unsigned count = 0;
   for (unsigned rank = 0; rank < block.threads; rank++) arguments[rank] = nullptr;
-  for (unsigned at = 0; at < block.barrier.count(); at++) {
-    arguments[block.barrier.fibers[at]->rank] = block.barrier.fibers[at]->argument;
+  for (const Fiber *fiber = block.turns.first; fiber; fiber = fiber->next) {
+    if (fiber->rank != kNoThread) arguments[fiber->rank] = fiber->argument;
   }
   for (unsigned rank = 0; rank < block.threads; rank++) {
     if (arguments[rank]) arguments[count++] = arguments[rank];
@@ -301,24 +240,87 @@ static __attribute__((noinline)) void run_block_operation(const Block &block) {
   block.barrier.operation(arguments, count);
 }
 
-// Completes the barrier of the block, if all threads wait for it. No thread is ready then.
-static inline void check_barrier(Block &block) {
+// Completes the barrier of the block: all threads wait for it.
+static inline void complete_barrier(Block &block) {
   BlockBarrier &barrier = block.barrier;
-  if (!barrier.count() || barrier.count() < block.live) return;
   if (barrier.different) report_divergence(block, *first_at_barrier(block), *barrier.different);
   if (barrier.operation) run_block_operation(block);
+  barrier.what = nullptr;
+  barrier.usual.file = nullptr;
   block.time++;
-  Fiber **empty = block.ready.fibers;
-  block.ready.fibers = block.ready.first = barrier.fibers;
-  block.ready.end = barrier.end;
-  barrier.fibers = barrier.end = empty;
+  block.turns.previous = nullptr;
+}
+
+// Loads what the switches after the next one read into the processor's cache: the context of a fiber and, as far from it
+// as here, its stack.
+static __attribute__((always_inline)) inline void prefetch_later(const Fiber &self) {
+  const char *later = reinterpret_cast<const char *>(self.later);
+  __builtin_prefetch(later);
+  __builtin_prefetch(later - (reinterpret_cast<uintptr_t>(&self) - stack_pointer()));
+}
+
+// Returns what runs when all fibers have had their turn: a new one. If all threads have started, completes the barrier of
+// the block, or releases those that wait for what now cannot happen, or ends the block.
+static __attribute__((noinline)) const Context &another(Block &block) {
+  if (block.started < block.threads) return new_fiber(block);
+  if (block.waiting == 0) {
+    if (!block.barrier.what) return block.home;
+    complete_barrier(block);
+  } else if (block.active.first) {
+    release_active(block);
+    release_all(block, block.polling);
+  } else if (block.polling.first) {
+    if (block.launch->has_failed(block.launch->context)) leave_block(block);
+    sched_yield();  // for threads of other blocks
+    release_all(block, block.polling);
+  } else {
+    report_deadlock(block);
+  }
+  return block.turns.current()->context;
+}
+
+// Returns what runs after a fiber that is not in `turns` any more.
+static inline const Context &next_turn(Block &block) {
+  const Fiber *next = block.turns.current();
+  return next ? next->context : another(block);
+}
+
+// Runs another fiber. Returns when `self` can go on.
+static __attribute__((always_inline)) inline void switch_to(Fiber &self, const Context &next) {
+  if (&next != &self.context) switch_context(self.context, next);
+}
+
+// Begins to keep account of the threads that have exited.
+static __attribute__((noinline)) void begin_to_wait(Block &block, unsigned rank) {
+  block.has_waited = true;
+  block.next_thread = index_of(block, block.started);
+  for (unsigned warp = 0; warp * kLanes < block.threads; warp++) {
+    const unsigned first = warp * kLanes;
+    const unsigned exited = rank <= first ? 0 : rank - first >= kLanes ? ~0u : (1u << (rank - first)) - 1;
+    block.exited[warp] = exited | ~lanes_of(block, warp);
+    block.arrived[warp] = 0;
+  }
+}
+
+// Notes what the current thread waits for, in a queue.
+static __attribute__((always_inline)) inline Block &begin_wait(Fiber &fiber, const char *what, Site site) {
+  Block &block = *fiber.owner;
+  if (__builtin_expect(!block.has_waited, 0)) begin_to_wait(block, fiber.rank);
+  block.turns.remove_current(fiber);
+  block.waiting++;
+  fiber.what = what;
+  fiber.site = site;
+  fiber.mask = 0;
+  fiber.operation = nullptr;
+  fiber.argument = nullptr;
+  return block;
 }
 
 // Completes the operations of a warp for which all lanes have arrived.
 static inline void check_warp(Block &block, unsigned warp) {
   Queue &queue = block.warps[warp];
   for (const Fiber *first = queue.first; first; first = first->next) {
-    Lane *lanes[kLanes] = {};
+    Lane *lanes[kLanes];
     unsigned present = 0;
     const Fiber *other = nullptr;
     for (const Fiber *fiber = queue.first; fiber; fiber = fiber->next) {
@@ -327,75 +329,86 @@ static inline void check_warp(Block &block, unsigned warp) {
       lanes[fiber->rank % kLanes] = fiber->lane;
       present |= 1u << fiber->rank % kLanes;
     }
-    if (present != (first->mask & lanes_of(block, warp) & ~block.exited[warp])) continue;
+    if (present != (first->mask & ~block.exited[warp])) continue;
     if (other) report_divergence(block, *first, *other);
     if (first->operation) first->operation(lanes, present);
     block.warp_times[warp]++;
-    if (unsigned(__builtin_popcount(present)) == queue.count) {
-      block.waiting -= queue.count;
-      while (queue.first) block.ready.push(queue.pop());
-      return;
-    }
+    block.arrived[warp] &= ~present;
+    if (!block.arrived[warp]) return release_all(block, queue);
     const unsigned mask = first->mask;
-    queue.extract([&](const Fiber *fiber) { return fiber->mask == mask; },
-                  [&](Fiber *fiber) {
-                    block.waiting--;
-                    block.ready.push(fiber);
-                  });
+    queue.extract([&](const Fiber *fiber) { return fiber->mask == mask; }, [&](Fiber *fiber) { release(block, fiber); });
     return check_warp(block, warp);
   }
 }
 
-// Ends the current thread.
-static inline void finish_thread(Block &block, unsigned rank) {
-  const unsigned warp = rank / kLanes;
-  block.exited[warp] |= 1u << rank % kLanes;
-  block.live--;
-  if (__builtin_expect(block.waiting != 0, 0)) check_warp(block, warp);
-  if (__builtin_expect(block.barrier.count() != 0, 0)) check_barrier(block);
+// Takes a fiber that runs no thread out of `turns`, and returns what runs next.
+static __attribute__((noinline)) const Context &remove_fiber(Block &block, Fiber &fiber) {
+  block.turns.remove_current(fiber);
+  block.free_fibers[block.free_count++] = &fiber;
+  return next_turn(block);
 }
 
-// Adds the current thread to those that wait for all threads of the block. Returns the fiber that runs next.
-static __attribute__((noinline)) Fiber *arrive_at_barrier(BlockOperation operation, void *argument, Site site,
-                                                          const char *what) {
-  Fiber &fiber = self();
-  Block &block = begin_wait(fiber, what, site);
-  fiber.block_operation = operation;
-  fiber.argument = argument;
+// Notes that the thread of a fiber has exited.
+static inline void finish_thread(Block &block, Fiber &fiber) {
+  const unsigned warp = fiber.rank / kLanes;
+  block.exited[warp] |= 1u << fiber.rank % kLanes;
+  fiber.rank = kNoThread;
+  if (__builtin_expect(block.waiting != 0, 0)) check_warp(block, warp);
+}
+
+// Returns what runs after a fiber whose thread has exited, or its own context if it has to start another thread. It keeps
+// its place in `turns` once all threads have started: for the next block.
+static __attribute__((always_inline)) inline const Context &leave_thread(Block &block, Fiber &fiber) {
+  const Fiber *next = fiber.next;
+  if (__builtin_expect(block.started == block.threads, 1)) {
+    block.turns.previous = &fiber;
+    return next ? next->context : another(block);
+  }
+  if (!next || next->rank == kNoThread) return fiber.context;
+  return remove_fiber(block, fiber);
+}
+
+// Notes that the current thread waits for all threads of the block. Returns what runs next.
+static __attribute__((noinline)) const Context &arrive_at_barrier(Fiber &fiber, BlockOperation operation, void *argument,
+                                                                  Site site, const char *what) {
+  Block &block = *fiber.owner;
   BlockBarrier &barrier = block.barrier;
-  if (barrier.count() == 0) {
+  if (__builtin_expect(!block.has_waited, 0)) begin_to_wait(block, fiber.rank);
+  if (!barrier.what) {
+    barrier.usual = operation ? Site{nullptr, 0} : site;
     barrier.site = site;
     barrier.what = what;
     barrier.operation = operation;
   } else if (!barrier.different && !(operation == barrier.operation && site == barrier.site)) {
     barrier.different = &fiber;
+    fiber.what = what;
+    fiber.site = site;
+    fiber.mask = 0;
   }
-  barrier.push(&fiber);
-  check_barrier(block);
-  return next_fiber(block, fiber);
+  fiber.argument = argument;
+  block.turns.previous = &fiber;
+  return fiber.next ? fiber.next->context : another(block);
 }
 
 // Waits for all threads of the block that have not exited.
 static __attribute__((always_inline)) inline void block_barrier(Site site = Site::here()) {
-  Fiber *found = &self();
-  asm("" : "+r"(found));  // so that it is kept rather than computed again
-  Fiber &fiber = *found;
+  Fiber &fiber = known_self();
+  const Fiber *next = fiber.next;
   Block &block = *fiber.owner;
-  BlockBarrier &barrier = block.barrier;
-  // While a thread is ready, this one is not the last that arrives.
-  const bool is_usual = !block.ready.is_empty() && barrier.site.line == site.line && barrier.site.file == site.file &&
-                        !barrier.operation;
-  if (__builtin_expect(is_usual, 1)) {
-    barrier.push(&fiber);
-    switch_context(fiber.context, take_ready(block, fiber)->context);
+  const Site &usual = block.barrier.usual;
+  if (__builtin_expect(next && usual.line == site.line && usual.file == site.file, 1)) {
+    block.turns.previous = &fiber;
+    prefetch_later(fiber);
+    switch_context(fiber.context, next->context);
   } else {
-    switch_to(fiber, arrive_at_barrier(nullptr, nullptr, site, "__syncthreads"));
+    switch_to(fiber, arrive_at_barrier(fiber, nullptr, nullptr, site, "__syncthreads"));
   }
 }
 
 // Runs an operation when all threads of the block that have not exited call this. `arguments` are in the order of the ranks.
 static inline void block_operation(BlockOperation operation, void *mine, Site site, const char *what = "__syncthreads") {
-  switch_to(self(), arrive_at_barrier(operation, mine, site, what));
+  Fiber &fiber = known_self();
+  switch_to(fiber, arrive_at_barrier(fiber, operation, mine, site, what));
 }
 
 // Waits for `threads` threads at the barrier `id`, 1 to 15.
@@ -408,26 +421,36 @@ static __attribute__((noinline)) void named_barrier(unsigned id, unsigned thread
   queue.push(&fiber);
   if (queue.count >= threads) {
     block.time++;
-    while (queue.first) block.ready.push(queue.pop());
+    release_all(block, queue);
   }
-  switch_to(fiber, next_fiber(block, fiber));
+  switch_to(fiber, next_turn(block));
 }
 
-// Runs an operation of a warp when all lanes of `mask` that have not exited call this with the same mask and operation.
-static __attribute__((noinline)) void warp_operation(unsigned mask, WarpOperation operation, Lane &mine, Site site,
-                                                     const char *what = "an operation of a warp") {
-  if (!(mask >> lane() & 1)) trap("the mask of an operation of a warp does not include the caller's lane", site);
-  Fiber &fiber = self();
+// Adds the current thread to those that wait for lanes of its warp. Returns what runs next.
+static __attribute__((noinline)) const Context &arrive_in_warp(Fiber &fiber, unsigned mask, WarpOperation operation,
+                                                               Lane &mine, Site site, const char *what) {
+  if (!(mask >> fiber.rank % kLanes & 1)) {
+    trap("the mask of an operation of a warp does not include the caller's lane", site);
+  }
+  const Fiber *next = fiber.next;
   Block &block = begin_wait(fiber, what, site);
   fiber.mask = mask;
   fiber.operation = operation;
   fiber.lane = &mine;
   const unsigned warp = fiber.rank / kLanes;
   block.warps[warp].push(&fiber);
-  block.waiting++;
-  const int needed = __builtin_popcount(mask & lanes_of(block, warp) & ~block.exited[warp]);
-  if (block.warps[warp].count >= unsigned(needed)) check_warp(block, warp);
-  switch_to(fiber, next_fiber(block, fiber));
+  block.arrived[warp] |= 1u << fiber.rank % kLanes;
+  if (!(mask & ~block.exited[warp] & ~block.arrived[warp])) check_warp(block, warp);
+  return next ? next->context : next_turn(block);
+}
+
+// Runs an operation of a warp when all lanes of `mask` that have not exited call this with the same mask and operation.
+static __attribute__((always_inline)) inline void warp_operation(unsigned mask, WarpOperation operation, Lane &mine,
+                                                                 Site site,
+                                                                 const char *what = "an operation of a warp") {
+  Fiber &fiber = known_self();
+  prefetch_later(fiber);
+  switch_to(fiber, arrive_in_warp(fiber, mask, operation, mine, site, what));
 }
 
 // Returns the lanes of the warp that are at the same place, when all others wait elsewhere or have exited.
@@ -435,7 +458,7 @@ static __attribute__((noinline)) unsigned active_mask(Site site = Site::here()) 
   Fiber &fiber = self();
   Block &block = begin_wait(fiber, "__activemask", site);
   block.active.push(&fiber);
-  switch_to(fiber, next_fiber(block, fiber));
+  switch_to(fiber, next_turn(block));
   return fiber.active;
 }
 
@@ -444,7 +467,7 @@ static __attribute__((noinline)) void yield() {
   Fiber &fiber = self();
   Block &block = begin_wait(fiber, "a loop", Site{"", 0});
   block.polling.push(&fiber);
-  switch_to(fiber, next_fiber(block, fiber));
+  switch_to(fiber, next_turn(block));
   block.time++;  // what the loop waits for orders it, as a barrier does
 }
 

@@ -13,8 +13,7 @@ constexpr int warpSize = 32;
 namespace plinth_host {
 constexpr unsigned kMaxThreads = 1024;
 constexpr unsigned kLanes = 32;
-// The size of an array of fibers that wait. A thread is in one of them at most, so that half of it may be in use.
-constexpr unsigned kOrderedFibers = 2 * kMaxThreads;
+constexpr unsigned kNoThread = ~0u;
 constexpr unsigned kNamedBarriers = 16;
 
 // A place in the source of a kernel.
@@ -44,30 +43,30 @@ struct alignas(64) Fiber {
   // Where the fiber goes on, if it does not run.
   Context context;
   struct Block *owner;
+  // The next one in Turns or in a queue.
+  Fiber *next;
+  // The fourth one behind it when it was added to Turns. It may wait elsewhere since then.
+  const Fiber *later;
+  // The rank of its thread, or kNoThread.
   unsigned rank;
   // Of an operation of a warp; otherwise 0.
   unsigned mask;
-  // What the thread waits for, and its queue. Not written where block_barrier() is quick: then it waits as
-  // `Block::barrier` says.
-  Fiber *next;
-  const char *what;
+  // What a kernel sees of its thread.
+  uint3 thread;
+  uint3 block;
+  dim3 block_extent;
+  dim3 grid_extent;
+  // What the thread waits for, on a line of its own. Where it waits as `Block::barrier` says, written for reports only.
+  alignas(64) const char *what;
   Site site;
   // What all that wait together run, or null.
-  union {
-    WarpOperation operation;
-    BlockOperation block_operation;
-  };
+  WarpOperation operation;
   // What the thread brings to it, or the result of active_mask.
   union {
     Lane *lane;
     void *argument;
     unsigned active;
   };
-  // What a kernel sees of its thread.
-  uint3 thread;
-  uint3 block;
-  dim3 block_extent;
-  dim3 grid_extent;
 };
 
 // Returns the fiber that lies in a memory: at the end of its stack. Neighbours lie at different offsets, in different pages
@@ -81,6 +80,13 @@ static inline Fiber &fiber_at(char *memory) {
   return *reinterpret_cast<Fiber *>(memory + kFiberBytes - sizeof(Fiber) - color * kDistance);
 }
 static inline Fiber &self() { return fiber_at(fiber_memory()); }
+
+// Does the same for a compiler that keeps it rather than computing it again.
+static __attribute__((always_inline)) inline Fiber &known_self() {
+  Fiber *fiber = &self();
+  asm("" : "+r"(fiber));
+  return *fiber;
+}
 
 // Fibers whose threads wait.
 struct Queue {
@@ -115,37 +121,49 @@ struct Queue {
   }
 };
 
-// Fibers in an array: a processor that follows a list from one stack to the next waits for each of them.
-struct FiberArray {
-  Fiber **fibers;
-  Fiber **end;
+// The fibers that take turns: those that have had their turn, then the one that runs, then those that have not. The first
+// wait for all threads of the block, or have run their last thread; when all have had their turn, the first one has its
+// turn again. So neither a barrier nor the end and the start of a block's threads move anything.
+struct Turns {
+  Fiber *first = nullptr;
+  Fiber *last = nullptr;
+  // The one before that which runs, or null.
+  Fiber *previous = nullptr;
+  // The three before the last.
+  Fiber *recent[3] = {};
 
-  unsigned count() const { return unsigned(end - fibers); }
-  void push(Fiber *fiber) { *end++ = fiber; }
-};
-
-// Fibers whose threads can go on, in the order in which they do.
-struct ReadyFibers : FiberArray {
-  Fiber **first;
-
-  bool is_empty() const { return first == end; }
-  Fiber *pop() { return *first++; }
+  // Returns the one that runs, or null if all have had their turn.
+  Fiber *current() const { return previous ? previous->next : first; }
   void push(Fiber *fiber) {
-    if (end == fibers + kOrderedFibers) {
-      const size_t count = size_t(end - first);
-      memmove(fibers, first, count * sizeof *fibers);
-      first = fibers;
-      end = fibers + count;
-    }
-    *end++ = fiber;
+    fiber->next = nullptr;
+    (last ? last->next : first) = fiber;
+    if (recent[0]) recent[0]->later = fiber;
+    recent[0] = recent[1];
+    recent[1] = recent[2];
+    recent[2] = last;
+    last = fiber;
+  }
+  // Takes all out of a queue, in their order.
+  void push_all(Queue &queue) {
+    if (!queue.first) return;
+    (last ? last->next : first) = queue.first;
+    last = queue.last;
+    queue = {};
+  }
+  // Takes the one that runs out.
+  void remove_current(const Fiber &fiber) {
+    (previous ? previous->next : first) = fiber.next;
+    if (last == &fiber) last = previous;
   }
 };
 
-// The threads that wait for all threads of the block.
-struct BlockBarrier : FiberArray {
-  // Where the first of them waits, and what all will run. Kept until a thread waits elsewhere.
-  Site site = {nullptr, 0};
+// What the threads wait for that wait for all threads of the block.
+struct BlockBarrier {
+  // The place where all wait if they run nothing, for a quick comparison; otherwise nowhere.
+  Site usual = {nullptr, 0};
+  // Where the first of them waits, and what all will run. `what` is null while no thread waits.
   const char *what = nullptr;
+  Site site = {nullptr, 0};
   BlockOperation operation = nullptr;
   // The first thread that waits in another place, or null.
   const Fiber *different = nullptr;
