@@ -1,6 +1,9 @@
 //! Gives the shared library its soname, keeps it loaded once it is, and compresses the texts that it holds.
 
-use std::{env, fs, io, path::PathBuf};
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+};
 
 fn main() -> io::Result<()> {
     println!("cargo:rerun-if-changed=build.rs");
@@ -13,7 +16,8 @@ fn main() -> io::Result<()> {
     // The process holds functions of the library that it cannot be asked to let go: its exit and fork handlers, and
     // the host device's threads.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    compress_texts()
+    compress_texts()?;
+    compress_headers()
 }
 
 /// Where texts are, and the endings of their names.
@@ -29,10 +33,41 @@ fn compress_texts() -> io::Result<()> {
             let path = entry?.path();
             let ending = path.extension().unwrap_or_default().to_string_lossy();
             if endings.contains(&&*ending) {
-                let packed = miniz_oxide::deflate::compress_to_vec_zlib(&fs::read(&path)?, 10);
                 let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                fs::write(folder.join(name + ".z"), packed)?;
+                fs::write(folder.join(name + ".z"), compress(&fs::read(&path)?))?;
             }
+        }
+    }
+    Ok(())
+}
+
+fn compress(text: &[u8]) -> Vec<u8> {
+    miniz_oxide::deflate::compress_to_vec_zlib(text, 10)
+}
+
+/// The headers with which the host device compiles kernels.
+const HEADERS: &str = "kernels/host";
+
+/// Writes the files of `kernels/host` to `host_headers.z`: for each its path and its text, both with a zero at the end.
+fn compress_headers() -> io::Result<()> {
+    let mut paths = Vec::new();
+    find_files(Path::new(HEADERS), &mut paths)?;
+    paths.sort();
+    let mut all = Vec::new();
+    for path in paths {
+        let name = path.strip_prefix(HEADERS).unwrap_or(&path).to_string_lossy().into_owned();
+        all.extend([name.as_bytes(), &fs::read(&path)?].iter().flat_map(|part| [part, &b"\0"[..]].concat()));
+    }
+    fs::write(PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("host_headers.z"), compress(&all))
+}
+
+fn find_files(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            find_files(&path, found)?;
+        } else {
+            found.push(path);
         }
     }
     Ok(())

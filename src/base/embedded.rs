@@ -1,5 +1,5 @@
-//! Texts embedded in the library: kernels, the headers that the jiterator compiles functions with, and the HTML page
-//! of a snapshot. They are most of the library's constants and are seldom needed, so build.rs compresses them.
+//! Texts embedded in the library: kernels, the headers that the jiterator and the host device compile with, and the HTML
+//! page of a snapshot. They are most of the library's constants and are seldom needed, so build.rs compresses them.
 
 use crate::{
     error::{Error, Result},

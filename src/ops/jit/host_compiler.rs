@@ -7,7 +7,7 @@
 
 use super::{
     digest::{Digest, sha256},
-    host_headers::HEADERS,
+    host_headers::{HEADERS, files},
 };
 use crate::{
     driver::{
@@ -160,10 +160,7 @@ impl HostCompiler {
     /// Returns a string that distinguishes the compiler, and the headers, from others.
     pub fn identity(&self) -> String {
         static OWN_HEADERS: OnceCell<Digest> = OnceCell::new();
-        let headers = OWN_HEADERS.get_or_init(|| {
-            let texts: Vec<&str> = HEADERS.iter().flat_map(|(name, text)| [*name, *text]).collect();
-            sha256(texts.join("\0").as_bytes())
-        });
+        let headers = OWN_HEADERS.get_or_init(|| sha256(HEADERS.0));
         format!("{} {} {} {} {headers:?}", self.command.join(" "), OPTIONS.join(" "), self.version, processor())
     }
 
@@ -341,7 +338,7 @@ impl Folder {
     /// Creates a folder that has the headers of CUDA C++ in `include`.
     fn with_headers() -> Result<Folder> {
         let folder = Folder::new()?;
-        for (name, text) in HEADERS {
+        for (name, text) in files(&HEADERS.decompress()?) {
             folder.write(&format!("include/{name}"), text)?;
         }
         Ok(folder)
