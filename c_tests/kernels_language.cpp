@@ -64,6 +64,42 @@ __global__ void __launch_bounds__(64, 2) sizes(int *out) {
 }
 )cuda";
 
+static const char *const kBounds = R"cuda(
+enum { WARPS = 3 };
+constexpr int twice(int number) { return 2 * number; }
+template <typename T, int NUMBER>
+struct Product {
+  static constexpr int value = sizeof(T) * NUMBER;
+};
+
+__global__ void __launch_bounds__(32 * WARPS) of_enumerator(int *out) { atomicAdd(out, 1); }
+extern "C" __global__ void __launch_bounds__(twice(32), 2) of_function(int *out) { atomicAdd(out, 1); }
+template <int N>
+__global__ void __launch_bounds__(N) of_parameter(int *out) { atomicAdd(out, 1); }
+template <typename T>
+__launch_bounds__(Product<T, 24>::value) __global__ void of_type(int *out) { atomicAdd(out, 1); }
+__global__ void unbounded(int *out) { atomicAdd(out, 1); }
+)cuda";
+
+TEST(a_launch_keeps_its_bounds) {
+  const struct {
+    const char *name;
+    std::int32_t bound;
+  } kernels[] = {{"of_enumerator", 96}, {"of_function", 64}, {"of_parameter<128>", 128}, {"of_type<double>", 192},
+                 {"unbounded", 1024}};
+  for (const auto &known : kernels) {
+    const auto kernel = compiled(kBounds, known.name);
+    const Device<int> out(1);
+    const std::uint32_t bound = static_cast<std::uint32_t>(known.bound);
+    CHECK_EQ(kernel.attributes().max_threads_per_block, known.bound);
+    CHECK(kernel.occupancy(known.bound) >= 1);
+    THROWS(kernel(Launch(1, bound + 1), out.get()), PLINTH_ERROR_INVALID_VALUE);
+    THROWS(kernel(Launch(1, {bound / 2, 3}), out.get()), PLINTH_ERROR_INVALID_VALUE);
+    kernel(Launch(1, bound), out.get());
+    SAME(out.read(), std::vector<int>{known.bound});
+  }
+}
+
 TEST(functors_are_arguments) {
   struct Affine {
     std::int64_t factor, shift;

@@ -294,6 +294,35 @@ static void test_rest() {
   for (int at = 0; at < 32; at++) CHECK(promoted[at] == -3 + (at ^ 1) + 1000);
 }
 
+// Bounds of launches, at each place of a declaration and as each kind of constant.
+enum { kFew = 3 };
+constexpr unsigned twice(unsigned number) { return number * 2; }
+template <typename T, unsigned number> struct Product {
+  static constexpr unsigned value = sizeof(T) * number;
+  static __global__ void __launch_bounds__(value + 1) member(int *) {}
+};
+__global__ void unbounded(int *) {}
+__global__ void __launch_bounds__(kFew * 32, 2) of_enumerator(int *) {}
+__launch_bounds__(twice(30)) __global__ void of_function(int *out) { *out = 1; }
+extern "C" __global__ __launch_bounds__(1024, 1, 1) void largest(int *out);
+extern "C" __global__ __launch_bounds__(1024, 1, 1) void largest(int *out) { *out = 2; }
+template <int threads> __global__ void __launch_bounds__(threads) of_parameter(int *out) { *out = threads; }
+template <typename T> static __global__ void __launch_bounds__(Product<T, 24>::value, 2) of_type(T *out) { *out = T(); }
+
+static void test_bounds() {
+  CHECK(plinth_host::Entry<&unbounded>::kernel("").max_threads() == 0);
+  CHECK(plinth_host::Entry<&of_enumerator>::kernel("").max_threads() == 96);
+  CHECK(plinth_host::Entry<&of_function>::kernel("").max_threads() == 60);
+  CHECK(plinth_host::Entry<&largest>::kernel("").max_threads() == 1024);
+  CHECK(plinth_host::Entry<&of_parameter<1>>::kernel("").max_threads() == 1);
+  CHECK(plinth_host::Entry<&of_parameter<256>>::kernel("").max_threads() == 256);
+  CHECK(plinth_host::Entry<&of_type<double>>::kernel("").max_threads() == 192);
+  CHECK((plinth_host::Entry<&Product<short, 50>::member>::kernel("").max_threads()) == 101);
+  int out = 0;
+  launch<&of_parameter<256>>(dim3(1), dim3(256), &out);
+  CHECK(out == 256);
+}
+
 __global__ void use_wrong_mask() { __ballot_sync(2u << threadIdx.x % 16, 1); }
 __global__ void stop() {
   if (threadIdx.x == 3) __trap();
@@ -343,6 +372,7 @@ int main() {
   test_match<double>({-0.0, 0.0, double(NAN), 1e-320});
   test_reductions();
   test_rest();
+  test_bounds();
   test_errors();
   return finish("warp");
 }

@@ -8,6 +8,7 @@ use super::{
     faults::{self, Guard},
     kernels::{HostKernel, Launch, Run},
     memory::sys,
+    model::MAX_THREADS_PER_BLOCK,
     place, scheduler,
     shared_memory::SharedMemory,
 };
@@ -27,7 +28,7 @@ pub const SYMBOL: &CStr = c"plinth_host_kernel";
 /// The symbol of the size of a kernel's static shared memory, a `u32`, in its library.
 pub const STATIC_SHARED: &CStr = c"plinth_host_static_shared";
 /// The version of [`Description`] and [`Blocks`].
-const VERSION: c_uint = 2;
+const VERSION: c_uint = 3;
 /// The most parameters that a kernel may have: CUDA's limit of their size in bytes.
 const MAX_PARAMETERS: c_uint = 32764;
 /// The most blocks of a cooperative launch, each of which is a thread of the system.
@@ -53,6 +54,7 @@ struct Description {
     parameter_bytes: *const c_uint,
     name: *const c_char,
     run: RunBlocks,
+    max_threads: unsafe extern "C" fn() -> c_uint,
     fault: faults::Report,
 }
 
@@ -83,6 +85,8 @@ pub struct Kernel {
     image: &'static [u8],
     /// The bytes of static shared memory of a block.
     pub static_shared: u32,
+    /// The most threads of a block.
+    pub max_threads: u32,
     /// What the checks of shared memory need, if the kernel was compiled with them.
     shared: Option<&'static SharedMemory>,
 }
@@ -101,6 +105,11 @@ pub fn find(library: Library, image: &'static [u8], name: &[u8]) -> Option<&'sta
     }
     // SAFETY: such a library has an aligned number under this symbol.
     let static_shared = unsafe { static_shared.cast::<u32>().read() };
+    // SAFETY: the struct has a function of this signature, which reads the library's own memory.
+    let max_threads = match unsafe { (description.max_threads)() } {
+        0 => MAX_THREADS_PER_BLOCK,
+        bound => bound.min(MAX_THREADS_PER_BLOCK),
+    };
     // SAFETY: the struct holds a string, and as many sizes as it states.
     let (own_name, sizes) = unsafe {
         (
@@ -116,7 +125,7 @@ pub fn find(library: Library, image: &'static [u8], name: &[u8]) -> Option<&'sta
     Some(Box::leak(Box::new(HostKernel {
         name: own_name.to_str().ok()?,
         parameter_sizes: Box::leak(sizes.into()),
-        run: Run::Cuda(Kernel { description, image, static_shared, shared }),
+        run: Run::Cuda(Kernel { description, image, static_shared, max_threads, shared }),
     })))
 }
 

@@ -50,6 +50,11 @@ impl HostKernel {
         !matches!(self.run, Run::Function(_) | Run::Compiled(_))
     }
 
+    /// Returns the most threads of a block.
+    pub fn max_threads(&self) -> u32 {
+        if let Run::Cuda(kernel) = &self.run { kernel.max_threads } else { MAX_THREADS_PER_BLOCK }
+    }
+
     /// Returns the bytes of static shared memory of a block.
     pub fn static_shared(&self) -> u32 {
         if let Run::Cuda(kernel) = &self.run { kernel.static_shared } else { 0 }
@@ -179,7 +184,7 @@ impl Launch {
         let threads = block.iter().try_fold(1_u32, |product, size| product.checked_mul(*size));
         if too_large(&grid, &MAX_GRID)
             || too_large(&block, &MAX_BLOCK)
-            || threads.is_none_or(|threads| threads > MAX_THREADS_PER_BLOCK)
+            || threads.is_none_or(|threads| threads > function.kernel.max_threads())
             || shared_bytes > function.shared_bytes
         {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);

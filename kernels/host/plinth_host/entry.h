@@ -18,6 +18,34 @@ template <unsigned... I> struct Indices {};
 template <unsigned N, unsigned... I> struct MakeIndices : MakeIndices<N - 1, N - 1, I...> {};
 template <unsigned... I> struct MakeIndices<0, I...> { typedef Indices<I...> type; };
 
+#ifdef __clang__
+// The bound of __launch_bounds__ is the address space of what the kernel returns.
+template <typename R> struct LaunchBound;
+template <> struct LaunchBound<void> { static constexpr unsigned value = 0; };
+template <unsigned N> struct LaunchBound<__attribute__((address_space(N))) void> { static constexpr unsigned value = N; };
+template <auto K, typename R> static unsigned max_threads() { return LaunchBound<R>::value; }
+#else
+// The bound of __launch_bounds__ is the number of instructions before the kernel that do nothing. The section has where they
+// begin, for each function that has some.
+extern "C" __attribute__((weak, visibility("hidden"))) const char *const __start___patchable_function_entries[];
+extern "C" __attribute__((weak, visibility("hidden"))) const char *const __stop___patchable_function_entries[];
+
+template <auto K, typename> static unsigned max_threads() {
+#ifdef __x86_64__
+  constexpr char kNothing[] = {char(0x90)};
+#else
+  constexpr char kNothing[] = {0x1f, 0x20, 0x03, char(0xd5)};
+#endif
+  const char *const kernel = reinterpret_cast<const char *>(K);
+  for (const char *const *first = __start___patchable_function_entries; first != __stop___patchable_function_entries; first++) {
+    const char *at = *first;
+    while (at < kernel && memcmp(at, kNothing, sizeof kNothing) == 0) at += sizeof kNothing;
+    if (at == kernel) return unsigned((kernel - *first) / long(sizeof kNothing));
+  }
+  return 0;
+}
+#endif
+
 // Runs one block.
 static inline void run_block(Block &block) {
   block.time++;
@@ -31,7 +59,7 @@ static inline void run_block(Block &block) {
 
 template <auto K> struct Entry;
 
-template <typename... P, void (*K)(P...)> struct Entry<K> {
+template <typename R, typename... P, R (*K)(P...)> struct Entry<K> {
   static constexpr unsigned kSizes[sizeof...(P) + 1] = {unsigned(sizeof(P))..., 0};
 
   // A fiber: runs threads, of one block after the other.
@@ -124,7 +152,9 @@ template <typename... P, void (*K)(P...)> struct Entry<K> {
 #endif
   }
 
-  static constexpr Kernel kernel(const char *name) { return {kVersion, sizeof...(P), kSizes, name, run, report_fault}; }
+  static constexpr Kernel kernel(const char *name) {
+    return {kVersion, sizeof...(P), kSizes, name, run, max_threads<K, R>, report_fault};
+  }
 };
 }  // namespace plinth_host
 

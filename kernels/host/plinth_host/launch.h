@@ -37,11 +37,13 @@ struct Kernel {
   const char *name;
   // Runs the blocks [first, last) in the order of their linear indices, x fastest.
   void (*run)(const Launch *launch, unsigned long long first, unsigned long long last);
+  // Returns the bound of __launch_bounds__, or 0.
+  unsigned (*max_threads)();
   // Reports an access or a division that the processor refused, and ends the block. Runs in the fiber that made it.
   void (*fault)(const void *address, const void *instruction, unsigned is_division);
 };
 
-enum : unsigned { kVersion = 2 };
+enum : unsigned { kVersion = 3 };
 
 // Codes of the CUDA driver.
 enum : unsigned { kOutOfMemory = 2, kIllegalAddress = 700, kAssert = 710, kLaunchFailed = 719 };

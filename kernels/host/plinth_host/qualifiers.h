@@ -22,7 +22,14 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __inline_hint__
-#define __launch_bounds__(...)
+// The bound is where entry.h can read it, also where it depends on the parameters of a template.
+#ifdef __clang__
+#define __launch_bounds__(...) __attribute__((address_space(plinth_host::first_of(__VA_ARGS__))))
+#else
+#define PLINTH_HOST_BOUND(...) sizeof(plinth_host::Bytes<plinth_host::first_of(__VA_ARGS__)>)
+#define __launch_bounds__(...) \
+  __attribute__((patchable_function_entry(PLINTH_HOST_BOUND(__VA_ARGS__), PLINTH_HOST_BOUND(__VA_ARGS__))))
+#endif
 #define __maxnreg__(...)
 #define __cluster_dims__(...)
 #define __block_size__(...)
@@ -30,6 +37,11 @@
 #define __builtin_align__(bytes) __attribute__((aligned(bytes)))
 #define __restrict__ __restrict
 #define __nv_pure__ __attribute__((pure))
+
+namespace plinth_host {
+template <typename... T> constexpr unsigned first_of(unsigned first, T...) { return first; }
+template <unsigned count> struct Bytes { char bytes[count]; };
+}  // namespace plinth_host
 
 // Marks functions whose accesses checks.h must not see. They are not part of a function whose accesses it sees.
 #if defined(PLINTH_HOST_CHECKS) && defined(__clang__)

@@ -11,7 +11,6 @@ use crate::{
     graph::Action,
     ids::Id,
     kernels::{Function, Launch},
-    model::MAX_THREADS_PER_BLOCK,
     work::Work,
 };
 use parking_lot::Mutex;
@@ -125,7 +124,7 @@ pub unsafe extern "C" fn cuFuncGetAttribute(value: *mut c_int, attribute: c_uint
         let engine = state.engine.lock();
         let found = engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
         out.put(match attribute {
-            CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => MAX_THREADS_PER_BLOCK as c_int,
+            CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => found.kernel.max_threads() as c_int,
             CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => found.shared_bytes as c_int,
             CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES => found.kernel.static_shared() as c_int,
             CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES
@@ -188,7 +187,7 @@ pub unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
         let found = engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
         let model = state.config.model;
         let threads = usize::try_from(threads).ok().filter(|threads| *threads > 0).ok_or(INVALID)?;
-        if threads > MAX_THREADS_PER_BLOCK as usize {
+        if threads > found.kernel.max_threads() as usize {
             out.put(0);
             return Ok(());
         }
