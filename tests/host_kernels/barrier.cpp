@@ -102,7 +102,7 @@ __device__ static unsigned last_round(unsigned block, unsigned thread, unsigned 
 }
 
 // Blocks that one after the other use the same fibers, and wait in all ways or not at all, for threads that leave at any time.
-__global__ void wait_in_all_ways(unsigned *wrong, unsigned rounds) {
+__global__ void wait_in_all_ways(unsigned *wrong, unsigned *ended, unsigned rounds) {
   __shared__ unsigned values[1024];
   const unsigned block = blockIdx.x, thread = threadIdx.x, lanes = thread / 32 * 32;
   const unsigned end = last_round(block, thread, rounds);
@@ -144,6 +144,7 @@ __global__ void wait_in_all_ways(unsigned *wrong, unsigned rounds) {
     }
   }
   if (errors != 0) atomicAdd(wrong, errors);
+  atomicAdd(&ended[block], 1u);
 }
 
 // The threads of one half wait at one line, those of the other at another, behind a barrier at which all have waited.
@@ -173,7 +174,11 @@ int main() {
   }
   launch<arrive_in_any_order>(6, kThreads, &wrong, kRounds);
   launch<never_wait_for_all>(6, kThreads, &wrong, kRounds);
-  for (unsigned threads : {1u, 33u, 100u, 1000u}) launch<wait_in_all_ways>(48, threads, &wrong, 12u);
+  for (unsigned threads : {1u, 33u, 100u, 1000u}) {
+    unsigned ended[48] = {};
+    launch<wait_in_all_ways>(48, threads, &wrong, &ended[0], 12u);
+    for (unsigned count : ended) CHECK(count == threads);
+  }
   CHECK(wrong == 0);
   for (const std::string &error : {run_kernel<diverge>(false, 1, 64), run_kernel<diverge_in_line>(false, 1, 64)}) {
     CHECK(contains(error, "thread (0, 0, 0)") && contains(error, "divergent __syncthreads: thread ("));
