@@ -334,11 +334,11 @@ inline void strike_with_limit(Random &random) {
 
 // Stops all threads between their operations, and checks the allocator.
 inline void check_allocator() {
+  begin(OP_check_allocator);
   pause_requested.store(true);
   while (waiting.load() < running.load()) {
     sleep_microseconds(20);
   }
-  begin(OP_check_allocator);
   (void)TRY(plinth_testing_check_allocator());
   end();
   pause_requested.store(false);
