@@ -8,6 +8,7 @@
 //! docs/host_memory.md documents the behaviour for users.
 
 pub mod background;
+mod block_uses;
 pub mod class;
 mod map;
 mod shards;

@@ -12,10 +12,10 @@
 //! turns near the peak do not add up at every call; a peak can be too low by that much, and is never too high.
 
 use super::{
+    block_uses::UsesByBlock,
     class,
     map::{self, SlabId},
     slab_cache::{FreeOutcome, Slab, SlabCache},
-    uses::UsesByBlock,
 };
 use crate::{
     memory::{

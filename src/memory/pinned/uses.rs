@@ -6,12 +6,12 @@
 //! blocks, or of this module, because the driver may report that on a thread that holds the driver's own locks.
 
 use super::{
+    block_uses::BlockUses,
     class,
     map::{self, SlabId},
     shards,
 };
 use crate::{
-    driver::number_map::NumberMap,
     error::{Context, Error, Result},
     memory::{
         arena::{StreamEvent, StreamUse},
@@ -28,27 +28,12 @@ use crate::{
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 
-/// The uses of a block.
-#[derive(Debug, Default)]
-pub struct BlockUses {
-    streams: Vec<StreamUse>,
-    /// The captures whose graphs use the block.
-    graphs: Vec<u64>,
-    /// Whether the block was freed.
-    freed: bool,
-    /// Whether the free is deferred until events of streams have completed.
-    waits_for_streams: bool,
-}
-
 /// A freed block, and the events that must complete first.
 #[derive(Debug)]
 struct DeferredFree {
     address: u64,
     events: Vec<(StreamUse, StreamEvent)>,
 }
-
-/// The uses of blocks, by the block's start address.
-pub type UsesByBlock = NumberMap<BlockUses>;
 
 /// The deferred frees, in the order of the frees.
 #[derive(Debug)]
@@ -144,7 +129,7 @@ fn remove_use(start: u64, body: impl FnOnce(&mut BlockUses)) -> Option<SlabId> {
     shards::with(id.shard, |shard| {
         let uses = shard.uses().get_mut(&start)?;
         body(uses);
-        let done = uses.freed && !uses.waits_for_streams && uses.graphs.is_empty();
+        let done = uses.is_over();
         done.then(|| shard.uses().remove(&start)).map(|_| id)
     })
 }
