@@ -57,7 +57,7 @@ fn enter_at(call: Call, price: u64, body: impl FnOnce(&'static State) -> Result<
         }
         let state = state::get()?;
         if scheduler::is_short() {
-            state.engine.lock().end_shortage();
+            state.engine.lock().retry_threads();
         }
         body(state)
     }));

@@ -1,9 +1,10 @@
 //! The engine: every stream, event, graph and module of the process under one lock, and the rule by which streams
 //! advance.
 //!
-//! Nothing here polls, except for a thread that the system refuses. A stream advances when an operation is pushed to it, when its work ends, or when a signal that
-//! it waits for completes. Each of these calls [`Engine::advance`], which processes bookkeeping operations at the front
-//! of the queue at once and hands the first real work to a thread of the [`scheduler`](super::scheduler).
+//! Nothing here polls, except for a thread that the system refuses. A stream advances when an operation is pushed to it,
+//! when its work ends, or when a signal that it waits for completes. Each of these calls [`Engine::advance`], which
+//! processes bookkeeping operations at the front of the queue at once and hands the first real work to a thread of the
+//! [`scheduler`](super::scheduler).
 
 use super::{
     capture::Capture,

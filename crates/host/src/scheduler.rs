@@ -167,7 +167,7 @@ impl Engine {
     }
 
     /// Tries again to start the threads that the system refused. Fails the operations that have waited too long for one.
-    pub fn end_shortage(&mut self) {
+    pub fn retry_threads(&mut self) {
         let Some(since) = self.short_since else { return };
         let mut over = self.blocking_threads.retry(self.blocking_queue.len(), || start(run_blocking_thread));
         for (number, device) in self.devices.iter_mut().enumerate() {
@@ -221,7 +221,7 @@ fn start(body: impl Fn(&'static State) + Send + 'static) -> bool {
 
 /// How long an idle thread waits for work.
 fn idle_time(engine: &mut Engine) -> Duration {
-    engine.end_shortage();
+    engine.retry_threads();
     if is_short() { RETRY_INTERVAL } else { IDLE }
 }
 

@@ -73,7 +73,7 @@ impl Signal {
     pub fn wait(&self, engine: &mut MutexGuard<'_, Engine>) -> Result<(), Code> {
         while !self.is_complete() {
             self.sleepers.wait_for(engine, RETRY_INTERVAL);
-            engine.end_shortage();
+            engine.retry_threads();
         }
         self.query()
     }

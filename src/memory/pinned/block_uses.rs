@@ -1,4 +1,5 @@
-//! What is recorded of the uses of pinned blocks. A shard has those of its blocks; [`uses`](super::uses) records and ends them.
+//! What is recorded of the uses of pinned blocks. A shard has those of its blocks; [`uses`](super::uses) records and
+//! ends them.
 
 use crate::{driver::number_map::NumberMap, memory::arena::StreamUse};
 
