@@ -17,6 +17,8 @@ static void expect_illegal_address(bool writes) {
   gate_open(shut);
   CHECK_STATUS(plinth_stream_synchronize(stream), PLINTH_ERROR_ILLEGAL_ADDRESS);
   CHECK_EQ(plinth_last_driver_error(), 700);
+  CHECK_MESSAGE(writes ? "a copy writes" : "a copy reads");
+  CHECK_MESSAGE("where no device memory is mapped");
   CHECK_OK(plinth_synchronize(1));
 }
 

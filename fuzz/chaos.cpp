@@ -208,7 +208,7 @@ std::vector<std::string> names_in(const char *folder) {
   return names;
 }
 
-void check_leftovers(const std::vector<std::string> &shared_memory) {
+void check_leftovers() {
   for (const std::string &name : names_in(options.folder.c_str())) {
     // A killed process leaves what is the program's own: its socket, a snapshot that it was writing, the folder of a group.
     if (name.rfind("group-", 0) == 0) {
@@ -222,10 +222,8 @@ void check_leftovers(const std::vector<std::string> &shared_memory) {
     }
   }
   for (const std::string &name : names_in("/dev/shm")) {
-    // The driver of a GPU keeps files of its own, and other runs have theirs while they last.
-    const bool of_other_run = name.find("chaos-") != std::string::npos && name.find(name_of_run()) == std::string::npos;
-    if (name.find("plinth") != std::string::npos && !of_other_run &&
-        std::find(shared_memory.begin(), shared_memory.end(), name) == shared_memory.end()) {
+    // Each file of a run has its name. Other runs and programs have files of their own.
+    if (name.find(name_of_run()) != std::string::npos) {
       fprintf(stderr, "chaos: the run left /dev/shm/%s\n", name.c_str());
       exit(1);
     }
@@ -305,7 +303,6 @@ int main(int argc, char **argv) {
   }
   shared = new (mapped) Shared();
   next_life = options.life;
-  const std::vector<std::string> shared_memory = names_in("/dev/shm");
   Random random = random_of(options.seed, 0);
   const int64_t begun = now();
   for (int slot = 0; slot < options.processes; slot++) {
@@ -336,7 +333,7 @@ int main(int argc, char **argv) {
   start(0);
   wait_for_all();
   print_counts();
-  check_leftovers(shared_memory);
+  check_leftovers();
   printf("chaos: seed %lu, %.0f s, %d processes of %d threads: nothing was lost, nothing hung\n",
          static_cast<unsigned long>(options.seed), static_cast<double>(now() - begun) / SECOND, options.processes,
          options.threads);

@@ -24,7 +24,7 @@ use crate::{
     runtime::{
         self,
         call_flags::{self, FORKED},
-        thread,
+        thread::{self, DroppedInCall},
     },
     status::Status,
     stream::capture_report,
@@ -38,7 +38,7 @@ use std::{
 
 thread_local! {
     /// The message of the thread's last failed call. [`last_message`] returns it only if the last call failed.
-    static MESSAGE: RefCell<CString> = RefCell::default();
+    static MESSAGE: DroppedInCall<RefCell<CString>> = DroppedInCall::new(RefCell::default());
 }
 
 /// The message of a call of a signal handler that interrupted another call of its thread.
@@ -171,7 +171,7 @@ fn finish(outcome: Result<()>) -> plinth_status_t {
             thread::end_call();
             PLINTH_OK
         }
-        Err(error) => failed(&error),
+        Err(error) => failed(error),
     }
 }
 
@@ -193,12 +193,12 @@ pub fn text(body: impl FnOnce() -> *const c_char) -> *const c_char {
 pub fn value<T>(fallback: T, body: impl FnOnce() -> T) -> T {
     // The panic hook must know that this panic is caught. Afterwards the state of the last call is restored.
     let outer = thread::enter();
-    let outcome = catch_unwind(AssertUnwindSafe(body));
-    thread::leave(outer);
-    outcome.unwrap_or_else(|payload| {
-        failed(&defect(payload));
+    let value = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
+        failed(defect(payload));
         fallback
-    })
+    });
+    thread::leave(outer);
+    value
 }
 
 /// Fails a call before its body runs. Allocates no memory and takes no lock.
@@ -208,10 +208,16 @@ fn refuse(status: Status, message: &'static CStr) -> plinth_status_t {
     status.0
 }
 
+/// Ends a call that failed. The error is dropped before the call ends: a signal handler may interrupt the C library's
+/// allocator there, and a call of it that is not refused may need the allocator, too.
 #[cold]
-fn failed(error: &Error) -> plinth_status_t {
-    remember(error.status(), error.message(), error.driver_code());
-    error.status().0
+fn failed(error: Error) -> plinth_status_t {
+    let (status, driver_code, message) = (error.status(), error.driver_code(), c_text(error.message()));
+    drop(error);
+    // While the thread exits, its message may be destroyed already; nothing can read it any more.
+    let _ = MESSAGE.try_with(|slot| slot.try_borrow_mut().map(|mut slot| *slot = message));
+    thread::fail_call(status, driver_code);
+    status.0
 }
 
 /// Returns the error for a panic.
@@ -223,13 +229,6 @@ fn defect(payload: Box<dyn Any + Send>) -> Error {
         _ => "no reason given",
     };
     Error::new(Status::PANIC, format!("a defect in plinth: {reason}"))
-}
-
-fn remember(status: Status, message: &str, driver_code: u32) {
-    let message = c_text(message);
-    // While the thread exits, its message may be destroyed already; nothing can read it any more.
-    let _ = MESSAGE.try_with(|slot| slot.try_borrow_mut().map(|mut slot| *slot = message));
-    thread::fail_call(status, driver_code);
 }
 
 /// Calls a function of the program that returns a status, and converts a failure as [`body_error`] does. The message

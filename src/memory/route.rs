@@ -8,7 +8,10 @@ use super::pool::PoolId;
 use crate::{
     driver::{Stream, types::CU_STREAM_LEGACY},
     error::{Error, Result},
-    runtime::{Runtime, thread},
+    runtime::{
+        Runtime,
+        thread::{self, DroppedInCall},
+    },
     status::Status,
     stream::capture_status,
 };
@@ -42,13 +45,13 @@ pub enum RouteOwner {
 
 thread_local! {
     /// A value that lives as long as the thread.
-    static LIFE: Arc<()> = Arc::new(());
+    static LIFE: DroppedInCall<Arc<()>> = DroppedInCall::new(Arc::default());
 }
 
 impl RouteOwner {
     /// Returns the calling thread as an owner. While a thread is being destroyed, it owns nothing.
     pub fn current_thread() -> RouteOwner {
-        RouteOwner::Thread(LIFE.try_with(Arc::downgrade).unwrap_or_default())
+        RouteOwner::Thread(LIFE.try_with(|life| Arc::downgrade(life)).unwrap_or_default())
     }
 
     /// Checks that a route of this owner may be ended by another one.

@@ -24,6 +24,7 @@ use crate::{
         self, Runtime,
         device::Device,
         handle_pool::{HandlePool, ThreadHandles, thread_ending_error},
+        thread::DroppedInCall,
     },
     status::Status,
     stream::{self, Stream, StreamUse, capture_scope, lifetime},
@@ -50,7 +51,8 @@ struct Handle {
 static HANDLES: HandlePool<Handle> = HandlePool::new();
 
 thread_local! {
-    static THREAD_HANDLES: ThreadHandles<Handle> = const { ThreadHandles::new(&HANDLES, drop_thread_workspaces) };
+    static THREAD_HANDLES: DroppedInCall<ThreadHandles<Handle>> =
+        const { DroppedInCall::new(ThreadHandles::new(&HANDLES, drop_thread_workspaces)) };
 }
 
 /// Drops the workspaces of the per-thread default stream when a thread releases a handle, because that stream ends with

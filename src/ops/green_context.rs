@@ -17,7 +17,11 @@ use crate::{
     },
     driver::{self, Driver, Multiprocessors, StreamInfo, StreamOrigin, codes},
     error::{Context, Error, Result},
-    runtime::{self, Runtime, device::Device, thread},
+    runtime::{
+        self, Runtime,
+        device::Device,
+        thread::{self, DroppedInCall},
+    },
     status::Status,
     stream::{self, SavedStreams, Stream},
 };
@@ -73,7 +77,7 @@ impl Drop for Entry {
 
 thread_local! {
     /// The green contexts that the thread has set; the most recent one is last.
-    static ENTRIES: RefCell<Vec<Entry>> = const { RefCell::new(Vec::new()) };
+    static ENTRIES: DroppedInCall<RefCell<Vec<Entry>>> = const { DroppedInCall::new(RefCell::new(Vec::new())) };
 }
 
 fn with_entries<T>(body: impl FnOnce(&mut Vec<Entry>) -> T) -> Result<T> {

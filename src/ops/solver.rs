@@ -6,6 +6,7 @@ use crate::{
     runtime::{
         self,
         handle_pool::{HandlePool, ThreadHandles, thread_ending_error},
+        thread::DroppedInCall,
     },
     stream,
 };
@@ -13,7 +14,8 @@ use crate::{
 static HANDLES: HandlePool<Handle> = HandlePool::new();
 
 thread_local! {
-    static THREAD_HANDLES: ThreadHandles<Handle> = const { ThreadHandles::new(&HANDLES, |_| {}) };
+    static THREAD_HANDLES: DroppedInCall<ThreadHandles<Handle>> =
+        const { DroppedInCall::new(ThreadHandles::new(&HANDLES, |_| {})) };
 }
 
 /// Returns the thread's handle for its current device, bound to its current stream.

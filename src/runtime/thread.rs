@@ -15,6 +15,7 @@ use crate::{
 use std::{
     cell::{Cell, RefCell},
     ffi::CStr,
+    ops::Deref,
     panic,
     sync::atomic::{AtomicU64, Ordering, compiler_fence},
 };
@@ -81,22 +82,59 @@ thread_local! {
     };
 }
 
+/// A variable of a thread that is dropped as in a call from C: the calls of a signal handler that interrupts the destructor
+/// are refused. Every variable whose destructor takes a lock or frees memory must be in one.
+pub struct DroppedInCall<T> {
+    // Fields are dropped in this order.
+    _begin: CallBegin,
+    value: T,
+    _end: CallEnd,
+}
+
+struct CallBegin;
+struct CallEnd;
+
+impl Drop for CallBegin {
+    fn drop(&mut self) {
+        enter();
+    }
+}
+
+impl Drop for CallEnd {
+    fn drop(&mut self) {
+        leave(0);
+    }
+}
+
+impl<T> DroppedInCall<T> {
+    /// Wraps a value.
+    pub const fn new(value: T) -> Self {
+        DroppedInCall { _begin: CallBegin, value, _end: CallEnd }
+    }
+}
+
+impl<T> Deref for DroppedInCall<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
 /// The functions that run at the end of the thread.
 struct AtEnd(Vec<fn()>);
 
 impl Drop for AtEnd {
     fn drop(&mut self) {
-        let outer = enter();
         for function in &self.0 {
             // A panic here would end the process, and there is no caller to report it to.
             let _ = panic::catch_unwind(function);
         }
-        leave(outer);
     }
 }
 
 thread_local! {
-    static AT_END: RefCell<AtEnd> = const { RefCell::new(AtEnd(Vec::new())) };
+    static AT_END: DroppedInCall<RefCell<AtEnd>> = const { DroppedInCall::new(RefCell::new(AtEnd(Vec::new()))) };
 }
 
 /// Runs a function once at the end of the calling thread, but not in the main thread, whose end is that of the process.

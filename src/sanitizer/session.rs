@@ -31,7 +31,7 @@ use crate::{
     runtime::{
         self,
         names::{self, Subject},
-        thread,
+        thread::{self, DroppedInCall},
     },
     status::Status,
 };
@@ -76,7 +76,7 @@ thread_local! {
     /// The number of nested library calls: a call may call the program, which may call the library.
     static CALL_DEPTH: Cell<u32> = const { Cell::new(0) };
     /// The reports for the callback, which is called when the outermost call ends.
-    static PENDING_REPORTS: RefCell<Vec<Report>> = const { RefCell::new(Vec::new()) };
+    static PENDING_REPORTS: DroppedInCall<RefCell<Vec<Report>>> = const { DroppedInCall::new(RefCell::new(Vec::new())) };
 }
 
 /// Returns the mode.
@@ -225,7 +225,7 @@ pub fn enter(call: &'static str) {
 pub fn leave() {
     CALL_DEPTH.set(CALL_DEPTH.get() - 1);
     if CALL_DEPTH.get() == 0 && !IN_CALLBACK.get() {
-        let pending = PENDING_REPORTS.try_with(RefCell::take).unwrap_or_default();
+        let pending = PENDING_REPORTS.try_with(|pending| pending.take()).unwrap_or_default();
         if !pending.is_empty() {
             // A panic must not unwind into C, and there is no caller to report it to.
             let _ = panic::catch_unwind(AssertUnwindSafe(|| call_callback(&pending)));

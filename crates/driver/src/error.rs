@@ -1,6 +1,6 @@
 //! Errors: a status, a message that names the request, and the driver's code if a driver call failed.
 
-use crate::{Failure, codes, kernel_report, status::Status};
+use crate::{Failure, codes, status::Status, work_report};
 use std::fmt;
 
 /// An error of the library. It is one pointer wide, so that a successful call pays nothing for it.
@@ -110,7 +110,7 @@ impl From<Failure> for Error {
             None => String::new(),
         };
         let mut message = format!("{symbol} failed with {}{text}", codes::describe(failure.code));
-        if let Some(report) = kernel_report::get(failure.code) {
+        if let Some(report) = work_report::get(failure.code) {
             message = format!("{message}: {report}");
         }
         Error(Box::new(Parts { status, message, driver_code: failure.code }))

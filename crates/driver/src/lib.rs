@@ -35,7 +35,6 @@ pub mod half;
 mod image;
 pub mod jit;
 mod kernel;
-pub mod kernel_report;
 pub mod library;
 pub mod math;
 mod memory;
@@ -64,6 +63,7 @@ pub mod types;
 pub mod user;
 mod virtual_memory;
 pub mod visible;
+pub mod work_report;
 
 pub use capture::CaptureInfo;
 pub use context::Context;

@@ -14,7 +14,7 @@ use super::{
     model::{MAX_BLOCK, MAX_GRID, MAX_THREADS_PER_BLOCK, Model},
     state,
 };
-use crate::driver::{Image, codes, kernel_report, table::Code};
+use crate::driver::{Image, codes, table::Code, work_report};
 use parking_lot::Mutex;
 use std::{
     sync::atomic::{AtomicU32, Ordering},
@@ -261,7 +261,8 @@ impl Launch {
     /// Returns a pointer to the memory at an address, if the launch's device may access it. Like a GPU's kernel, a CPU
     /// kernel faults if it uses the memory after the program has unmapped it.
     pub fn memory(&self, address: u64, bytes: u64, write: bool) -> Result<*mut u8, Code> {
-        state::get()?.memory.read().check_access(address, bytes, write, Accessor::Device(self.device))?;
+        let what = format_args!("kernel {}", self.kernel.name);
+        state::get()?.memory.read().check_access(what, address, bytes, write, Accessor::Device(self.device))?;
         Ok(address as *mut u8)
     }
 
@@ -293,7 +294,11 @@ impl Launch {
         match self.error.swap(codes::CUDA_SUCCESS, Ordering::AcqRel) {
             codes::CUDA_SUCCESS => Ok(()),
             error => {
-                kernel_report::set(self.report.lock().take().map(|report| (error, report)));
+                // The report of an access is already there.
+                let report = self.report.lock().take().map(|report| (error, report));
+                if report.is_some() || error != codes::CUDA_ERROR_ILLEGAL_ADDRESS {
+                    work_report::set(report);
+                }
                 Err(error)
             }
         }

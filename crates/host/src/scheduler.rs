@@ -225,17 +225,25 @@ fn idle_time(engine: &mut Engine) -> Duration {
     if is_short() { RETRY_INTERVAL } else { IDLE }
 }
 
-/// Blocks the program's signals in this thread, except those that faults of this thread raise.
-pub fn block_signals() {
-    // SAFETY: sigfillset initialises the set before it is used, and the set outlives the calls.
+/// Blocks the program's signals in this thread, except those that faults of this thread raise. Returns which were blocked
+/// before.
+pub fn block_signals() -> libc::sigset_t {
+    // SAFETY: a set of zeros is a valid value, and both sets outlive the calls.
     unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
+        let (mut set, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
         libc::sigfillset(&mut set);
         for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT] {
             libc::sigdelset(&mut set, fault);
         }
-        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);
+        before
     }
+}
+
+/// Undoes [`block_signals`].
+pub fn restore_signals(before: &libc::sigset_t) {
+    // SAFETY: the set is one that the system filled in.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
 }
 
 /// Runs a worker of one device.

@@ -9,11 +9,12 @@ use super::{
         plan::{PlanIndex, Program},
     },
     ids::{self, Id},
+    scheduler,
     shared::SharedEvent,
     signal::Signal,
     work::{HostCall, Work},
 };
-use crate::driver::{codes, table::Code, types::*};
+use crate::driver::{codes, table::Code, types::*, work_report};
 use once_cell::sync::OnceCell;
 use std::{
     cell::RefCell,
@@ -124,8 +125,11 @@ impl Defaults {
     fn of_thread() -> Option<Rc<Defaults>> {
         static KEY: OnceCell<Option<libc::pthread_key_t>> = OnceCell::new();
         unsafe extern "C" fn end(defaults: *mut libc::c_void) {
+            // A signal handler of the program must not interrupt the C library's allocator here: it may make a call.
+            let blocked = scheduler::block_signals();
             // SAFETY: the value of the key, which is set below only, and to NULL before this call.
             drop(unsafe { Rc::from_raw(defaults.cast::<Defaults>()) });
+            scheduler::restore_signals(&blocked);
         }
         let key = (*KEY.get_or_init(|| {
             let mut key = 0;
@@ -187,7 +191,7 @@ impl Engine {
                 let id = handle as Id;
                 match self.streams.get(&id) {
                     Some(stream) if stream.is_visible() => Ok(id),
-                    _ if self.destroyed_streams.contains(&id) => Err(self.use_destroyed_stream()),
+                    _ if self.destroyed_streams.contains(&id) => Err(self.use_destroyed_stream(id)),
                     _ => Err(codes::CUDA_ERROR_INVALID_HANDLE),
                 }
             }
@@ -197,7 +201,9 @@ impl Engine {
     /// Fails all streams for good. A driver reads freed memory if it is passed the handle of a destroyed stream: it may
     /// crash, or use another stream. A program must not be able to miss that here.
     #[cold]
-    fn use_destroyed_stream(&mut self) -> Code {
+    fn use_destroyed_stream(&mut self, id: Id) -> Code {
+        let report = format!("a call used the stream {id:#x}, which is destroyed");
+        work_report::set(Some((codes::CUDA_ERROR_ILLEGAL_ADDRESS, report)));
         for stream in self.streams.values_mut() {
             stream.error = codes::CUDA_ERROR_ILLEGAL_ADDRESS;
         }

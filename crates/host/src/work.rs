@@ -1,7 +1,7 @@
 //! The work of streams: copies, fills, kernels and host functions.
 
 use super::{context, kernels::Launch, memory::check::Accessor, state::State};
-use crate::driver::{kernel_report, table::Code};
+use crate::driver::table::Code;
 use std::{ffi::c_void, sync::Arc, thread, time::Duration};
 
 /// Work that a device's worker executes.
@@ -66,7 +66,7 @@ impl Work {
     }
 
     pub fn run(&self, state: &State, device: usize) -> Result<(), Code> {
-        let done = match self {
+        match self {
             Work::Copy(copy) => {
                 if state.config.slow_copies {
                     thread::sleep(SLOW_COPY);
@@ -77,15 +77,13 @@ impl Work {
                 let memory = state.memory.read();
                 // SAFETY: the destination was just found to be mapped and writable, and stays so while the memory is
                 // locked; the source is a buffer of this program.
-                memory.check_access(*to, bytes.len() as u64, true, *accessor).map(|_| unsafe {
+                memory.check_access("a copy", *to, bytes.len() as u64, true, *accessor).map(|_| unsafe {
                     std::ptr::copy_nonoverlapping(bytes.as_ptr(), *to as *mut u8, bytes.len());
                 })
             }
             Work::Fill(fill) => fill.run(state, device),
-            Work::Kernel(launch) => return launch.run(),
-        };
-        // The report of a kernel that failed earlier is not about this error.
-        done.inspect_err(|_| kernel_report::set(None))
+            Work::Kernel(launch) => launch.run(),
+        }
     }
 }
 
@@ -107,8 +105,8 @@ impl CopyWork {
         while done < self.bytes {
             let bytes = CHUNK_BYTES.min(self.bytes - done);
             let memory = state.memory.read();
-            memory.check_access(self.from + done, bytes, false, self.from_accessor)?;
-            memory.check_access(self.to + done, bytes, true, self.to_accessor)?;
+            memory.check_access("a copy", self.from + done, bytes, false, self.from_accessor)?;
+            memory.check_access("a copy", self.to + done, bytes, true, self.to_accessor)?;
             // SAFETY: device and pinned memory was just found to be mapped with the right access, and stays so while
             // the memory is locked; other memory is the program's, which guarantees its validity by requesting the
             // copy.
@@ -143,7 +141,7 @@ impl Fill {
         while done < total {
             let bytes = CHUNK_BYTES.min(total - done);
             let memory = state.memory.read();
-            memory.check_access(self.to + done, bytes, true, Accessor::Device(device))?;
+            memory.check_access("a fill", self.to + done, bytes, true, Accessor::Device(device))?;
             let to = self.to + done;
             let count = (bytes / self.width) as usize;
             // SAFETY: the chunk was just found to be mapped and writable, and stays so while the memory is locked; the

@@ -8,6 +8,7 @@
 use super::{Communicator, in_process_group::Request, sticky_error::StickyError};
 use crate::{
     error::{Error, Result},
+    runtime::thread::DroppedInCall,
     status::Status,
 };
 use std::{cell::RefCell, sync::Arc};
@@ -35,18 +36,22 @@ struct Group {
 }
 
 thread_local! {
-    static GROUP: RefCell<Group> = RefCell::default();
+    static GROUP: DroppedInCall<RefCell<Group>> = DroppedInCall::new(RefCell::default());
+}
+
+fn with_group<T>(body: impl FnOnce(&mut Group) -> T) -> T {
+    GROUP.with(|group| body(&mut group.borrow_mut()))
 }
 
 /// Begins a group.
 pub fn start() {
-    GROUP.with_borrow_mut(|group| group.starts.push(group.items.len()));
+    with_group(|group| group.starts.push(group.items.len()));
 }
 
 /// Ends a group. The outermost end executes the requests. If a request in the group or in an enclosing one failed,
 /// nothing is executed, and every end returns that error.
 pub fn end() -> Result<()> {
-    let (items, first_error) = GROUP.with_borrow_mut(|group| {
+    let (items, first_error) = with_group(|group| {
         if group.starts.pop().is_none() {
             return Err(Error::new(Status::INVALID_VALUE, "a group ends that was not started in this thread"));
         }
@@ -63,7 +68,7 @@ pub fn end() -> Result<()> {
 
 /// Cancels a group and discards its requests. An enclosing group remains as it was before.
 pub fn cancel() {
-    let dropped = GROUP.with_borrow_mut(|group| {
+    let dropped = with_group(|group| {
         let start = group.starts.pop().unwrap_or(group.items.len());
         group.items.split_off(start)
     });
@@ -74,7 +79,7 @@ pub fn cancel() {
 /// Runs a call that submits a request. If it fails inside a group, the group fails.
 pub fn run_request(call: impl FnOnce() -> Result<()>) -> Result<()> {
     call().inspect_err(|error| {
-        GROUP.with_borrow_mut(|group| {
+        with_group(|group| {
             if !group.starts.is_empty() {
                 group.first_error.get_or_insert_with(|| error.into());
             }
@@ -84,7 +89,7 @@ pub fn run_request(call: impl FnOnce() -> Result<()>) -> Result<()> {
 
 /// Returns whether the thread is in a group.
 fn is_open() -> bool {
-    GROUP.with_borrow(|group| !group.starts.is_empty())
+    with_group(|group| !group.starts.is_empty())
 }
 
 /// Fails with `why` if the thread is in a group.
@@ -95,7 +100,7 @@ pub fn check_closed(why: &str) -> Result<()> {
 /// Executes a request, or defers it to the end of the group.
 pub fn submit(item: Item) -> Result<()> {
     if is_open() {
-        GROUP.with_borrow_mut(|group| group.items.push(item));
+        with_group(|group| group.items.push(item));
         return Ok(());
     }
     super::execute(vec![item])

@@ -1,7 +1,8 @@
 //! Classification of addresses, and access checks.
 
 use super::{AccessRights, Mapping, Memory, containing, overlaps};
-use crate::driver::{codes, table::Code};
+use crate::driver::{codes, table::Code, work_report};
+use std::fmt::{self, Display, Formatter};
 
 /// The kind of memory in an address range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +37,16 @@ pub enum Accessor {
     /// Memory that was the program's own when the copy was requested. An end that was device or pinned memory then must
     /// not change to this: memory that was freed during a copy is an illegal address, and must not be accessed.
     Program,
+}
+
+impl Display for Accessor {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Accessor::Device(device) => write!(formatter, "device {device}"),
+            Accessor::Copy(device) => write!(formatter, "a copy by device {device}"),
+            Accessor::Program => write!(formatter, "a copy of pageable memory"),
+        }
+    }
 }
 
 impl Memory {
@@ -102,11 +113,33 @@ impl Memory {
     }
 
     /// Checks whether a range may be accessed now. If so, it stays accessible while the memory is locked for reading.
-    pub fn check_access(&self, address: u64, bytes: u64, write: bool, accessor: Accessor) -> Result<(), Code> {
-        if address.checked_add(bytes.max(1)).is_none() {
-            return Err(codes::CUDA_ERROR_ILLEGAL_ADDRESS);
+    /// `what` is the work that accesses it, for the report of an error.
+    pub fn check_access(
+        &self,
+        what: impl Display,
+        address: u64,
+        bytes: u64,
+        write: bool,
+        accessor: Accessor,
+    ) -> Result<(), Code> {
+        if self.is_accessible(address, bytes, write, accessor) {
+            return Ok(());
         }
-        let is_accessible = match self.kind_of(address, bytes) {
+        let access = if write { "writes" } else { "reads" };
+        let why = match self.kind_of(address, bytes) {
+            MemoryKind::Unmapped | MemoryKind::Pageable => "where no device memory is mapped".to_owned(),
+            MemoryKind::Pinned | MemoryKind::Device(_) => format!("which {accessor} may not access so"),
+        };
+        let report = format!("{what} {access} {bytes} bytes at {address:#x}, {why}");
+        work_report::set(Some((codes::CUDA_ERROR_ILLEGAL_ADDRESS, report)));
+        Err(codes::CUDA_ERROR_ILLEGAL_ADDRESS)
+    }
+
+    fn is_accessible(&self, address: u64, bytes: u64, write: bool, accessor: Accessor) -> bool {
+        if address.checked_add(bytes.max(1)).is_none() {
+            return false;
+        }
+        match self.kind_of(address, bytes) {
             MemoryKind::Pinned => true,
             MemoryKind::Pageable => accessor == Accessor::Program,
             MemoryKind::Unmapped => false,
@@ -123,7 +156,6 @@ impl Memory {
                 }
                 Accessor::Program => false,
             }),
-        };
-        if is_accessible { Ok(()) } else { Err(codes::CUDA_ERROR_ILLEGAL_ADDRESS) }
+        }
     }
 }

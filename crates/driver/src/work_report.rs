@@ -1,11 +1,11 @@
-//! What a kernel of the host device reported when it failed. CUDA's error codes have no place for it.
+//! What work of the host device reported when it failed. CUDA's error codes have no place for it.
 
 use super::{codes, table::Code};
 use parking_lot::Mutex;
 
 static LAST: Mutex<Option<(Code, String)>> = Mutex::new(None);
 
-/// Stores the report of a kernel that failed, or removes the last one if work failed that has no report.
+/// Stores the report of work that failed, or removes the last one if work failed that has no report.
 pub fn set(report: Option<(Code, String)>) {
     *LAST.lock() = report;
 }
