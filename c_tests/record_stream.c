@@ -241,6 +241,30 @@ TEST(a_recorded_use_ends_with_the_block) {
   expect_nothing_left();
 }
 
+/* A request that other memory could serve polls for it, some milliseconds after the last request that did. */
+TEST(a_block_is_reused_soon_after_its_streams_are_done) {
+  const size_t sizes[] = {16, 1000, 100 * KIB, MIB, 24 * MIB};
+  for (int index = 0; index < 5; index++) {
+    const size_t bytes = sizes[index];
+    plinth_stream_t own = stream_on(0);
+    plinth_stream_t other = stream_on(0);
+    void *memory = alloc_on(bytes, 0, own);
+    gate *shut = hold(other);
+    record(memory, other);
+    release(memory);
+    void *second = alloc_on(bytes, 0, own);
+    CHECK(second != memory);
+    gate_open(shut);
+    CHECK_OK(plinth_stream_synchronize(other));
+    sleep_milliseconds(20);
+    void *third = alloc_on(bytes, 0, own);
+    CHECK_SAME(third, memory);
+    release(second);
+    release(third);
+    expect_nothing_left();
+  }
+}
+
 TEST(many_blocks_are_pending_at_once) {
   enum { BLOCKS = 500 };
   unsigned char *memory[BLOCKS];

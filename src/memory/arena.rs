@@ -17,7 +17,8 @@ pub use crate::stream::StreamUse;
 use crate::{observe, runtime::thread, stream::event_pool::PooledEvent};
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use rustix::time::{ClockId, clock_gettime};
+use std::{collections::HashMap, mem};
 
 /// The maximum number of arenas of a process.
 pub const MAX_ARENAS: usize = 1 << 16;
@@ -88,6 +89,8 @@ pub struct Inner {
     pub stream_uses: HashMap<BlockId, Vec<StreamUse>>,
     /// Freed blocks that wait for stream events.
     pub deferred_frees: Vec<DeferredFree>,
+    /// When a request last polled them, in nanoseconds.
+    polled: i64,
     /// Addresses that wait to be unmapped.
     pub pending_unmaps: Vec<PendingUnmap>,
     /// What the arena's free memory waits for if its pool has ended: graphs that the program launched itself, in streams
@@ -134,6 +137,7 @@ impl Arena {
                         memory: MemoryOptions::default(),
                         stream_uses: HashMap::new(),
                         deferred_frees: Vec::new(),
+                        polled: 0,
                         pending_unmaps: Vec::new(),
                         graph_work: None,
                     },
@@ -209,6 +213,13 @@ impl Inner {
                 uses.push(stream_use);
             }
         }
+    }
+
+    /// Returns whether a request should poll the deferred frees: once in each tick of the coarse clock, 1 to 10 ms.
+    pub fn is_poll_due(&mut self) -> bool {
+        let now = clock_gettime(ClockId::MonotonicCoarse);
+        let tick = now.tv_sec * 1_000_000_000 + now.tv_nsec;
+        mem::replace(&mut self.polled, tick) != tick
     }
 
     /// Returns whether no block is in use or waiting and nothing is mapped.

@@ -40,6 +40,9 @@ pub fn caching_alloc(bytes: u64, number: i32, stream: Stream) -> Result<u64> {
         None => return alloc_after_lookup(number, stream, bytes),
     };
     let mut inner = arena.lock();
+    if !inner.deferred_frees.is_empty() {
+        inner = poll_deferred_frees(arena, inner);
+    }
     if inner.space.generation == generation
         && let Some(address) = inner.space.allocate(size, bytes)
     {
@@ -70,6 +73,9 @@ fn alloc_after_lookup(number: i32, stream: Stream, bytes: u64) -> Result<u64> {
     let Some(size) = config::get()?.round(bytes) else { return Err(too_large(bytes)) };
     let (arena, generation) = find_arena(number, stream)?;
     let mut inner = arena.lock();
+    if !inner.deferred_frees.is_empty() {
+        inner = poll_deferred_frees(arena, inner);
+    }
     if inner.space.generation == generation
         && let Some(address) = inner.space.allocate(size, bytes)
     {
@@ -82,6 +88,23 @@ fn alloc_after_lookup(number: i32, stream: Stream, bytes: u64) -> Result<u64> {
     }
     drop(inner);
     alloc_slow(number, stream, Request { size, requested: bytes })
+}
+
+/// Frees blocks whose streams are done with them, if a poll is due.
+#[cold]
+fn poll_deferred_frees<'a>(arena: &'a Arena, mut inner: BiasedGuard<'a, Inner>) -> BiasedGuard<'a, Inner> {
+    if !inner.is_poll_due() {
+        return inner;
+    }
+    drop(inner);
+    let _uncancellable = cancellation::disable();
+    if let Some(runtime) = runtime::usable()
+        && let Some(device) = runtime.devices().get(arena.device as usize)
+    {
+        // A block that cannot be polled stays deferred; the slow path reports what fails.
+        let _ = stream_events::poll_deferred_frees(runtime, device, arena);
+    }
+    arena.lock()
 }
 
 #[cold]

@@ -19,6 +19,9 @@ use crate::{
 };
 use std::sync::atomic::Ordering;
 
+/// How many deferred frees a request polls.
+const MAX_POLLED: usize = 32;
+
 /// Returns whether all work of the arena's stream is done.
 pub fn is_idle(runtime: &Runtime, arena: &Arena) -> bool {
     let stream_use = arena.stream_use();
@@ -201,17 +204,7 @@ pub fn process_events(runtime: &Runtime, device: &Device, arena: &Arena, wait: b
         }
         (std::mem::take(&mut inner.deferred_frees), std::mem::take(&mut inner.pending_unmaps))
     };
-    let mut any = false;
-    for mut entry in deferred_frees {
-        entry.events.retain_mut(|event| !is_complete(runtime, event, wait));
-        let mut inner = arena.lock();
-        if entry.events.is_empty() {
-            inner.space.finish_deferred_free(entry.block);
-            any = true;
-        } else {
-            inner.deferred_frees.push(entry);
-        }
-    }
+    let mut any = finish_deferred_frees(runtime, arena, deferred_frees, wait);
     for mut entry in pending_unmaps {
         let mut complete = is_complete(runtime, &mut entry.event, wait);
         if complete {
@@ -226,6 +219,38 @@ pub fn process_events(runtime: &Runtime, device: &Device, arena: &Arena, wait: b
         }
     }
     any
+}
+
+/// Frees the blocks whose events are complete; the others stay deferred. Returns whether anything was freed.
+fn finish_deferred_frees(runtime: &Runtime, arena: &Arena, entries: Vec<DeferredFree>, wait: bool) -> bool {
+    let mut any = false;
+    for mut entry in entries {
+        entry.events.retain_mut(|event| !is_complete(runtime, event, wait));
+        let mut inner = arena.lock();
+        if entry.events.is_empty() {
+            inner.space.finish_deferred_free(entry.block);
+            any = true;
+        } else {
+            inner.deferred_frees.push(entry);
+        }
+    }
+    any
+}
+
+/// Frees blocks whose events are complete, of those that have waited longest. A request does this at most once in each
+/// interval of [`Inner::is_poll_due`], and not for many blocks, so it costs little, and a block is reused soon after its
+/// streams are done with it.
+///
+/// [`Inner::is_poll_due`]: super::arena::Inner::is_poll_due
+pub fn poll_deferred_frees(runtime: &Runtime, device: &Device, arena: &Arena) -> Result<()> {
+    let entries: Vec<DeferredFree> = {
+        let mut inner = arena.lock();
+        let count = inner.deferred_frees.len().min(MAX_POLLED);
+        inner.deferred_frees.drain(..count).collect()
+    };
+    device.with_context(&runtime.driver, |driver| {
+        Ok(driver.with_relaxed_capture(|| finish_deferred_frees(runtime, arena, entries, false)).map(drop)?)
+    })
 }
 
 /// Returns whether [`process_events`] and [`wait_for_stream`] would wait for work of the device.
