@@ -118,6 +118,19 @@ SCENARIO_OF(allocator_plan, recorded_use) {
   free_block(memory, last_device, 3 * MIB);
 }
 
+/* A request polls for the block, a tick of the coarse clock after the first one did. */
+SCENARIO_OF(allocator_plan, polled_free) {
+  unsigned char *memory = try_alloc(64 * KIB, last_device, own);
+  if (memory != NULL) {
+    RETRY(plinth_record_stream(memory, other));
+  }
+  free_block(memory, last_device, 64 * KIB);
+  RETRY(plinth_stream_synchronize(other));
+  sleep_milliseconds(12);
+  memory = try_alloc(64 * KIB, last_device, own);
+  free_block(memory, last_device, 64 * KIB);
+}
+
 SCENARIO_OF(allocator_plan, reuse) {
   for (int round = 0; round < 3; round++) {
     unsigned char *memory = try_alloc(5 * MIB, last_device, own);

@@ -243,14 +243,17 @@ fn finish_deferred_frees(runtime: &Runtime, arena: &Arena, entries: Vec<Deferred
 ///
 /// [`Inner::is_poll_due`]: super::arena::Inner::is_poll_due
 pub fn poll_deferred_frees(runtime: &Runtime, device: &Device, arena: &Arena) -> Result<()> {
-    let entries: Vec<DeferredFree> = {
-        let mut inner = arena.lock();
-        let count = inner.deferred_frees.len().min(MAX_POLLED);
-        inner.deferred_frees.drain(..count).collect()
+    // The thread that grows the arena polls itself, and must find all blocks that wait.
+    let Some(_growth) = arena.growth.try_lock() else { return Ok(()) };
+    let poll = || {
+        let entries: Vec<DeferredFree> = {
+            let mut inner = arena.lock();
+            let count = inner.deferred_frees.len().min(MAX_POLLED);
+            inner.deferred_frees.drain(..count).collect()
+        };
+        finish_deferred_frees(runtime, arena, entries, false);
     };
-    device.with_context(&runtime.driver, |driver| {
-        Ok(driver.with_relaxed_capture(|| finish_deferred_frees(runtime, arena, entries, false)).map(drop)?)
-    })
+    device.with_context(&runtime.driver, |driver| Ok(driver.with_relaxed_capture(poll)?))
 }
 
 /// Returns whether [`process_events`] and [`wait_for_stream`] would wait for work of the device.
