@@ -197,7 +197,7 @@ impl GraphState {
                 )
             });
         }
-        resources.finish_capture(runtime)?;
+        resources.finish_capture();
         let exec = if self.keep { None } else { Some(replay::instantiate_native(runtime, resources.device, native)?) };
         let mut ready = Ready { exec, native: Some(native), resources: Arc::new(resources), parts: Parts::default() };
         if !self.keep && !self.debug {

@@ -3,16 +3,15 @@
 use super::replay_order::{self, SharedPool};
 use crate::{
     base::log,
-    driver::{Function, Span},
+    driver::Span,
     error::{Context, Error, Result},
     memory::{self, PoolId, scratch::alloc_span},
-    ops::random::generator::GeneratorState,
+    ops::random::generator::{GeneratorState, ReplayReservation},
     runtime::{self, Runtime, device::Device},
     status::Status,
     stream::{
         Stream,
         capture_scope::{self, CaptureResource, Resource},
-        kernel::Kernel,
     },
 };
 use std::sync::{
@@ -32,6 +31,12 @@ impl CapturedGenerator {
     fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
+}
+
+/// Returns the seed and the offset of a replay, each with its place.
+fn start_of((generator, reservation): (&Arc<CapturedGenerator>, &ReplayReservation)) -> [(Span, u64); 2] {
+    let (seed, offset) = reservation.start();
+    [(generator.seed_and_offset.part(0, 8), seed), (generator.seed_and_offset.part(8, 8), offset)]
 }
 
 impl CaptureResource for CapturedGenerator {
@@ -57,8 +62,6 @@ pub struct GraphResources {
     block: u64,
     /// The stream that the block was allocated for.
     stream: Stream,
-    /// The kernel that writes seeds and offsets; set after a capture that used generators.
-    set_kernel: Option<Function>,
     /// Other resources that the graph's nodes use.
     others: Vec<Resource>,
 }
@@ -100,7 +103,6 @@ impl GraphResources {
             generators,
             block: memory.address(),
             stream,
-            set_kernel: None,
             others: Vec::new(),
         })
     }
@@ -125,16 +127,12 @@ impl GraphResources {
     }
 
     /// Prepares for replays after the capture, and releases unused generators.
-    pub fn finish_capture(&mut self, runtime: &Runtime) -> Result<()> {
+    pub fn finish_capture(&mut self) {
         self.generators.retain(|generator| generator.used() > 0);
         if self.generators.is_empty() {
             // No work in the stream has used the block yet.
             memory::free_own(std::mem::take(&mut self.block));
-            return Ok(());
         }
-        let device = runtime.device(self.device as i32)?;
-        self.set_kernel = Some(device.kernel(&runtime.driver, Kernel::PhiloxSet)?);
-        Ok(())
     }
 
     /// Fails if a resource of the graph sleeps.
@@ -145,34 +143,19 @@ impl GraphResources {
     /// Returns whether replays use random numbers.
     #[inline]
     pub fn is_random(&self) -> bool {
-        self.set_kernel.is_some()
+        !self.generators.is_empty()
     }
 
-    /// Launches the kernels that write the seeds and offsets into a stream, then the graph. After a failure no random
-    /// numbers are consumed.
+    /// Writes the seeds and offsets in a stream, then launches the graph. After a failure no random numbers are consumed.
     pub fn launch_random(&self, runtime: &Runtime, stream: Stream, launch: &dyn Fn() -> Result<()>) -> Result<()> {
-        self.launch_from(0, runtime, stream, launch)
-    }
-
-    fn launch_from(
-        &self,
-        index: usize,
-        runtime: &Runtime,
-        stream: Stream,
-        launch: &dyn Fn() -> Result<()>,
-    ) -> Result<()> {
-        let (Some(generator), Some(set_kernel)) = (self.generators.get(index), self.set_kernel) else {
-            return launch();
-        };
-        let reservation = generator.state.begin_replay(generator.used());
-        let (seed, offset) = reservation.start();
+        let reservations: Vec<ReplayReservation> =
+            self.generators.iter().map(|generator| generator.state.begin_replay(generator.used())).collect();
+        let numbers: Vec<(Span, u64)> = self.generators.iter().zip(&reservations).flat_map(start_of).collect();
         runtime
-            .in_stream(stream, |driver, raw| {
-                Ok(driver.launch_philox_set(set_kernel, generator.seed_and_offset, seed, offset, raw)?)
-            })
-            .context(|| "launching plinth_philox_set")?;
-        self.launch_from(index + 1, runtime, stream, launch)?;
-        reservation.commit();
+            .in_stream(stream, |driver, raw| Ok(driver.write_numbers(&numbers, raw)?))
+            .context(|| "writing the seed and the offset of a replay")?;
+        launch()?;
+        reservations.into_iter().for_each(ReplayReservation::commit);
         Ok(())
     }
 }

@@ -35,7 +35,6 @@ macro_rules! sources {
 
 sources! {
     SLEEP = "sleep.ptx" for 75;
-    PHILOX_SET = "philox_set.ptx" for 75;
     CONDITION = "condition.ptx" for 75;
     RANDOM = "random.ptx" for 75;
     RANDOM_HALF = "random_half.ptx" for 80;
@@ -71,7 +70,6 @@ macro_rules! kernels {
 
 kernels! {
     Sleep = "plinth_sleep" in SLEEP;
-    PhiloxSet = "plinth_philox_set" in PHILOX_SET;
     ConditionSet = "plinth_condition_set" in CONDITION;
 
     StandardUniformF32 = "plinth_standard_uniform_f32" in RANDOM;

@@ -124,23 +124,6 @@ pub enum Parameters<'a> {
 }
 
 impl Driver {
-    /// Launches `plinth_philox_set`, which writes the seed and the offset of a replay to the first 16 bytes of `state`.
-    pub fn launch_philox_set(
-        &self,
-        function: Function,
-        state: Span,
-        seed: u64,
-        offset: u64,
-        stream: Stream,
-    ) -> DriverResult<()> {
-        let state = state.address();
-        let of = |value: &u64| std::ptr::from_ref(value).cast::<std::ffi::c_void>();
-        let pointers = [of(&state), of(&seed), of(&offset)];
-        // SAFETY: the pointers refer to the three 64-bit integers that the kernel takes and outlive the call; the
-        // constructor of the span guarantees its memory.
-        unsafe { self.launch(function, [1; 3], [1; 3], 0, &pointers, stream) }
-    }
-
     /// Launches blocks of [`THREADS`] threads of a random kernel, in a two-dimensional grid.
     pub fn launch_random(
         &self,

@@ -185,6 +185,7 @@ driver_calls! {
     required  5050 cuStreamGetFlags(stream: CUstream, flags: *mut c_uint);
     required  9020 cuStreamGetCtx(stream: CUstream, context: *mut CUcontext);
     optional 12000 cuStreamGetId(stream: CUstream, id: *mut c_ulonglong);
+    optional 11070 cuStreamBatchMemOp_v2(stream: CUstream, count: c_uint, writes: *mut StreamWrite, flags: c_uint);
     required 10000 cuLaunchHostFunc(stream: CUstream, function: CUhostFn, data: *mut c_void);
 
     // Stream capture.

@@ -22,6 +22,8 @@ constants! {
     CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT = CUdriverProcAddressQueryResult_enum;
     CU_STREAM_DEFAULT = CUstream_flags_enum;
     CU_STREAM_NON_BLOCKING = CUstream_flags_enum;
+    CU_STREAM_MEM_OP_WRITE_VALUE_64 = CUstreamBatchMemOpType_enum;
+    CU_STREAM_WRITE_VALUE_DEFAULT = CUstreamWriteValue_flags_enum;
     CU_EVENT_DEFAULT = CUevent_flags_enum;
     CU_EVENT_BLOCKING_SYNC = CUevent_flags_enum;
     CU_EVENT_DISABLE_TIMING = CUevent_flags_enum;
@@ -174,6 +176,20 @@ pub const CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY: std::ffi::c_ulonglong =
 /// The condition of a graph is set to its default value at each launch. This is a preprocessor constant in CUDA's
 /// header.
 pub const CU_GRAPH_COND_ASSIGN_DEFAULT: std::ffi::c_uint = 1;
+
+/// CUDA's `CUstreamBatchMemOpParams` for an operation that writes a number.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct StreamWrite {
+    pub operation: std::ffi::c_uint,
+    pub address: CUdeviceptr,
+    pub value: u64,
+    pub flags: std::ffi::c_uint,
+    pub alias: CUdeviceptr,
+    pub reserved: u64,
+}
+
+const _: () = assert!(size_of::<StreamWrite>() == size_of::<cudarc::driver::sys::CUstreamBatchMemOpParams>());
 
 /// CUDA's `CUDA_MEMCPY2D`, with its enumerations as plain integers.
 #[derive(Debug, Clone, Copy)]

@@ -83,6 +83,7 @@ pub fn price(call: Call, bytes: u64) -> u64 {
         cuEventRecord | cuEventRecordWithFlags => 150,
         cuEventQuery | cuStreamQuery => 140,
         cuStreamWaitEvent => 130,
+        cuStreamBatchMemOp_v2 => 1400,
         cuStreamIsCapturing | cuStreamGetId => 40,
         cuCtxGetCurrent => 30,
         cuMemGetInfo_v2 => 3600,

@@ -98,9 +98,6 @@ pub struct Function {
 
 static SLEEP: HostKernel = HostKernel { name: "plinth_sleep", parameter_sizes: &[8], run: Run::Function(sleep) };
 
-static PHILOX_SET: HostKernel =
-    HostKernel { name: "plinth_philox_set", parameter_sizes: &[8, 8, 8], run: Run::Function(philox_set) };
-
 static CONDITION_SET: HostKernel =
     HostKernel { name: "plinth_condition_set", parameter_sizes: &[8, 8], run: Run::Function(condition_set) };
 
@@ -125,7 +122,7 @@ pub fn find_registered(name: &[u8]) -> Option<&'static HostKernel> {
 
 /// Finds the CPU kernel of this name.
 pub fn find(name: &[u8]) -> Option<&'static HostKernel> {
-    let built_in = [&SLEEP, &PHILOX_SET, &CONDITION_SET].into_iter();
+    let built_in = [&SLEEP, &CONDITION_SET].into_iter();
     find_registered(name).or_else(|| {
         built_in
             .chain(cpu_kernels::CPU_KERNELS)
@@ -139,22 +136,6 @@ fn sleep(launch: &Launch) {
     let Some(cycles) = launch.u64(0) else { return launch.fail(codes::CUDA_ERROR_INVALID_VALUE) };
     let seconds = cycles as f64 / (f64::from(launch.model.clock_khz) * 1e3);
     std::thread::sleep(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
-}
-
-/// Writes a seed and an offset where the nodes of a graph will read them.
-fn philox_set(launch: &Launch) {
-    let (Some(address), Some(seed), Some(offset)) = (launch.u64(0), launch.u64(1), launch.u64(2)) else {
-        return launch.fail(codes::CUDA_ERROR_INVALID_VALUE);
-    };
-    match launch.memory(address, 16, true) {
-        // SAFETY: the 16 bytes were checked to be memory of the device, and 8-aligned as the kernel requires.
-        Ok(memory) if memory.addr().is_multiple_of(8) => unsafe {
-            memory.cast::<u64>().write(seed);
-            memory.cast::<u64>().add(1).write(offset);
-        },
-        Ok(_) => launch.fail(codes::CUDA_ERROR_MISALIGNED_ADDRESS),
-        Err(code) => launch.fail(code),
-    }
 }
 
 /// Sets a condition to the value that is in memory now.

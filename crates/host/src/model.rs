@@ -212,6 +212,7 @@ impl Model {
                 A::CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS,
                 A::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
                 A::CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED,
+                A::CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
             ]
             .iter()
             .any(|known| n(*known) == a) =>

@@ -11,11 +11,15 @@ use crate::{
     engine::Engine,
     graph::Action,
     ids::Id,
+    memory::check::Accessor,
     state::State,
     stream::{self, Kind, Stream},
-    work::HostCall,
+    work::{HostCall, Work},
 };
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
+
+/// The largest number of operations in one call.
+const MAX_WRITES: usize = 256;
 
 /// Waits for a launch before the call returns, if CUDA_LAUNCH_BLOCKING is set.
 pub(super) fn finish_launch(state: &'static State, handle: CUstream, capturing: bool) -> Result<(), Code> {
@@ -146,6 +150,36 @@ pub unsafe extern "C" fn cuStreamGetId(stream: CUstream, id: *mut c_ulonglong) -
         let out = Out::new(id)?;
         out.put(read_outside_capture(state, stream, |stream| stream.number)?);
         Ok(())
+    })
+}
+
+/// Writes numbers; the other operations are not supported. In a capture each write is a node of its own.
+pub unsafe extern "C" fn cuStreamBatchMemOp_v2(
+    stream: CUstream,
+    count: c_uint,
+    writes: *mut StreamWrite,
+    flags: c_uint,
+) -> Code {
+    enter(Call::cuStreamBatchMemOp_v2, 0, |state| {
+        if writes.is_null() || count == 0 || count as usize > MAX_WRITES || flags != 0 {
+            return Err(INVALID);
+        }
+        // SAFETY: the program passes as many operations as it states.
+        let writes = unsafe { std::slice::from_raw_parts(writes, count as usize) };
+        if writes.iter().any(|write| write.operation != CU_STREAM_MEM_OP_WRITE_VALUE_64) {
+            return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
+        }
+        if writes.iter().any(|write| !write.address.is_multiple_of(8)) {
+            return Err(INVALID);
+        }
+        let mut engine = state.engine.lock();
+        let id = engine.find_stream(stream, context::current(state))?;
+        engine.forbid_implicit(id)?;
+        let accessor = Accessor::Device(engine.stream_device(id)?);
+        writes.iter().try_for_each(|write| {
+            let bytes = write.value.to_le_bytes().into();
+            engine.submit_action(id, Action::Work(Work::Staged { to: write.address, accessor, bytes }))
+        })
     })
 }
 

@@ -87,6 +87,7 @@ fn nulls_and_zeros_never_crash() {
         call!(cuStreamGetFlags(null_mut(), null_mut()));
         call!(cuStreamGetCtx(null_mut(), null_mut()));
         call!(cuStreamGetId(null_mut(), null_mut()));
+        call!(cuStreamBatchMemOp_v2(null_mut(), 0, null_mut(), 0));
         call!(cuLaunchHostFunc(null_mut(), None, null_mut()));
         call!(cuStreamIsCapturing(null_mut(), null_mut()));
         call!(cuStreamBeginCapture_v2(null_mut(), 0));
