@@ -16,10 +16,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_RANKS = 16, ROUNDS = 100, ROUNDS_OF_LARGE = 20, WARM = 10, GRAPH_CALLS = 20, OPERATION_COUNT = 4 };
+enum { MOST_RANKS = 16, ROUNDS = 100, ROUNDS_OF_LARGE = 20, WARM = 10, GRAPH_CALLS = 20, OPERATION_COUNT = 7 };
 static const size_t LARGE = (size_t)16 << 20;
 static const char *ENGINES[] = {"auto", "NCCL", "local", "shared"};
-static const char *OPERATIONS[] = {"all_reduce", "broadcast", "all_gather", "reduce_scatter"};
+static const char *OPERATIONS[] = {"all_reduce", "broadcast", "all_gather", "reduce_scatter", "reduce", "all_to_all", "send_recv"};
 
 // The ranks of this process.
 static int32_t ranks_here, ranks;
@@ -35,7 +35,8 @@ static void finish(void) {
 static void call(int operation, size_t bytes) {
   const DLDataType floats = {2, 32, 1};
   const size_t count = bytes / 4;
-  if (ranks_here > 1) MUST(plinth_communicator_group_start());
+  const int grouped = ranks_here > 1 || operation == 6;
+  if (grouped) MUST(plinth_communicator_group_start());
   for (int32_t rank = 0; rank < ranks_here; ++rank) {
     const plinth_communicator_t with = communicators[rank];
     plinth_stream_t stream = NULL;
@@ -49,12 +50,23 @@ static void call(int operation, size_t bytes) {
       // `bytes` is the size of the whole input; each rank gets its part.
       MUST(plinth_communicator_reduce_scatter(with, from[rank], to[rank], count / (size_t)ranks, floats, PLINTH_REDUCE_SUM,
                                               stream));
+    } else if (operation == 4) {
+      MUST(plinth_communicator_reduce(with, from[rank], to[rank], count, floats, PLINTH_REDUCE_SUM, 0, stream));
+    } else if (operation == 5) {
+      // `bytes` is the size of the whole input, with a row for each rank.
+      MUST(plinth_communicator_all_to_all(with, from[rank], to[rank], count / (size_t)ranks, floats, stream));
+    } else if (operation == 6) {
+      // Each rank sends to the next one.
+      int32_t own = 0;
+      MUST(plinth_communicator_rank(with, &own));
+      MUST(plinth_communicator_send(with, from[rank], count, floats, (own + 1) % ranks, stream));
+      MUST(plinth_communicator_recv(with, to[rank], count, floats, (own + ranks - 1) % ranks, stream));
     } else {
       // `bytes` is the size of the whole output; each rank contributes its part.
       MUST(plinth_communicator_all_gather(with, from[rank], to[rank], count / (size_t)ranks, floats, stream));
     }
   }
-  if (ranks_here > 1) MUST(plinth_communicator_group_end());
+  if (grouped) MUST(plinth_communicator_group_end());
 }
 
 // Captures the calls in a stream of the rank's device, which becomes the current one.

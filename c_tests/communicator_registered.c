@@ -2,7 +2,7 @@
  * register, deregistration, sleep, and graphs. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* env: PLINTH_HOST_DEVICES=4 */
 /* env: PLINTH_COMMUNICATOR_ENGINE=shared */
-/* env: PLINTH_GROUP_TUNING=registered=0,packets=0,one_shot=2048,staging=4096,block_bytes=256 */
+/* env: PLINTH_GROUP_TUNING=registered=0,packets=0,one_shot=2048,staging=4096,block_bytes=256,piece=64 */
 /* also: PLINTH_GROUP_TUNING=registered=1024,packets=1024 */
 /* timeout: 240 */
 #include "ranks.h"
@@ -67,7 +67,10 @@ static const type TYPES[] = {
 };
 enum { TYPES_COUNT = sizeof TYPES / sizeof *TYPES };
 
-typedef enum operation { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER } operation;
+typedef enum operation { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, REDUCE, ALL_TO_ALL } operation;
+
+/* The root of a broadcast or a reduce. */
+static int32_t root;
 
 static plinth_status_t call(operation kind, plinth_communicator_t communicator, const void *from, void *to, size_t count,
                             DLDataType element, int32_t op) {
@@ -76,6 +79,12 @@ static plinth_status_t call(operation kind, plinth_communicator_t communicator, 
       return plinth_communicator_all_reduce(communicator, from, to, count, element, op, NULL);
     case REDUCE_SCATTER:
       return plinth_communicator_reduce_scatter(communicator, from, to, count, element, op, NULL);
+    case BROADCAST:
+      return plinth_communicator_broadcast(communicator, from, to, count, element, root, NULL);
+    case REDUCE:
+      return plinth_communicator_reduce(communicator, from, to, count, element, op, root, NULL);
+    case ALL_TO_ALL:
+      return plinth_communicator_all_to_all(communicator, from, to, count, element, NULL);
     default:
       return plinth_communicator_all_gather(communicator, from, to, count, element, NULL);
   }
@@ -137,8 +146,12 @@ static void compare_all(int rank) {
       }
       compare(ALL_REDUCE, communicator, rank, of, 3001, op, op % 2 == 0 ? 0 : 3, op % 3 == 0);
       compare(REDUCE_SCATTER, communicator, rank, of, 1501, op, op % 2 == 0 ? 5 : 0, op % 3 == 1);
+      root = index % ranks;
+      compare(REDUCE, communicator, rank, of, 3001, op, op % 2 == 0 ? 3 : 0, op % 3 == 0);
     }
     compare(ALL_GATHER, communicator, rank, of, 1501, 0, index % 4, index % 2 == 0);
+    compare(BROADCAST, communicator, rank, of, 3001, 0, index % 4, index % 2 == 0);
+    compare(ALL_TO_ALL, communicator, rank, of, 1501, 0, index % 4, false);
   }
   /* Sizes about those of a unit, a part and a block. */
   static const size_t counts[] = {1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 255, 256, 257, 1023, 4096, 16385};
@@ -149,6 +162,12 @@ static void compare_all(int rank) {
         compare(ALL_REDUCE, communicator, rank, &TYPES[2], counts[index], PLINTH_REDUCE_SUM, offset, in_place != 0);
         compare(REDUCE_SCATTER, communicator, rank, &TYPES[2], counts[index], PLINTH_REDUCE_SUM, offset, in_place != 0);
         compare(ALL_GATHER, communicator, rank, &TYPES[2], counts[index], 0, offset, in_place != 0);
+        compare(ALL_TO_ALL, communicator, rank, &TYPES[2], counts[index], 0, offset, in_place != 0);
+        for (root = 0; root < ranks; root++) {
+          compare(BROADCAST, communicator, rank, &TYPES[4], counts[index], 0, offset, in_place != 0);
+          compare(BROADCAST, communicator, rank, &TYPES[2], counts[index], 0, offset, in_place != 0);
+          compare(REDUCE, communicator, rank, &TYPES[2], counts[index], PLINTH_REDUCE_SUM, offset, in_place != 0);
+        }
       }
     }
   }
@@ -169,7 +188,8 @@ TEST(four_ranks_get_the_same_bits) { compare_in_processes(4); }
 
 /* ---- mismatches */
 
-static operation mismatched;
+/* The operation of a test. */
+static operation tested;
 static bool is_at_another_offset;
 
 /* Rank 1 makes the call with memory that is not registered, or at another offset. */
@@ -189,13 +209,15 @@ static void mismatch(int rank) {
     to = plain + OUTPUT;
   }
   const double start = seconds_now();
-  CHECK_OK(call(mismatched, communicator, from, to, 16384, FLOAT32, PLINTH_REDUCE_SUM));
+  CHECK_OK(call(tested, communicator, from, to, 16384, FLOAT32, PLINTH_REDUCE_SUM));
   CHECK_STATUS(plinth_communicator_wait(communicator, MILLISECONDS, NULL), PLINTH_ERROR_RANK_MISMATCH);
+  const bool is_to = tested == ALL_GATHER || tested == BROADCAST;
   if (strstr(plinth_last_error(), " calls ") != NULL) {
-    CHECK_MESSAGE(mismatched == ALL_GATHER ? "to byte 524288 of registration 1" : "from byte 0 of registration 1");
-    CHECK_MESSAGE(!is_at_another_offset       ? "in memory that is not registered"
-                  : mismatched == ALL_GATHER ? "to byte 532480 of registration 1"
-                                             : "from byte 4096 of registration 1 to byte 532480 of registration 1");
+    CHECK_MESSAGE(is_to ? "to byte 524288 of registration 1" : "from byte 0 of registration 1");
+    CHECK_MESSAGE(!is_at_another_offset      ? "in memory that is not registered"
+                  : is_to                    ? "to byte 532480 of registration 1"
+                  : tested == ALL_REDUCE ? "from byte 4096 of registration 1 to byte 532480 of registration 1"
+                                             : "from byte 4096 of registration 1");
   }
   CHECK(seconds_now() - start < SOON);
   CHECK_STATUS(plinth_communicator_query(communicator, &ready), PLINTH_ERROR_ABORTED);
@@ -208,7 +230,7 @@ static void mismatch(int rank) {
 }
 
 static void mismatch_in(operation kind, bool at_another_offset) {
-  mismatched = kind;
+  tested = kind;
   is_at_another_offset = at_another_offset;
   ranks = 2;
   run_processes(ranks, mismatch);
@@ -219,6 +241,52 @@ TEST(all_reduce_at_different_offsets_is_a_mismatch) { mismatch_in(ALL_REDUCE, tr
 TEST(reduce_scatter_with_memory_that_one_rank_has_not_registered_is_a_mismatch) { mismatch_in(REDUCE_SCATTER, false); }
 TEST(all_gather_with_memory_that_one_rank_has_not_registered_is_a_mismatch) { mismatch_in(ALL_GATHER, false); }
 TEST(all_gather_at_different_offsets_is_a_mismatch) { mismatch_in(ALL_GATHER, true); }
+TEST(broadcast_with_memory_that_one_rank_has_not_registered_is_a_mismatch) { mismatch_in(BROADCAST, false); }
+TEST(broadcast_at_different_offsets_is_a_mismatch) { mismatch_in(BROADCAST, true); }
+TEST(reduce_with_memory_that_one_rank_has_not_registered_is_a_mismatch) { mismatch_in(REDUCE, false); }
+TEST(reduce_at_different_offsets_is_a_mismatch) { mismatch_in(REDUCE, true); }
+TEST(all_to_all_with_memory_that_one_rank_has_not_registered_is_a_mismatch) { mismatch_in(ALL_TO_ALL, false); }
+TEST(all_to_all_at_different_offsets_is_a_mismatch) { mismatch_in(ALL_TO_ALL, true); }
+
+/* Rank 1 is killed before its call; the others wait for it in theirs. */
+static void lose_rank_1(int rank) {
+  plinth_communicator_t communicator = join(rank, MILLISECONDS);
+  unsigned char *block = (unsigned char *)block_on(BLOCK, rank);
+  CHECK_OK(plinth_communicator_register(communicator, block, BLOCK));
+  if (rank == 1) {
+    char word = 0;
+    for (int other = 0; other < ranks; other += 2) {
+      CHECK_EQ(read(processes.pipes[1][0], &word, 1), 1);
+    }
+    raise(SIGKILL);
+  }
+  CHECK_OK(call(tested, communicator, block, block + OUTPUT, 16384, FLOAT32, PLINTH_REDUCE_SUM));
+  CHECK_EQ(write(processes.pipes[1][1], "", 1), 1);
+  CHECK_STATUS(plinth_communicator_wait(communicator, MILLISECONDS, NULL), PLINTH_ERROR_PEER_LOST);
+  CHECK_MESSAGE("rank 1");
+  CHECK_OK(plinth_communicator_destroy(communicator));
+  CHECK_EQ(uses_of(block).registrations, 0);
+}
+
+TEST(a_rank_that_is_killed_ends_the_calls_of_the_others) {
+  static const operation all[] = {BROADCAST, REDUCE, ALL_TO_ALL, ALL_REDUCE};
+  ranks = 3;
+  for (size_t index = 0; index < sizeof all / sizeof *all; index++) {
+    tested = all[index];
+    /* The root of the broadcast is the rank that is killed, or one that waits for it. */
+    for (root = 0; root < 2; root++) {
+      start_processes(ranks, lose_rank_1);
+      for (int rank = 0; rank < ranks; rank++) {
+        int status = 0;
+        EVENTUALLY(waitpid(processes.pids[rank], &status, WNOHANG) != 0);
+        if (WIFEXITED(status) && WEXITSTATUS(status) == HARNESS_SKIPPED) {
+          SKIP("its processes skipped");
+        }
+        CHECK(rank == 1 ? WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL : WIFEXITED(status) && WEXITSTATUS(status) == 0);
+      }
+    }
+  }
+}
 
 /* ---- failures */
 
@@ -451,15 +519,19 @@ static void replay(int rank) {
   plinth_graph_t graph;
   plinth_stream_t stream = stream_on(rank);
   float *block = floats_in_block(rank, 0);
-  float *all = block + 2 * COUNT, *part = floats_on(rank, COUNT, 0, 0);
+  float *all = block + 2 * COUNT, *part = floats_on(rank, COUNT, 0, 0), *rows = floats_on(rank, (size_t)ranks * COUNT, 0, 0);
+  float *copied = all + (size_t)ranks * COUNT, *reduced = copied + COUNT;
   static float numbers[COUNT];
   CHECK_OK(plinth_communicator_register(communicator, block, BLOCK));
   CHECK_OK(plinth_set_stream(stream));
   CHECK_OK(plinth_graph_create(&graph));
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  CHECK_OK(plinth_communicator_broadcast(communicator, block, copied, COUNT, FLOAT32, ranks - 1, stream));
   CHECK_OK(plinth_communicator_all_reduce(communicator, block, block, COUNT, FLOAT32, PLINTH_REDUCE_MAX, stream));
+  CHECK_OK(plinth_communicator_reduce(communicator, block, reduced, COUNT, FLOAT32, PLINTH_REDUCE_SUM, 0, stream));
   CHECK_OK(plinth_communicator_all_gather(communicator, block, all, COUNT, FLOAT32, stream));
   CHECK_OK(plinth_communicator_reduce_scatter(communicator, all, part, COUNT, FLOAT32, PLINTH_REDUCE_SUM, stream));
+  CHECK_OK(plinth_communicator_all_to_all(communicator, all, rows, COUNT, FLOAT32, stream));
   CHECK_OK(plinth_graph_capture_end(graph));
   for (int round = 0; round < ROUNDS; round++) {
     for (int index = 0; index < COUNT; index++) {
@@ -473,6 +545,11 @@ static void replay(int rank) {
     expect_floats(block, COUNT, (float)(round * 100 + ranks - 1), 1);
     for (int other = 0; other < ranks; other++) {
       expect_floats(all + (size_t)other * COUNT, COUNT, (float)(round * 100 + ranks - 1), 1);
+    }
+    expect_floats(copied, COUNT, (float)(round * 100 + ranks - 1), 1);
+    expect_floats(reduced, rank == 0 ? COUNT : 0, (float)(ranks * (round * 100 + ranks - 1)), (float)ranks);
+    for (int other = 0; other < ranks; other++) {
+      expect_floats(rows + (size_t)other * COUNT, COUNT, (float)(round * 100 + ranks - 1), 1);
     }
     expect_floats(part, COUNT, (float)(ranks * (round * 100 + ranks - 1)), (float)ranks);
     /* An eager call between the replays. */

@@ -17,8 +17,9 @@
 //
 // Memory that the ranks have registered is mapped by all of them. A collective on it has no slots: after a first step, in which
 // the ranks compare headers and set no flags, each rank reads its part of the others' inputs, and writes its part of their
-// outputs, where they are; a second step ends it, after which the inputs may change and the outputs are complete. A rank writes
-// nothing before each of its blocks knows that all ranks call for the same places.
+// outputs, where they are; a last step ends it, after which the inputs may change and the outputs are complete. A rank writes
+// nothing before each of its blocks knows that all ranks call for the same places. In a broadcast the root publishes each piece
+// that it has written, in a step in which the other ranks publish nothing.
 //
 // Values are combined in the order of ranks, so every rank gets the same bits, and the same ones each time.
 //
@@ -27,6 +28,7 @@
 // launch does nothing.
 #include "group/chunks.cuh"
 #include "group/packets.cuh"
+#include "group/registered.cuh"
 #include "group/transfer.cuh"
 
 namespace plinth {
@@ -113,6 +115,11 @@ __device__ __forceinline__ void run(const Collective &c) {
     if (__syncthreads_and(done) != 0) end_call(step + 1);
     return;
   }
+  if (!Part::kReduces && direct && c.mode != kGather) {
+    const u64 end = run_registered(step);
+    if (end != 0) end_call(end);
+    return;
+  }
   const u64 slots = by_parts ? static_cast<u64>(group.slot) * size : group.slot;
   const u64 chunk = direct ? c.bytes : slots;
   // What a slot gets in the first step: no later one has more.
@@ -125,7 +132,7 @@ __device__ __forceinline__ void run(const Collective &c) {
     send_chunk(step, offset, bytes, most);
     const bool own = !by_parts && c.mode != kGather;
     if (!meet(step, offset == 0, own ? c.to + offset : 0)) return;
-    if (by_parts || direct || (Part::kReduces && (!c.to_root() || c.is_root()))) {
+    if (by_parts || (Part::kReduces ? !c.to_root() || c.is_root() : direct)) {
       give<Part>(c, step, part, most, own);
     }
     if (by_parts || direct) {

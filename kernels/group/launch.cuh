@@ -31,7 +31,7 @@ struct Collective {
   u32 root;
   // The places of registered memory: of the input, and of the output. If both are 0, the data goes through slots.
   u64 places[2];
-  // This rank's part of each rank's input, and of each rank's output.
+  // What this rank reads of each rank's input, and writes of each rank's output. In a broadcast, the whole row.
   u64 inputs[kRanks];
   u64 outputs[kRanks];
 

@@ -45,7 +45,7 @@ struct GroupInfo {
   u32 slot;
   u32 entry;
   u32 packets;
-  u32 reserved;
+  u32 piece;
 };
 
 // As ReportPage there.

@@ -153,8 +153,8 @@ pub struct GroupInfo {
     pub entry: u32,
     /// The maximum size in bytes of a row that is sent in packets: a multiple of 16. The host device has no packets.
     pub packets: u32,
-    /// 0.
-    pub reserved: u32,
+    /// The size in bytes of a piece of a block's slice of a broadcast from registered memory: a multiple of 16.
+    pub piece: u32,
 }
 
 /// The parameters of a collective's launch.
@@ -190,9 +190,9 @@ pub struct DirectMemory {
     /// The places of the input and of the output, which must be the same for all ranks: see [`place`]. 0 for memory that
     /// the kernels need not know of other ranks.
     pub places: [u64; 2],
-    /// The address of this rank's part of each rank's input.
+    /// What this rank reads of each rank's input: an address, or 0.
     inputs: [u64; MAX_RANKS],
-    /// The address of this rank's part of each rank's output.
+    /// What this rank writes of each rank's output: an address, or 0. In a broadcast, the whole row.
     outputs: [u64; MAX_RANKS],
 }
 
@@ -213,7 +213,7 @@ impl DirectMemory {
     /// No registered memory.
     pub const NONE: DirectMemory = DirectMemory { places: [0; 2], inputs: [0; MAX_RANKS], outputs: [0; MAX_RANKS] };
 
-    /// Creates it from this rank's part of the input and of the output of each rank.
+    /// Creates it from the memory that this rank's kernel reads of each rank's input, and writes of each rank's output.
     pub fn new(places: [u64; 2], inputs: &[Span], outputs: &[Span]) -> DirectMemory {
         let mut memory = DirectMemory { places, ..DirectMemory::NONE };
         for (all, spans) in [(&mut memory.inputs, inputs), (&mut memory.outputs, outputs)] {
@@ -224,7 +224,7 @@ impl DirectMemory {
         memory
     }
 
-    /// Returns the addresses of this rank's part of the inputs, and of the outputs.
+    /// Returns the addresses of what this rank reads of the inputs, and writes of the outputs.
     pub fn memory(&self) -> (&[u64; MAX_RANKS], &[u64; MAX_RANKS]) {
         (&self.inputs, &self.outputs)
     }

@@ -387,12 +387,9 @@ impl ProcessGroup {
             let used = [observe::read(from), observe::write(to)];
             // Held until the launch, so that the memory is not deregistered before.
             let windows = self.windows.lock();
-            let parts = if mode == Mode::AllReduce { Mode::AllReduceParts } else { mode };
-            let direct = self.direct(&windows, parts, from, to, bytes);
-            if direct.is_some() {
-                mode = parts;
-            }
-            let mut arguments = Collective::of(self.group_info(), from, to, direct.unwrap_or(DirectMemory::NONE));
+            let memory;
+            (mode, memory) = self.direct(&windows, mode, from, to, bytes).unwrap_or((mode, DirectMemory::NONE));
+            let mut arguments = Collective::of(self.group_info(), from, to, memory);
             (arguments.bytes, arguments.count, arguments.mode, arguments.element, arguments.root) =
                 (bytes, count, mode as u32, number, root);
             arguments.op = OPS.iter().position(|known| Some(*known) == op).unwrap_or(0) as u32;

@@ -345,7 +345,7 @@ impl ProcessGroup {
             slot: self.tuning.slot(self.size) as u32,
             entry: self.tuning.entry as u32,
             packets: self.tuning.packets as u32,
-            reserved: 0,
+            piece: self.tuning.piece as u32,
         }
     }
 }

@@ -30,6 +30,8 @@ pub struct Tuning {
     pub staging: u64,
     /// Bytes of a chunk of a transfer.
     pub entry: u64,
+    /// Bytes that a block writes to a rank in a broadcast from registered memory before that rank forwards them.
+    pub piece: u64,
 }
 
 /// The largest one-shot row, by the maximum number of ranks. Two ranks send the same amount with either algorithm, and
@@ -61,6 +63,7 @@ impl Tuning {
             blocks: MAX_BLOCKS,
             staging: 8 << 20,
             entry: 64 << 10,
+            piece: 32 << 10,
         };
         if let Some(text) = std::env::var_os("PLINTH_GROUP_TUNING") {
             tuning.read(&text.to_string_lossy())?;
@@ -82,10 +85,10 @@ impl Tuning {
                 "block_bytes" => 16..=1 << 30,
                 "blocks" => 1..=u64::from(MAX_BLOCKS),
                 "staging" => 4096..=1 << 30,
-                "entry" => 16..=1 << 24,
+                "entry" | "piece" => 16..=1 << 24,
                 other => {
                     return Err(wrong(format!(
-                        "{other:?} is none of one_shot, packets, registered, block_bytes, blocks, staging, entry"
+                        "{other:?} is none of one_shot, packets, registered, block_bytes, blocks, staging, entry, piece"
                     )));
                 }
             };
@@ -99,7 +102,8 @@ impl Tuning {
                 "block_bytes" => self.block_bytes = value,
                 "blocks" => self.blocks = value as u32,
                 "staging" => self.staging = value,
-                _ => self.entry = value & !15,
+                "entry" => self.entry = value & !15,
+                _ => self.piece = value & !15,
             }
         }
         Ok(())
@@ -130,7 +134,7 @@ impl Tuning {
     /// Returns a digest of the parameters, which must be the same for all ranks.
     pub fn digest(&self) -> u64 {
         let numbers = [self.one_shot, self.packets, self.registered, self.block_bytes, u64::from(self.blocks)];
-        numbers.iter().chain(&[self.staging, self.entry]).fold(0x9e37_79b9_7f4a_7c15, |sum, number| {
+        numbers.iter().chain(&[self.staging, self.entry, self.piece]).fold(0x9e37_79b9_7f4a_7c15, |sum, number| {
             (sum ^ number).rotate_left(23).wrapping_mul(0x2545_f491_4f6c_dd1d)
         })
     }
@@ -141,7 +145,16 @@ mod tests {
     use super::*;
 
     fn plain() -> Tuning {
-        Tuning { one_shot: 1, packets: 0, registered: 0, block_bytes: 16, blocks: 4, staging: 4096, entry: 16 }
+        Tuning {
+            one_shot: 1,
+            packets: 0,
+            registered: 0,
+            block_bytes: 16,
+            blocks: 4,
+            staging: 4096,
+            entry: 16,
+            piece: 16,
+        }
     }
 
     #[test]

@@ -276,7 +276,7 @@ impl ProcessGroup {
         waited
     }
 
-    /// Returns the registered memory of a call, if its kernels can use it where it is.
+    /// Returns the registered memory of a call, if its kernels can use it where it is, and their mode.
     pub(super) fn direct(
         &self,
         windows: &[Window],
@@ -284,26 +284,41 @@ impl ProcessGroup {
         from: Span,
         to: Span,
         bytes: u64,
-    ) -> Option<DirectMemory> {
+    ) -> Option<(Mode, DirectMemory)> {
         if bytes <= self.tuning.registered.max(self.tuning.packets) {
             return None;
         }
         let find = |span| windows.iter().find_map(|window| Some((window, window.offset_of(span)?)));
-        let part = mode.part(bytes, self.size);
-        let own = u64::from(self.rank) * part;
-        let of = |(window, offset): (&Window, u64)| (place(window.number, offset), window.parts(offset + own, part));
+        let rank = u64::from(self.rank);
+        // What this rank uses of the memory of each rank: some bytes from an offset on.
+        let of = |span, offset, bytes| {
+            let (window, start) = find(span)?;
+            Some((place(window.number, start), window.parts(start + offset, bytes)))
+        };
+        let input = |offset, bytes| {
+            let (place, inputs) = of(from, offset, bytes)?;
+            Some((mode, DirectMemory::new([place, 0], &inputs, &[])))
+        };
         match mode {
-            Mode::AllReduceParts => {
-                let ((input, inputs), (output, outputs)) = (of(find(from)?), of(find(to)?));
-                Some(DirectMemory::new([input, output], &inputs, &outputs))
-            }
-            Mode::ReduceScatter => {
-                let (input, inputs) = of(find(from)?);
-                Some(DirectMemory::new([input, 0], &inputs, &[]))
+            Mode::AllReduce | Mode::AllReduceParts => {
+                let part = Mode::AllReduceParts.part(bytes, self.size);
+                let ((input, inputs), (output, outputs)) = (of(from, rank * part, part)?, of(to, rank * part, part)?);
+                Some((Mode::AllReduceParts, DirectMemory::new([input, output], &inputs, &outputs)))
             }
             Mode::Gather => {
-                let (output, outputs) = of(find(to)?);
-                Some(DirectMemory::new([0, output], &[from], &outputs))
+                let (output, outputs) = of(to, rank * bytes, bytes)?;
+                Some((mode, DirectMemory::new([0, output], &[from], &outputs)))
+            }
+            Mode::Broadcast | Mode::BroadcastParts if self.size > 1 => {
+                let (output, outputs) = of(to, 0, bytes)?;
+                Some((Mode::BroadcastParts, DirectMemory::new([0, output], &[], &outputs)))
+            }
+            Mode::ReduceScatter => input(rank * bytes, bytes),
+            // In place, a rank would overwrite what another one has yet to read.
+            Mode::AllToAll if from.address() != to.address() => input(rank * bytes, bytes),
+            // With more ranks the root would read too much.
+            Mode::Reduce | Mode::ReduceParts if self.size == 2 => {
+                input(0, bytes).map(|(_, memory)| (Mode::Reduce, memory))
             }
             _ => None,
         }

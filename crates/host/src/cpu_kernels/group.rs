@@ -232,8 +232,11 @@ fn part_bytes(bytes: u64, each: u64, rank: u32) -> u64 {
     bytes.saturating_sub(each * u64::from(rank)).min(each)
 }
 
-/// Returns the number of bytes of this rank's part of a row.
-fn own_part_bytes(c: &Collective, mode: Mode) -> u64 {
+/// Returns how many bytes of registered memory of each rank this rank uses.
+fn registered_bytes(c: &Collective, mode: Mode) -> u64 {
+    if mode == Mode::BroadcastParts {
+        return c.bytes;
+    }
     part_bytes(c.bytes, mode.part(c.bytes, c.group_info.size), if mode.has_parts() { c.group_info.rank } else { 0 })
 }
 
@@ -250,7 +253,7 @@ fn collective(launch: &Launch, combine: Option<Combine>) {
                 launch.memory(address, bytes, write)?;
             }
         }
-        let part = own_part_bytes(&c, mode);
+        let part = registered_bytes(&c, mode);
         let (inputs, outputs) = c.direct().memory();
         for (addresses, write) in [(inputs, false), (outputs, true)] {
             for address in addresses.iter().filter(|address| part > 0 && **address != 0) {
@@ -285,8 +288,7 @@ impl Call<'_> {
         let (mut step, call) = (steps.load(Ordering::Relaxed), calls.load(Ordering::Relaxed));
         let (from, to) = c.memory();
         if !c.direct().is_none() {
-            self.run_direct(step, call)?;
-            steps.store(step + 2, Ordering::Relaxed);
+            steps.store(self.run_registered(step, call)?, Ordering::Relaxed);
             calls.store(call + 1, Ordering::Relaxed);
             return Ok(());
         }
@@ -349,18 +351,68 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Reads this rank's part of the inputs, and writes its part of the outputs, where they are.
-    fn run_direct(&self, step: u64, call: u64) -> Result<(), Aborted> {
-        let (inputs, outputs) = self.c.direct().memory();
+    /// Reads the inputs, and writes the outputs, where they are. Returns the number of steps of all collectives so far.
+    fn run_registered(&self, step: u64, call: u64) -> Result<u64, Aborted> {
+        let (c, size) = (self.c, self.c.group_info.size);
+        let (inputs, outputs) = c.direct().memory();
+        let (_, to) = c.memory();
         self.synchronize(step, true, call)?;
-        let inputs: Vec<*const u8> = inputs.iter().map(|address| *address as *const u8).collect();
-        let part = self.own_part(&inputs, own_part_bytes(self.c, self.mode));
-        let (_, to) = self.c.memory();
-        let to = std::slice::from_ref(&to);
-        for output in if self.mode == Mode::ReduceScatter { to } else { &outputs[..self.c.group_info.size as usize] } {
-            copy(part.as_ptr(), *output as *mut u8, part.len() as u64);
+        let mut step = step + 1;
+        match self.mode {
+            Mode::BroadcastParts => step = self.broadcast(step)?,
+            Mode::AllToAll => {
+                for (row, input) in (0..size).zip(inputs) {
+                    copy(*input as *const u8, (to + u64::from(row) * c.bytes) as *mut u8, c.bytes);
+                }
+            }
+            Mode::Reduce if c.group_info.rank != c.root => {}
+            _ => {
+                let inputs: Vec<*const u8> = inputs.iter().map(|address| *address as *const u8).collect();
+                let part = self.own_part(&inputs, registered_bytes(c, self.mode));
+                let own = matches!(self.mode, Mode::ReduceScatter | Mode::Reduce);
+                for output in if own { std::slice::from_ref(&to) } else { &outputs[..size as usize] } {
+                    copy(part.as_ptr(), *output as *mut u8, part.len() as u64);
+                }
+            }
         }
-        self.synchronize(step + 1, false, call)
+        self.synchronize(step, false, call)?;
+        Ok(step + 1)
+    }
+
+    /// Copies the root's row into the outputs of all ranks: the root writes a part to each other rank, which forwards it to
+    /// the rest, one piece after another. Returns the step after these.
+    fn broadcast(&self, mut step: u64) -> Result<u64, Aborted> {
+        let (c, buffers) = (self.c, self.buffers);
+        let GroupInfo { rank, size, piece, .. } = c.group_info;
+        let ((from, to), (_, outputs)) = (c.memory(), c.direct().memory());
+        let (is_root, receivers) = (rank == c.root, size - 1);
+        let each = c.bytes.div_ceil(u64::from(receivers)).next_multiple_of(16);
+        let piece = u64::from(piece.max(16)) * u64::from(self.blocks);
+        let peers = (1..size).map(|distance| (c.root + distance) % size);
+        for offset in (0..each).step_by(piece as usize) {
+            if !is_root {
+                let flag = buffers.word64(rank, offsets::FLAGS + u64::from(c.root) * 8);
+                buffers.wait(flag, step + 1, c.root)?;
+            }
+            for (index, peer) in (0..).zip(peers.clone()) {
+                let start = each * index + offset;
+                let bytes = c.bytes.saturating_sub(start).min(piece.min(each - offset));
+                let write = |source: u64, to: u64| {
+                    if source != to && bytes > 0 {
+                        copy((source + start) as *const u8, (to + start) as *mut u8, bytes);
+                    }
+                };
+                if is_root {
+                    write(from, outputs[peer as usize]);
+                    write(from, to);
+                    buffers.word64(peer, offsets::FLAGS + u64::from(rank) * 8).store(step + 1, Ordering::Release);
+                } else if peer == rank {
+                    peers.clone().for_each(|other| write(to, outputs[other as usize]));
+                }
+            }
+            step += 1;
+        }
+        Ok(step)
     }
 
     /// Returns the addresses of the data of all ranks in this rank's slots.
