@@ -2,8 +2,8 @@
  * register, deregistration, sleep, and graphs. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* env: PLINTH_HOST_DEVICES=4 */
 /* env: PLINTH_COMMUNICATOR_ENGINE=shared */
-/* env: PLINTH_GROUP_TUNING=registered=0,packets=0,one_shot=2048,staging=4096,block_bytes=256,piece=64 */
-/* also: PLINTH_GROUP_TUNING=registered=1024,packets=1024 */
+/* env: PLINTH_GROUP_TUNING=registered=0,packets=0,one_shot=2048,staging=4096,block_bytes=256,piece=64,entry=16 */
+/* also: PLINTH_GROUP_TUNING=registered=1024,packets=1024,entry=256 */
 /* timeout: 240 */
 #include "ranks.h"
 
@@ -67,7 +67,7 @@ static const type TYPES[] = {
 };
 enum { TYPES_COUNT = sizeof TYPES / sizeof *TYPES };
 
-typedef enum operation { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, REDUCE, ALL_TO_ALL } operation;
+typedef enum operation { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, REDUCE, ALL_TO_ALL, SEND } operation;
 
 /* The root of a broadcast or a reduce. */
 static int32_t root;
@@ -85,6 +85,15 @@ static plinth_status_t call(operation kind, plinth_communicator_t communicator, 
       return plinth_communicator_reduce(communicator, from, to, count, element, op, root, NULL);
     case ALL_TO_ALL:
       return plinth_communicator_all_to_all(communicator, from, to, count, element, NULL);
+    case SEND: {
+      /* To the next rank. */
+      int32_t own = 0;
+      CHECK_OK(plinth_communicator_rank(communicator, &own));
+      CHECK_OK(plinth_communicator_group_start());
+      CHECK_OK(plinth_communicator_send(communicator, from, count, element, (own + 1) % ranks, NULL));
+      CHECK_OK(plinth_communicator_recv(communicator, to, count, element, (own + ranks - 1) % ranks, NULL));
+      return plinth_communicator_group_end();
+    }
     default:
       return plinth_communicator_all_gather(communicator, from, to, count, element, NULL);
   }
@@ -131,6 +140,23 @@ static void compare(operation kind, plinth_communicator_t communicator, int rank
   }
 }
 
+/* A reduce of registered memory to memory of the root that the others cannot write, and to none of theirs. */
+static void reduce_to_other_memory(plinth_communicator_t communicator, int rank, size_t count) {
+  const type *of = &TYPES[2];
+  const size_t bytes = count * of->bytes;
+  fill_blocks(rank, 77, of);
+  for (root = 0; root < ranks; root++) {
+    unsigned char *to[2] = {plain_block + OUTPUT, plain_block + OUTPUT + bytes};
+    const bool is_root = rank == root;
+    CHECK_OK(call(REDUCE, communicator, registered_block, is_root ? to[0] : NULL, count, of->element, PLINTH_REDUCE_SUM));
+    CHECK_OK(call(REDUCE, communicator, plain_block, is_root ? to[1] : NULL, count, of->element, PLINTH_REDUCE_SUM));
+    finish(communicator);
+    fetch(host[0], to[0], bytes);
+    fetch(host[1], to[1], bytes);
+    CHECK(!is_root || memcmp(host[0], host[1], bytes) == 0);
+  }
+}
+
 static void compare_all(int rank) {
   plinth_communicator_t communicator = join(rank, MILLISECONDS);
   registered_block = (unsigned char *)block_on(BLOCK, rank);
@@ -152,6 +178,7 @@ static void compare_all(int rank) {
     compare(ALL_GATHER, communicator, rank, of, 1501, 0, index % 4, index % 2 == 0);
     compare(BROADCAST, communicator, rank, of, 3001, 0, index % 4, index % 2 == 0);
     compare(ALL_TO_ALL, communicator, rank, of, 1501, 0, index % 4, false);
+    compare(SEND, communicator, rank, of, 3001, 0, index % 4, false);
   }
   /* Sizes about those of a unit, a part and a block. */
   static const size_t counts[] = {1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 255, 256, 257, 1023, 4096, 16385};
@@ -163,6 +190,8 @@ static void compare_all(int rank) {
         compare(REDUCE_SCATTER, communicator, rank, &TYPES[2], counts[index], PLINTH_REDUCE_SUM, offset, in_place != 0);
         compare(ALL_GATHER, communicator, rank, &TYPES[2], counts[index], 0, offset, in_place != 0);
         compare(ALL_TO_ALL, communicator, rank, &TYPES[2], counts[index], 0, offset, in_place != 0);
+        compare(SEND, communicator, rank, &TYPES[4], counts[index], 0, offset, false);
+        compare(SEND, communicator, rank, &TYPES[2], counts[index], 0, offset, false);
         for (root = 0; root < ranks; root++) {
           compare(BROADCAST, communicator, rank, &TYPES[4], counts[index], 0, offset, in_place != 0);
           compare(BROADCAST, communicator, rank, &TYPES[2], counts[index], 0, offset, in_place != 0);
@@ -171,6 +200,7 @@ static void compare_all(int rank) {
       }
     }
   }
+  reduce_to_other_memory(communicator, rank, 3001);
   CHECK_OK(plinth_communicator_deregister(communicator, registered_block));
   CHECK_EQ(uses_of(registered_block).registrations, 0);
   compare(ALL_REDUCE, communicator, rank, &TYPES[2], 5000, PLINTH_REDUCE_SUM, 0, true);
@@ -185,6 +215,104 @@ static void compare_in_processes(int count) {
 TEST(two_ranks_get_the_same_bits) { compare_in_processes(2); }
 TEST(three_ranks_get_the_same_bits) { compare_in_processes(3); }
 TEST(four_ranks_get_the_same_bits) { compare_in_processes(4); }
+
+/* ---- sends */
+
+/* Messages of every kind in turn: of registered memory or not, longer than the buffer between two ranks or not. */
+static void send_by_turns(int rank) {
+  plinth_communicator_t communicator = join(rank, MILLISECONDS);
+  float *block = floats_in_block(rank, 0), *plain = floats_in_block(rank, 0), *to = floats_in_block(rank, -1);
+  static float numbers[BLOCK / sizeof(float)];
+  for (size_t index = 0; index < BLOCK / sizeof(float); index++) {
+    numbers[index] = (float)(rank * 1000000 + (int)index);
+  }
+  put(block, numbers, sizeof numbers);
+  put(plain, numbers, sizeof numbers);
+  CHECK_OK(plinth_communicator_register(communicator, block, BLOCK));
+  static const size_t counts[] = {1, 5000, 256, 257, 100001, 0, 3, 65536};
+  const int32_t next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
+  for (size_t index = 0; index < 4 * (sizeof counts / sizeof *counts); index++) {
+    const size_t count = counts[index / 4], offset = index % 3;
+    /* In half of the rounds only some ranks send registered memory. */
+    const float *from = (index % 4 == 0 || (index % 4 == 1 && rank % 2 == 0)) ? block : plain;
+    CHECK_OK(plinth_communicator_group_start());
+    CHECK_OK(plinth_communicator_send(communicator, from + offset, count, FLOAT32, next, NULL));
+    CHECK_OK(plinth_communicator_recv(communicator, to, count, FLOAT32, previous, NULL));
+    CHECK_OK(plinth_communicator_group_end());
+    finish(communicator);
+    expect_floats(to, count, (float)(previous * 1000000 + (int)offset), 1);
+  }
+  CHECK_OK(plinth_communicator_destroy(communicator));
+}
+
+TEST(messages_of_registered_memory_and_of_other_memory_alternate) {
+  for (ranks = 2; ranks <= 4; ranks++) {
+    run_processes(ranks, send_by_turns);
+  }
+}
+
+/* Rank 1 receives after rank 0 has changed what it sends: this shows where the receiver reads it. */
+static void send_late(int rank) {
+  char word = 0;
+  plinth_communicator_t communicator = join(rank, MILLISECONDS);
+  plinth_stream_t stream = stream_on(rank), other = stream_on(rank);
+  float *block = floats_in_block(rank, 1);
+  static float twos[BLOCK / sizeof(float)];
+  CHECK_OK(plinth_communicator_register(communicator, block, BLOCK));
+  if (rank == 0) {
+    for (size_t index = 0; index < BLOCK / sizeof(float); index++) {
+      twos[index] = 2;
+    }
+    CHECK_OK(plinth_communicator_send(communicator, block, 100000, FLOAT32, 1, stream));
+    sleep_milliseconds(200);
+    CHECK(!stream_done(stream));
+    CHECK_OK(plinth_memcpy(block, twos, sizeof twos, other));
+    CHECK_OK(plinth_stream_synchronize(other));
+    CHECK_EQ(write(processes.pipes[1][1], "", 1), 1);
+  } else {
+    CHECK_EQ(read(processes.pipes[1][0], &word, 1), 1);
+    CHECK_OK(plinth_communicator_recv(communicator, block, 100000, FLOAT32, 0, stream));
+  }
+  CHECK_OK(plinth_communicator_wait(communicator, MILLISECONDS, stream));
+  expect_floats(block, 100000, 2, 0);
+  CHECK_OK(plinth_communicator_destroy(communicator));
+}
+
+TEST(a_receiver_reads_registered_memory_where_it_is) {
+  ranks = 2;
+  run_processes(ranks, send_late);
+}
+
+/* More registrations than kernels find by their places; those beyond are sent through the buffer between two ranks. */
+static void register_many(int rank) {
+  enum { MANY = 70, BYTES = 16384 };
+  plinth_communicator_t communicator = join(rank, MILLISECONDS);
+  float *block = (float *)block_on(MANY * BYTES, rank), *to = floats_in_block(rank, 0);
+  const size_t count = BYTES / sizeof(float);
+  static float numbers[MANY * BYTES / sizeof(float)];
+  for (size_t index = 0; index < MANY * count; index++) {
+    numbers[index] = (float)(rank * 1000000 + (int)index);
+  }
+  put(block, numbers, sizeof numbers);
+  for (size_t index = 0; index < MANY; index++) {
+    CHECK_OK(plinth_communicator_register(communicator, block + index * count, BYTES));
+    /* One of the first ends, and a later one takes its row. */
+    if (index == 40) {
+      CHECK_OK(plinth_communicator_deregister(communicator, block + 20 * count));
+    }
+  }
+  for (size_t index = 0; index < MANY; index++) {
+    CHECK_OK(call(SEND, communicator, block + index * count, to, count, FLOAT32, 0));
+    finish(communicator);
+    expect_floats(to, count, (float)((1 - rank) * 1000000 + (int)(index * count)), 1);
+  }
+  CHECK_OK(plinth_communicator_destroy(communicator));
+}
+
+TEST(there_may_be_many_registrations) {
+  ranks = 2;
+  run_processes(ranks, register_many);
+}
 
 /* ---- mismatches */
 
@@ -269,7 +397,7 @@ static void lose_rank_1(int rank) {
 }
 
 TEST(a_rank_that_is_killed_ends_the_calls_of_the_others) {
-  static const operation all[] = {BROADCAST, REDUCE, ALL_TO_ALL, ALL_REDUCE};
+  static const operation all[] = {BROADCAST, REDUCE, ALL_TO_ALL, ALL_REDUCE, SEND};
   ranks = 3;
   for (size_t index = 0; index < sizeof all / sizeof *all; index++) {
     tested = all[index];
@@ -520,7 +648,7 @@ static void replay(int rank) {
   plinth_stream_t stream = stream_on(rank);
   float *block = floats_in_block(rank, 0);
   float *all = block + 2 * COUNT, *part = floats_on(rank, COUNT, 0, 0), *rows = floats_on(rank, (size_t)ranks * COUNT, 0, 0);
-  float *copied = all + (size_t)ranks * COUNT, *reduced = copied + COUNT;
+  float *copied = all + (size_t)ranks * COUNT, *reduced = copied + COUNT, *received = reduced + COUNT;
   static float numbers[COUNT];
   CHECK_OK(plinth_communicator_register(communicator, block, BLOCK));
   CHECK_OK(plinth_set_stream(stream));
@@ -532,6 +660,10 @@ static void replay(int rank) {
   CHECK_OK(plinth_communicator_all_gather(communicator, block, all, COUNT, FLOAT32, stream));
   CHECK_OK(plinth_communicator_reduce_scatter(communicator, all, part, COUNT, FLOAT32, PLINTH_REDUCE_SUM, stream));
   CHECK_OK(plinth_communicator_all_to_all(communicator, all, rows, COUNT, FLOAT32, stream));
+  CHECK_OK(plinth_communicator_group_start());
+  CHECK_OK(plinth_communicator_send(communicator, reduced, COUNT, FLOAT32, (rank + 1) % ranks, stream));
+  CHECK_OK(plinth_communicator_recv(communicator, received, COUNT, FLOAT32, (rank + ranks - 1) % ranks, stream));
+  CHECK_OK(plinth_communicator_group_end());
   CHECK_OK(plinth_graph_capture_end(graph));
   for (int round = 0; round < ROUNDS; round++) {
     for (int index = 0; index < COUNT; index++) {
@@ -547,6 +679,7 @@ static void replay(int rank) {
       expect_floats(all + (size_t)other * COUNT, COUNT, (float)(round * 100 + ranks - 1), 1);
     }
     expect_floats(copied, COUNT, (float)(round * 100 + ranks - 1), 1);
+    expect_floats(received, rank == 1 ? COUNT : 0, (float)(ranks * (round * 100 + ranks - 1)), (float)ranks);
     expect_floats(reduced, rank == 0 ? COUNT : 0, (float)(ranks * (round * 100 + ranks - 1)), (float)ranks);
     for (int other = 0; other < ranks; other++) {
       expect_floats(rows + (size_t)other * COUNT, COUNT, (float)(round * 100 + ranks - 1), 1);

@@ -123,15 +123,17 @@ __device__ __forceinline__ void run(const Collective &c) {
   const u64 slots = by_parts ? static_cast<u64>(group.slot) * size : group.slot;
   const u64 chunk = direct ? c.bytes : slots;
   // What a slot gets in the first step: no later one has more.
-  const u64 most = by_parts ? whole_part(min(c.bytes, chunk), size) : min(c.bytes, chunk);
+  u64 most = by_parts ? whole_part(min(c.bytes, chunk), size) : min(c.bytes, chunk);
+  const bool reduces = Part::kReduces && c.is_direct_reduce();
   u64 offset = 0;
 #pragma unroll 1
   do {
     const u64 bytes = min(c.bytes - offset, chunk);
-    const u64 part = by_parts ? part_bytes(bytes, whole_part(bytes, size), group.rank) : bytes;
+    u64 part = by_parts ? part_bytes(bytes, whole_part(bytes, size), group.rank) : bytes;
     send_chunk(step, offset, bytes, most);
-    const bool own = !by_parts && c.mode != kGather;
+    const bool own = reduces ? c.is_root() : !by_parts && c.mode != kGather;
     if (!meet(step, offset == 0, own ? c.to + offset : 0)) return;
+    if (reduces) part = most = direct_reduce_part();
     if (by_parts || (Part::kReduces ? !c.to_root() || c.is_root() : direct)) {
       give<Part>(c, step, part, most, own);
     }

@@ -6,6 +6,15 @@
 
 namespace plinth {
 
+// The bytes of a part of a chunk of `bytes` bytes. The last parts may be shorter.
+__device__ __forceinline__ u64 whole_part(u64 bytes, u32 size) { return ((bytes + size - 1) / size + 15) / 16 * 16; }
+
+// The bytes of a rank's part of a chunk of `bytes` bytes.
+__device__ __forceinline__ u64 part_bytes(u64 bytes, u64 each, u32 rank) {
+  const u64 begin = each * rank;
+  return begin >= bytes ? 0 : min(bytes - begin, each);
+}
+
 // Copies this block's slice of `bytes` bytes, four units of a thread at a time.
 __device__ __noinline__ void copy_slice(const u8 *from, u8 *to, u64 bytes, u64 most) {
   const Slice slice(bytes, most);
@@ -90,6 +99,40 @@ __device__ __noinline__ void set_route(u64 step, u64 to, u32 rank) {
   if (((source | target) & 15) != 0) shared_route.unaligned = step + 1;
 }
 
+// Returns the address of the packet with the place of the root's output, for this block.
+__device__ __forceinline__ u64 target_place(u64 window, u64 call) {
+  return window + kTargets + ((call & 1) * kBlocks + blockIdx.x) * 16;
+}
+
+// Waits for the place of the root's output, and sets the route of the own part to it. Returns false if there is no such place,
+// or if the group has failed.
+__device__ __noinline__ bool receive_target(u64 step) {
+  const Collective &c = shared;
+  const GroupInfo &group = c.group;
+  u64 place[1];
+  if (!await<true>(group, target_place(group.windows[group.rank], shared_call.number), shared_call.number + 1, c.root, place)) {
+    return false;
+  }
+  u64 target = find_place(group, place[0], c.root);
+  if (target == 0 && place[0] != 0) {
+    fail(group, kMismatch | c.root << 8, group.rank, shared_call.header.words, shared_call.header.words);
+    return false;
+  }
+  if (target != 0) target += c.target;
+  shared_route.targets[c.root] = target;
+  if ((target & 15) != 0) shared_route.unaligned = step + 1;
+  return true;
+}
+
+// Returns the bytes of the part that this rank combines in a reduce on registered memory. The root combines nothing if the others
+// write to its output, or else all of the row.
+__device__ __noinline__ u64 direct_reduce_part() {
+  const Collective &c = shared;
+  if (c.is_root()) return c.target == 0 ? c.bytes : 0;
+  if (shared_route.targets[c.root] == 0) return 0;
+  return min(c.bytes - min(c.target, c.bytes), whole_part(c.bytes, c.group.size - 1));
+}
+
 // Publishes that this block has written its part of a step, and waits for the others' parts. Returns false if the group has
 // failed. In the first step of a call the first block compares the headers, and so do the others if they are to write into the
 // memory of other ranks. Sets the route of the part that is combined after this, while the others' flags are on their way.
@@ -111,9 +154,12 @@ __device__ __noinline__ bool meet(u64 step, bool begins, u64 to) {
       if (!compares) header.send_digest_to(group, call, peer);
       // The host reads this number to see whether a collective runs.
       if (compares && peer == 0) *reinterpret_cast<volatile u64 *>(own_flags + group.rank * 8) = step + 1;
+      const bool reduces = shared.is_direct_reduce();
+      if (reduces && shared.is_root()) send(target_place(group.windows[peer], call), shared.target, call + 1);
       set_route(step, to, peer);
       if (poison != 0) fail(group, poison, peer, nullptr, nullptr);
       met = poison == 0 && (compares ? header.matches(group, call, peer) : header.matches_digest(group, call, peer));
+      if (reduces && !shared.is_root() && peer == shared.root) met = met && receive_target(step);
     } else {
       // The release covers what the other threads wrote before the barrier.
       publish(group.windows[peer] + kFlags + flags + group.rank * 8, step + 1);
@@ -244,15 +290,6 @@ __device__ __forceinline__ void give(const Collective &c, u64 step, u64 bytes, u
       store_slowly(reinterpret_cast<u8 *>(targets[peer] + at), value, bytes - at);
     }
   }
-}
-
-// The bytes of a part of a chunk of `bytes` bytes. The last parts may be shorter.
-__device__ __forceinline__ u64 whole_part(u64 bytes, u32 size) { return ((bytes + size - 1) / size + 15) / 16 * 16; }
-
-// The bytes of a rank's part of a chunk of `bytes` bytes.
-__device__ __forceinline__ u64 part_bytes(u64 bytes, u64 each, u32 rank) {
-  const u64 begin = each * rank;
-  return begin >= bytes ? 0 : min(bytes - begin, each);
 }
 
 }  // namespace plinth

@@ -34,10 +34,13 @@ struct Collective {
   // What this rank reads of each rank's input, and writes of each rank's output. In a broadcast, the whole row.
   u64 inputs[kRanks];
   u64 outputs[kRanks];
+  // In a reduce, at the root: the place of its output, if the others write to it, or 0. At the others: the offset of their part.
+  u64 target;
 
   __device__ __forceinline__ bool is_direct() const { return (places[0] | places[1]) != 0; }
   __device__ __forceinline__ bool is_root() const { return group.rank == root; }
   __device__ __forceinline__ bool to_root() const { return mode == kReduce || mode == kReduceParts; }
+  __device__ __forceinline__ bool is_direct_reduce() const { return is_direct() && mode == kReduceParts; }
   __device__ __forceinline__ bool by_rows() const { return mode == kAllToAll || mode == kReduceScatter; }
   __device__ __forceinline__ bool by_parts() const {
     return mode == kBroadcastParts || mode == kAllReduceParts || mode == kReduceParts;
@@ -55,6 +58,8 @@ struct Transfer {
   u32 sends;
   u32 element;
   u32 lanes;
+  // The place of what is sent, if the receiver reads it where it is; else 0.
+  u64 place;
 };
 
 // The collective of the launch, for functions that are not inlined: loads through a reference to a parameter of the kernel are

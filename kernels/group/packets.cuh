@@ -7,7 +7,7 @@ namespace plinth {
 
 // The address at rank `at` of the packets from a rank. They follow the slots and the rings.
 __device__ __forceinline__ u64 packets_of(const GroupInfo &group, u32 at, u64 step, u32 from) {
-  const u64 before = group.size * (2ull * group.slot + static_cast<u64>(kLanes * kEntries) * group.entry);
+  const u64 before = group.size * (2ull * group.slot + static_cast<u64>(group.lanes * kEntries) * group.entry);
   return group.windows[at] + kStaging + before + ((step & 1) * group.size + from) * (2ull * group.packets);
 }
 

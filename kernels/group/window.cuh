@@ -16,22 +16,27 @@ using i64 = long long;
 constexpr u32 kRanks = 16;
 constexpr u32 kBlocks = 64;
 constexpr u32 kThreads = 512;
-constexpr u32 kLanes = 4;
+constexpr u32 kLanes = 16;
 constexpr u32 kEntries = 4;
+constexpr u32 kWindowsListed = 32;
+constexpr u32 kWindowBytes = 256;
+constexpr u32 kPlaceBits = 40;
 constexpr u32 kFailed = 0;
 constexpr u32 kDone = 4;
 constexpr u32 kCalls = 8;
 constexpr u32 kSteps = 16;
 constexpr u32 kPolled = 24;
-constexpr u32 kSent = 1024;
-constexpr u32 kReceived = 1536;
-constexpr u32 kPoison = 2048;
-constexpr u32 kArrived = 4096;
-constexpr u32 kTaken = 4608;
-constexpr u32 kFlags = 8192;
-constexpr u32 kRingHeaders = 16384;
+constexpr u32 kPoison = 1024;
+constexpr u32 kSent = 2048;
+constexpr u32 kReceived = 4096;
+constexpr u32 kArrived = 6144;
+constexpr u32 kTaken = 8192;
+constexpr u32 kFlags = 10240;
+constexpr u32 kRingHeaders = 18432;
 constexpr u32 kHeaders = 65536;
 constexpr u32 kDigests = 69632;
+constexpr u32 kWindows = 102400;
+constexpr u32 kTargets = 110592;
 constexpr u32 kStaging = 131072;
 
 // As GroupInfo there.
@@ -46,6 +51,8 @@ struct GroupInfo {
   u32 entry;
   u32 packets;
   u32 piece;
+  u32 lanes;
+  u32 reserved;
 };
 
 // As ReportPage there.
@@ -197,6 +204,15 @@ __device__ __forceinline__ bool await(const GroupInfo &group, u64 address, u64 n
     }
     return arrived;
   });
+}
+
+// Returns the address in this process of a place in the registered memory of a rank, or 0 if there is none.
+__device__ __forceinline__ u64 find_place(const GroupInfo &group, u64 place, u32 rank) {
+  const u64 number = place >> kPlaceBits;
+  const volatile u64 *row = reinterpret_cast<const volatile u64 *>(group.windows[group.rank] + kWindows +
+                                                                   number % kWindowsListed * kWindowBytes);
+  if (number == 0 || row[0] != number) return 0;
+  return row[1 + rank] + (place & ((1ull << kPlaceBits) - 1));
 }
 
 // Describes a launch, so that ranks detect that their calls do not match.

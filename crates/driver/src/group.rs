@@ -13,17 +13,21 @@ pub const MAX_RANKS: usize = 16;
 pub const MAX_BLOCKS: u32 = 64;
 /// The number of threads per block.
 pub const THREADS: u32 = 512;
-/// The number of blocks (lanes) that share a large transfer.
-pub const LANES: u32 = 4;
+/// The maximum number of blocks (lanes) that share a large transfer.
+pub const LANES: u32 = 16;
 /// The number of chunks that are in flight per lane of a transfer.
 pub const ENTRIES: u32 = 4;
+/// The number of windows of registered memory whose addresses kernels can find by their places, and the bytes of each row.
+pub const WINDOWS_LISTED: u64 = 32;
+/// See [`WINDOWS_LISTED`].
+pub const WINDOW_BYTES: u64 = 256;
 /// The maximum number of transfers of a launch.
 pub const MAX_TRANSFERS: usize = 32;
 
 /// Offsets in a rank's symmetric buffer, in bytes. "Owner" marks fields that the buffer's rank writes; the other ranks
 /// write the other fields.
 pub mod offsets {
-    use super::{ENTRIES, LANES, MAX_BLOCKS, MAX_RANKS};
+    use super::{ENTRIES, LANES, MAX_BLOCKS, MAX_RANKS, WINDOW_BYTES, WINDOWS_LISTED};
 
     /// Owner: a `u32`, nonzero once the group is broken.
     pub const FAILED: u64 = 0;
@@ -35,35 +39,45 @@ pub mod offsets {
     pub const STEPS: u64 = 16;
     /// Owner: a `u64`, the time at which a kernel last read the page of the report, in nanoseconds of the device's clock.
     pub const POLLED: u64 = 24;
-    /// Owner: a `u64` for each rank and lane, the number of chunks sent to it so far.
-    pub const SENT: u64 = 1024;
-    /// Owner: a `u64` for each rank and lane, the number of chunks received from it so far.
-    pub const RECEIVED: u64 = 1536;
     /// A `u32` for each rank, nonzero once that rank has broken the group.
-    pub const POISON: u64 = 2048;
+    pub const POISON: u64 = 1024;
+    /// Owner: a `u64` for each rank and lane, the number of chunks sent to it so far.
+    pub const SENT: u64 = 2048;
+    /// Owner: a `u64` for each rank and lane, the number of chunks received from it so far.
+    pub const RECEIVED: u64 = 4096;
     /// A `u64` for each rank and lane: the number of chunks that the rank has sent.
-    pub const ARRIVED: u64 = 4096;
+    pub const ARRIVED: u64 = 6144;
     /// A `u64` for each rank and lane: the number of chunks that the rank has received.
-    pub const TAKEN: u64 = 4608;
+    pub const TAKEN: u64 = 8192;
     /// A `u64` for each block and rank: the number of steps for which that rank has written its part.
-    pub const FLAGS: u64 = 8192;
+    pub const FLAGS: u64 = 10240;
     /// The header of each chunk of each lane from each rank: four `u64` that describe its transfer.
-    pub const RING_HEADERS: u64 = 16384;
+    pub const RING_HEADERS: u64 = 18432;
     /// The header of each rank, in even and odd collectives: four packets of 16 bytes that describe the launch.
     pub const HEADERS: u64 = 65536;
     /// A digest of the header of each rank, for each block, in even and odd collectives: a packet of 16 bytes. Only GPUs use
     /// it, for registered memory.
     pub const DIGESTS: u64 = 69632;
+    /// Owner: a row of [`WINDOW_BYTES`] for each of [`WINDOWS_LISTED`] windows of registered memory: its number, and the
+    /// address of the memory of each rank in this process.
+    pub const WINDOWS: u64 = 102_400;
+    /// The place of the root's output in a reduce, for each block, in even and odd collectives: a packet of 16 bytes.
+    pub const TARGETS: u64 = 110_592;
     /// A slot for each rank in even and in odd steps, followed by the chunks of each lane from each rank, and by the
     /// packets of each rank in even and in odd steps.
     pub const STAGING: u64 = 131_072;
 
     const _: () = assert!(SENT + (MAX_RANKS * LANES as usize * 8) as u64 <= RECEIVED);
+    const _: () = assert!(RECEIVED + (MAX_RANKS * LANES as usize * 8) as u64 <= ARRIVED);
+    const _: () = assert!(TAKEN + (MAX_RANKS * LANES as usize * 8) as u64 <= FLAGS);
+    const _: () = assert!(8 + MAX_RANKS as u64 * 8 <= WINDOW_BYTES);
+    const _: () = assert!(WINDOWS + WINDOWS_LISTED * WINDOW_BYTES <= TARGETS);
+    const _: () = assert!(TARGETS + (2 * MAX_BLOCKS as usize * 16) as u64 <= STAGING);
     const _: () = assert!(ARRIVED + (MAX_RANKS * LANES as usize * 8) as u64 <= TAKEN);
     const _: () = assert!(FLAGS + (MAX_BLOCKS as usize * MAX_RANKS * 8) as u64 <= RING_HEADERS);
     const _: () = assert!(RING_HEADERS + (MAX_RANKS * (LANES * ENTRIES) as usize * 32) as u64 <= HEADERS);
     const _: () = assert!(HEADERS + (2 * MAX_RANKS * 64) as u64 <= DIGESTS);
-    const _: () = assert!(DIGESTS + (2 * MAX_BLOCKS as usize * MAX_RANKS * 16) as u64 <= STAGING);
+    const _: () = assert!(DIGESTS + (2 * MAX_BLOCKS as usize * MAX_RANKS * 16) as u64 <= WINDOWS);
 }
 
 /// The operation of a collective.
@@ -155,6 +169,10 @@ pub struct GroupInfo {
     pub packets: u32,
     /// The size in bytes of a piece of a block's slice of a broadcast from registered memory: a multiple of 16.
     pub piece: u32,
+    /// The maximum number of lanes of a transfer.
+    pub lanes: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 /// The parameters of a collective's launch.
@@ -194,6 +212,9 @@ pub struct DirectMemory {
     inputs: [u64; MAX_RANKS],
     /// What this rank writes of each rank's output: an address, or 0. In a broadcast, the whole row.
     outputs: [u64; MAX_RANKS],
+    /// In a reduce, at the root: the [`place`] of its output, if the other ranks write to it, or 0 if the root combines
+    /// everything. At the other ranks: the offset of their part.
+    pub target: u64,
 }
 
 /// Encodes a place in registered memory: the number of the window, from 1 on, and the offset in it.
@@ -211,7 +232,8 @@ pub const PLACE_BITS: u32 = 40;
 
 impl DirectMemory {
     /// No registered memory.
-    pub const NONE: DirectMemory = DirectMemory { places: [0; 2], inputs: [0; MAX_RANKS], outputs: [0; MAX_RANKS] };
+    pub const NONE: DirectMemory =
+        DirectMemory { places: [0; 2], inputs: [0; MAX_RANKS], outputs: [0; MAX_RANKS], target: 0 };
 
     /// Creates it from the memory that this rank's kernel reads of each rank's input, and writes of each rank's output.
     pub fn new(places: [u64; 2], inputs: &[Span], outputs: &[Span]) -> DirectMemory {
@@ -250,6 +272,8 @@ pub struct Transfer {
     pub element: u32,
     /// The number of lanes it uses.
     pub lanes: u32,
+    /// The place of what is sent, if the receiver reads it where it is; else 0. See [`place`].
+    pub place: u64,
 }
 
 /// The parameters of a launch of transfers.
@@ -281,11 +305,11 @@ impl Collective {
 }
 
 impl Transfer {
-    /// Creates a transfer of a span.
-    pub fn of(memory: Span, peer: u32, sends: bool, element: u32) -> Transfer {
+    /// Creates a transfer of a span. It has a chunk for each of its lanes, or more if the group has no more lanes.
+    pub fn of(group_info: &GroupInfo, memory: Span, peer: u32, sends: bool, element: u32) -> Transfer {
         let bytes = memory.bytes() as u64;
-        let lanes = if bytes <= 1 << 16 { 1 } else { LANES };
-        Transfer { address: memory.address(), bytes, peer, sends: u32::from(sends), element, lanes }
+        let lanes = bytes.div_ceil(u64::from(group_info.entry).max(1)).clamp(1, u64::from(group_info.lanes)) as u32;
+        Transfer { address: memory.address(), bytes, peer, sends: u32::from(sends), element, lanes, place: 0 }
     }
 
     /// Returns the address that is read or written.
@@ -295,7 +319,12 @@ impl Transfer {
 
     /// Returns the number of chunks in the first lane; no other lane has more.
     pub fn chunks(&self, entry: u64) -> u64 {
-        self.bytes.div_ceil(u64::from(self.lanes) * entry).max(1)
+        self.chunks_of(0, entry)
+    }
+
+    /// Returns the number of chunks in a lane.
+    pub fn chunks_of(&self, lane: u32, entry: u64) -> u64 {
+        self.bytes.saturating_sub(u64::from(lane) * entry).div_ceil(u64::from(self.lanes) * entry).max(1)
     }
 }
 
@@ -441,7 +470,7 @@ impl Driver {
     ) -> DriverResult<()> {
         let pointer = std::ptr::from_ref(transfers).cast::<c_void>();
         // SAFETY: as above.
-        unsafe { self.launch(function, [LANES, count, 1], [THREADS, 1, 1], 0, &[pointer], stream) }
+        unsafe { self.launch(function, [transfers.group_info.lanes, count, 1], [THREADS, 1, 1], 0, &[pointer], stream) }
     }
 }
 
@@ -460,8 +489,14 @@ mod tests {
 
     #[test]
     fn first_lane_has_most_chunks_and_at_least_one() {
-        let chunks = |bytes| Transfer::of(Span::dangling(4096).with_length(bytes), 1, true, 0).chunks(4096);
-        assert_eq!([0, 1, 4096, 4097, 1 << 16, (1 << 16) + 1, 1 << 17].map(chunks), [1, 1, 1, 2, 16, 5, 8]);
+        // SAFETY: all of its fields are integers.
+        let mut group_info: GroupInfo = unsafe { std::mem::zeroed() };
+        (group_info.lanes, group_info.entry) = (4, 4096);
+        let transfer = |bytes| Transfer::of(&group_info, Span::dangling(4096).with_length(bytes), 1, true, 0);
+        let sizes = [0, 1, 4096, 4097, 16384, 16385, 1 << 17].map(transfer);
+        assert_eq!(sizes.map(|transfer| transfer.lanes), [1, 1, 1, 2, 4, 4, 4]);
+        assert_eq!(sizes.map(|transfer| transfer.chunks(4096)), [1, 1, 1, 1, 1, 2, 8]);
+        assert_eq!(sizes[5].chunks_of(1, 4096), 1);
     }
 
     #[test]
@@ -491,6 +526,11 @@ mod tests {
             ("kRingHeaders", offsets::RING_HEADERS),
             ("kHeaders", offsets::HEADERS),
             ("kDigests", offsets::DIGESTS),
+            ("kWindows", offsets::WINDOWS),
+            ("kTargets", offsets::TARGETS),
+            ("kWindowsListed", WINDOWS_LISTED),
+            ("kWindowBytes", WINDOW_BYTES),
+            ("kPlaceBits", u64::from(PLACE_BITS)),
             ("kStaging", offsets::STAGING),
             ("kTimeout", Reason::Timeout as u64),
             ("kMismatch", Reason::Mismatch as u64),

@@ -289,7 +289,7 @@ impl ProcessGroup {
     }
 
     /// Sends `count` elements to another rank, which receives the same number. If the buffers between the two are full,
-    /// the send waits for the receiver: they hold four messages of up to 64 KiB, or one mebibyte of longer ones.
+    /// the send waits for the receiver: they hold four messages of up to 256 KiB, or one mebibyte of longer ones.
     pub fn send(&self, from: Span, count: u64, element: ElementType, peer: u32, stream: Stream) -> Result<()> {
         self.transfer("send", from, count, element, peer, true, stream)
     }
@@ -338,10 +338,16 @@ impl ProcessGroup {
     }
 
     fn exchange_once(&self, transfers: &[Transfer], stream: Stream) -> Result<()> {
-        let mut arguments = Transfers { group_info: self.group_info(), transfers: [Default::default(); MAX_TRANSFERS] };
-        for (stream_id, transfer) in arguments.transfers.iter_mut().zip(transfers) {
-            let (number, _) = number_of(transfer.element)?;
-            *stream_id = driver::group::Transfer::of(transfer.memory, transfer.peer, transfer.sends, number);
+        let group_info = self.group_info();
+        let mut arguments = Transfers { group_info, transfers: [Default::default(); MAX_TRANSFERS] };
+        // Held until the launch, so that the memory is not deregistered before.
+        let windows = self.windows.lock();
+        for (argument, transfer) in arguments.transfers.iter_mut().zip(transfers) {
+            let Transfer { peer, sends, memory, element } = *transfer;
+            *argument = driver::group::Transfer::of(&group_info, memory, peer, sends, number_of(element)?.0);
+            if sends {
+                argument.place = self.place_to_send(&windows, memory);
+            }
         }
         let sequence = |(transfer, arguments): (&Transfer, &driver::group::Transfer)| {
             let of = if transfer.sends { Sequence::Sends } else { Sequence::Receives };
@@ -388,7 +394,7 @@ impl ProcessGroup {
             // Held until the launch, so that the memory is not deregistered before.
             let windows = self.windows.lock();
             let memory;
-            (mode, memory) = self.direct(&windows, mode, from, to, bytes).unwrap_or((mode, DirectMemory::NONE));
+            (mode, memory) = self.direct(&windows, mode, root, from, to, bytes).unwrap_or((mode, DirectMemory::NONE));
             let mut arguments = Collective::of(self.group_info(), from, to, memory);
             (arguments.bytes, arguments.count, arguments.mode, arguments.element, arguments.root) =
                 (bytes, count, mode as u32, number, root);

@@ -346,6 +346,8 @@ impl ProcessGroup {
             entry: self.tuning.entry as u32,
             packets: self.tuning.packets as u32,
             piece: self.tuning.piece as u32,
+            lanes: tuning::lanes(self.size),
+            reserved: 0,
         }
     }
 }

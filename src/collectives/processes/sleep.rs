@@ -8,12 +8,13 @@ use super::{
     links::GatherRow,
     rendezvous::{self, Id},
     symmetric_buffer::{SymmetricBuffer, import_part},
+    tuning::lanes,
 };
 use crate::{
     base::{deadline::Deadline, retry::retry},
     driver::{
         Driver, Span,
-        group::{ENTRIES, LANES, offsets},
+        group::{ENTRIES, offsets},
     },
     error::{Context, Error, Result},
     runtime::{self, Runtime, device::Device},
@@ -177,7 +178,7 @@ impl ProcessGroup {
         self.sticky_error().map_or(Ok(()), Err)
     }
 
-    fn own_buffer(&self) -> &SymmetricBuffer {
+    pub(super) fn own_buffer(&self) -> &SymmetricBuffer {
         &self.buffers[self.rank as usize]
     }
 
@@ -185,7 +186,7 @@ impl ProcessGroup {
     fn saved_parts(&self) -> [Span; 2] {
         let (size, own) = (u64::from(self.size), self.own_buffer());
         let rings = offsets::STAGING + 2 * size * self.tuning.slot(self.size);
-        let bytes = size * u64::from(LANES * ENTRIES) * self.tuning.entry;
+        let bytes = size * u64::from(lanes(self.size) * ENTRIES) * self.tuning.entry;
         [own.part(0, offsets::STAGING), own.part(rings, bytes)]
     }
 

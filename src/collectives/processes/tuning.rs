@@ -47,6 +47,18 @@ const REGISTERED: [(u32, u64); 3] = [(2, 1 << 20), (4, 512 << 10), (u32::MAX, 12
 /// Bytes of a row in packets for each block: a unit of 16 bytes for each thread.
 const PACKET_BLOCK: u64 = 16 * THREADS as u64;
 
+/// Bytes of one chunk in each lane from a rank.
+const RING: u64 = 256 << 10;
+
+/// Returns the maximum number of lanes of a transfer between two of `size` ranks. All blocks of a launch must run at the
+/// same time, and it may send to all ranks and receive from all.
+pub fn lanes(size: u32) -> u32 {
+    (MAX_TRANSFER_BLOCKS / (2 * size.max(1))).clamp(1, LANES)
+}
+
+/// The maximum number of blocks of a launch of transfers.
+const MAX_TRANSFER_BLOCKS: u32 = 128;
+
 /// Returns the entry of a table for a number of ranks: the first whose maximum number of ranks is not less.
 pub fn by_ranks(table: &[(u32, u64)], size: u32) -> u64 {
     table.iter().find(|(max_size, _)| size <= *max_size).map_or(0, |(_, bytes)| *bytes)
@@ -62,7 +74,7 @@ impl Tuning {
             block_bytes: 8 << 10,
             blocks: MAX_BLOCKS,
             staging: 8 << 20,
-            entry: 64 << 10,
+            entry: (RING / u64::from(lanes(size))) & !15,
             piece: 32 << 10,
         };
         if let Some(text) = std::env::var_os("PLINTH_GROUP_TUNING") {
@@ -116,7 +128,7 @@ impl Tuning {
 
     /// Returns the bytes of the symmetric buffer of each of `size` ranks.
     pub fn buffer_bytes(&self, size: u32) -> u64 {
-        let ring = u64::from(LANES * ENTRIES) * self.entry;
+        let ring = u64::from(lanes(size) * ENTRIES) * self.entry;
         // A packet of 16 bytes has 8 bytes of data.
         offsets::STAGING + u64::from(size) * (2 * self.slot(size) + ring + 2 * 2 * self.packets)
     }
@@ -179,6 +191,7 @@ mod tests {
         assert_eq!([0, 8192, 8193].map(|bytes| packets.blocks_for(Mode::AllReduce, bytes, 2)), [1, 1, 2]);
         assert_eq!(packets.buffer_bytes(3) - tuning.buffer_bytes(3), 3 * (4 << 20));
         assert_eq!(tuning.slot(3), 1360);
-        assert_eq!(tuning.buffer_bytes(3), offsets::STAGING + 3 * (2 * 1360 + 16 * 16));
+        assert_eq!([1, 2, 4, 5, 8, 16].map(lanes), [16, 16, 16, 12, 8, 4]);
+        assert_eq!(tuning.buffer_bytes(3), offsets::STAGING + 3 * (2 * 1360 + 64 * 16));
     }
 }

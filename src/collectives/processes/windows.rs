@@ -8,16 +8,17 @@ use super::{
     descriptors::{receive, send},
     rendezvous::{self, Id, RankInfo, broadcast_error, checked},
     symmetric_buffer::{SymmetricBuffer, import_part, release_all},
+    tuning::lanes,
 };
 use crate::{
     base::{deadline::Deadline, log, units::Bytes},
     driver::{
         Driver, Physical, Span,
-        group::{DirectMemory, Mode, PLACE_BITS, place},
+        group::{DirectMemory, ENTRIES, Mode, PLACE_BITS, WINDOW_BYTES, WINDOWS_LISTED, offsets, place},
     },
     error::{Context, Error, Result, invalid},
     memory::registration::{self, PartHandle},
-    runtime::{self, Runtime, sync_debug},
+    runtime::{self, Runtime, device::Device, sync_debug},
     status::Status,
 };
 use std::{
@@ -43,6 +44,8 @@ pub struct Window {
     rank: u32,
     /// The memory of each rank, as it is mapped in this process.
     memory: Vec<Span>,
+    /// Whether the kernels of all ranks find its addresses by its number.
+    is_listed: bool,
     /// The registration that keeps this rank's memory in place.
     registration: u64,
     /// The mappings of the other ranks' memory.
@@ -155,29 +158,25 @@ impl ProcessGroup {
             let mut first = [0; ID];
             first.copy_from_slice(&rows[0][..ID]);
             let ranks: Vec<usize> = (0..rows.len()).collect();
-            let mappings = self.after_gather(&row, &ranks, "the communicator", |stop| {
+            // A place has room for so many numbers, and 0 is no place.
+            let number = (row.number() - 1) % ((1 << (64 - PLACE_BITS)) - 1) + 1;
+            // Of the windows with the same row, the first one has it; the ranks have the same windows.
+            let has_row =
+                |window: &Window| window.is_listed && window.number % WINDOWS_LISTED == number % WINDOWS_LISTED;
+            let is_listed = !self.windows.lock().iter().any(has_row);
+            let mut window =
+                Window { number, rank: self.rank, memory: vec![memory], is_listed, registration: 0, mappings: vec![] };
+            self.after_gather(&row, &ranks, "the communicator", |stop| {
                 let id = Id::read(&first).ok_or_else(|| invalid("rank 0 sent no id"))?;
                 let stops = || stop().is_some();
                 let deadline = self.deadline().unless(&stops);
-                let mapped = runtime
-                    .driver
-                    .with_relaxed_capture(|| self.map_window(runtime, &id, registration.0, &layouts, deadline, stop));
+                let mapped = runtime.driver.with_relaxed_capture(|| {
+                    self.map_window(runtime, &id, registration.0, &mut window, &layouts, deadline, stop)
+                });
                 mapped.map_err(Error::from).flatten().map_err(|error| stop().unwrap_or(error))
             })?;
-            let memory = mappings.iter().zip(&layouts).map(|(mapping, layout)| match mapping {
-                Some(mapping) => mapping.part(layout.offset, layout.bytes),
-                None => memory,
-            });
-            let memory = memory.collect();
-            // A place has room for so many numbers, and 0 is no place.
-            let number = (row.number() - 1) % ((1 << (64 - PLACE_BITS)) - 1) + 1;
-            self.windows.lock().push(Window {
-                number,
-                rank: self.rank,
-                memory,
-                registration: registration.keep(),
-                mappings,
-            });
+            window.registration = registration.keep();
+            self.windows.lock().push(window);
             Ok(())
         };
         register()
@@ -212,17 +211,18 @@ impl ProcessGroup {
         Ok((registration, Layout { bytes, offset, parts }))
     }
 
-    /// Exchanges descriptors with the other ranks, and maps their memory. Returns the mapping of each rank; `None` for this
-    /// one.
+    /// Exchanges descriptors with the other ranks, and maps their memory, which is then the memory of the window.
+    #[allow(clippy::too_many_arguments)]
     fn map_window(
         &self,
         runtime: &Runtime,
         id: &Id,
         registration: u64,
+        window: &mut Window,
         layouts: &[Layout],
         deadline: Deadline,
         stop: &dyn Fn() -> Option<Error>,
-    ) -> Result<Vec<Option<SymmetricBuffer>>> {
+    ) -> Result<()> {
         let (driver, device) = (&runtime.driver, runtime.device(self.device as i32)?);
         let mut info = RankInfo([0; RankInfo::NUMBERS]);
         (info.0[0], info.0[RankInfo::AGREED]) = (u64::from(self.rank), u64::from(self.size));
@@ -238,18 +238,52 @@ impl ProcessGroup {
                     let parts = std::mem::take(&mut imported[rank]);
                     *mapping = Some(SymmetricBuffer::import(driver, device, rank as u32, parts)?);
                 }
-                Ok(())
+                let own = window.memory.clone();
+                let memory = mappings.iter().zip(layouts).flat_map(|(mapping, layout)| match mapping {
+                    Some(mapping) => vec![mapping.part(layout.offset, layout.bytes)],
+                    None => own.clone(),
+                });
+                window.memory = memory.collect();
+                if window.is_listed { self.list(runtime, device, window) } else { Ok(()) }
             });
         imported.into_iter().for_each(|parts| release_all(driver, parts));
         // The others may wait for descriptors of this rank.
         let mapped = mapped.map_err(|error| broadcast_error(links.iter().flatten(), error));
         match rendezvous.conclude(mapped) {
-            Ok(()) => Ok(mappings),
+            Ok(()) => {
+                window.mappings = mappings;
+                Ok(())
+            }
             Err(error) => {
                 mappings.into_iter().flatten().for_each(|mapping| mapping.release(driver));
                 Err(error)
             }
         }
+    }
+
+    /// Writes the addresses of a window to this rank's buffer, where kernels find them by places.
+    fn list(&self, runtime: &Runtime, device: &Device, window: &Window) -> Result<()> {
+        let addresses = window.memory.iter().map(|span| span.address());
+        let row: Vec<u8> = [window.number].into_iter().chain(addresses).flat_map(u64::to_le_bytes).collect();
+        let at = offsets::WINDOWS + window.number % WINDOWS_LISTED * WINDOW_BYTES;
+        // Until the copy is complete, the group does not fall asleep.
+        let _contents = self.contents.lock();
+        self.check_awake()?;
+        device.with_context(&runtime.driver, |driver| {
+            sync_debug::require("the registration of memory with a group", || {
+                Ok(driver.copy_from_host(self.own_buffer().part(at, row.len() as u64), &row, self.stream)?)
+            })
+        })
+    }
+
+    /// Returns the place of memory that this rank sends, if the receiver can read it where it is; else 0. Shorter messages
+    /// fit into the buffer between two ranks, so that a send does not wait.
+    pub(super) fn place_to_send(&self, windows: &[Window], memory: Span) -> u64 {
+        let buffered = u64::from(lanes(self.size) * ENTRIES) * self.tuning.entry;
+        if memory.bytes() as u64 <= buffered.max(self.tuning.registered) {
+            return 0;
+        }
+        listed_place(windows, memory)
     }
 
     /// Ends this rank's registration of the memory at an address, after this rank's work.
@@ -281,6 +315,7 @@ impl ProcessGroup {
         &self,
         windows: &[Window],
         mode: Mode,
+        root: u32,
         from: Span,
         to: Span,
         bytes: u64,
@@ -316,13 +351,30 @@ impl ProcessGroup {
             Mode::ReduceScatter => input(rank * bytes, bytes),
             // In place, a rank would overwrite what another one has yet to read.
             Mode::AllToAll if from.address() != to.address() => input(rank * bytes, bytes),
-            // With more ranks the root would read too much.
-            Mode::Reduce | Mode::ReduceParts if self.size == 2 => {
-                input(0, bytes).map(|(_, memory)| (Mode::Reduce, memory))
+            Mode::Reduce | Mode::ReduceParts if self.size > 1 => {
+                let others = u64::from(self.size - 1);
+                let each = bytes.div_ceil(others).next_multiple_of(16);
+                let index = u64::from((self.rank + self.size - root) % self.size);
+                // The root combines the row of one other rank, and otherwise nothing if the others can write to its output.
+                let (target, part) = match index {
+                    0 if others == 1 => (0, bytes),
+                    0 => (listed_place(windows, to), bytes),
+                    _ => (each * (index - 1), each),
+                };
+                let offset = if index == 0 { 0 } else { target.min(bytes) };
+                let (_, mut memory) = input(offset, part.min(bytes - offset))?;
+                memory.target = target;
+                Some((Mode::ReduceParts, memory))
             }
             _ => None,
         }
     }
+}
+
+/// Returns the place of memory in a window that kernels find, or 0.
+fn listed_place(windows: &[Window], memory: Span) -> u64 {
+    let mut listed = windows.iter().filter(|window| window.is_listed);
+    listed.find_map(|window| Some(place(window.number, window.offset_of(memory)?))).unwrap_or(0)
 }
 
 /// Returns a descriptor of one of the physical allocations under a registration.

@@ -15,7 +15,7 @@ use crate::{
         codes,
         group::{
             Collective, ENTRIES, GroupInfo, LANES, MAX_RANKS, Mode, Reason, ReportPage, TRANSFER, Transfer, Transfers,
-            offsets,
+            WINDOW_BYTES, WINDOWS_LISTED, offsets, read_place,
         },
         table::Code,
     },
@@ -87,8 +87,12 @@ impl SymmetricBuffers<'_> {
     fn of<'a>(launch: &Launch, group_info: &'a GroupInfo) -> Result<SymmetricBuffers<'a>, Code> {
         let size = group_info.size as usize;
         let staging_end = offsets::STAGING + u64::from(group_info.size) * 2 * u64::from(group_info.slot);
-        let ring = u64::from(group_info.size * LANES * ENTRIES) * u64::from(group_info.entry);
-        if size > MAX_RANKS || group_info.rank >= group_info.size || group_info.window_bytes < staging_end + ring {
+        let ring = u64::from(group_info.size * group_info.lanes * ENTRIES) * u64::from(group_info.entry);
+        if size > MAX_RANKS
+            || group_info.lanes > LANES
+            || group_info.rank >= group_info.size
+            || group_info.window_bytes < staging_end + ring
+        {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
         for window in &group_info.windows[..size] {
@@ -119,6 +123,14 @@ impl SymmetricBuffers<'_> {
     fn slot(&self, at: u32, step: u64, from: u32) -> *mut u8 {
         let index = (step & 1) * u64::from(self.0.size) + u64::from(from);
         (self.0.windows[at as usize] + offsets::STAGING + index * u64::from(self.0.slot)) as *mut u8
+    }
+
+    /// Returns the address in this process of a place in the registered memory of a rank.
+    fn find_place(&self, place: u64, rank: u32) -> Option<u64> {
+        let (number, offset) = read_place(place)?;
+        let row = offsets::WINDOWS + number % WINDOWS_LISTED * WINDOW_BYTES;
+        let word = |index: u64| self.word64(self.0.rank, row + index * 8).load(Ordering::Relaxed);
+        (word(0) == number).then(|| word(1 + u64::from(rank)) + offset)
     }
 
     /// Aborts the group. The first call reports its reason and notifies the other ranks.
@@ -234,8 +246,14 @@ fn part_bytes(bytes: u64, each: u64, rank: u32) -> u64 {
 
 /// Returns how many bytes of registered memory of each rank this rank uses.
 fn registered_bytes(c: &Collective, mode: Mode) -> u64 {
-    if mode == Mode::BroadcastParts {
-        return c.bytes;
+    let is_root = c.group_info.rank == c.root;
+    match mode {
+        Mode::BroadcastParts => return c.bytes,
+        Mode::ReduceParts if !c.direct().is_none() => {
+            let each = c.bytes.div_ceil(u64::from(c.group_info.size - 1)).next_multiple_of(16);
+            return if is_root { c.bytes } else { c.bytes.saturating_sub(c.direct().target).min(each) };
+        }
+        _ => {}
     }
     part_bytes(c.bytes, mode.part(c.bytes, c.group_info.size), if mode.has_parts() { c.group_info.rank } else { 0 })
 }
@@ -261,7 +279,7 @@ fn collective(launch: &Launch, combine: Option<Combine>) {
             }
         }
         if buffers.check().is_ok() {
-            let call = Call { c: &c, buffers: &buffers, mode, combine, blocks: launch.grid[0] };
+            let call = Call { launch, c: &c, buffers: &buffers, mode, combine, blocks: launch.grid[0] };
             // An abort was already reported.
             let _ = call.run();
         }
@@ -272,6 +290,7 @@ fn collective(launch: &Launch, combine: Option<Combine>) {
 
 /// One call of a collective.
 struct Call<'a> {
+    launch: &'a Launch,
     c: &'a Collective,
     buffers: &'a SymmetricBuffers<'a>,
     mode: Mode,
@@ -365,18 +384,44 @@ impl Call<'_> {
                     copy(*input as *const u8, (to + u64::from(row) * c.bytes) as *mut u8, c.bytes);
                 }
             }
-            Mode::Reduce if c.group_info.rank != c.root => {}
+            Mode::ReduceParts => self.reduce(call)?,
             _ => {
                 let inputs: Vec<*const u8> = inputs.iter().map(|address| *address as *const u8).collect();
                 let part = self.own_part(&inputs, registered_bytes(c, self.mode));
-                let own = matches!(self.mode, Mode::ReduceScatter | Mode::Reduce);
-                for output in if own { std::slice::from_ref(&to) } else { &outputs[..size as usize] } {
+                for output in
+                    if self.mode == Mode::ReduceScatter { std::slice::from_ref(&to) } else { &outputs[..size as usize] }
+                {
                     copy(part.as_ptr(), *output as *mut u8, part.len() as u64);
                 }
             }
         }
         self.synchronize(step, false, call)?;
         Ok(step + 1)
+    }
+
+    /// Combines this rank's part of the inputs, and writes it to the root's output. If that has no place, the root does all.
+    fn reduce(&self, call: u64) -> Result<(), Aborted> {
+        let (c, buffers) = (self.c, self.buffers);
+        let GroupInfo { rank, size, .. } = c.group_info;
+        let place = buffers.word64(rank, offsets::TARGETS + (call & 1) * 8).load(Ordering::Relaxed);
+        if (rank == c.root) != (place == 0) {
+            return Ok(());
+        }
+        let bytes = registered_bytes(c, self.mode);
+        let mut to = c.memory().1;
+        if rank != c.root {
+            let found = buffers.find_place(place, c.root).map(|to| to + c.direct().target);
+            let Some(found) = found.filter(|to| bytes == 0 || self.launch.memory(*to, bytes, true).is_ok()) else {
+                let header = self.header();
+                buffers.abort(Reason::Mismatch.word(c.root), rank, Some((&header, &header)));
+                return Err(Aborted);
+            };
+            to = found;
+        }
+        let inputs: Vec<*const u8> =
+            c.direct().memory().0[..size as usize].iter().map(|input| *input as *const u8).collect();
+        copy(self.own_part(&inputs, bytes).as_ptr(), to as *mut u8, bytes);
+        Ok(())
     }
 
     /// Copies the root's row into the outputs of all ranks: the root writes a part to each other rank, which forwards it to
@@ -434,15 +479,25 @@ impl Call<'_> {
         part
     }
 
+    /// Returns the description of this call.
+    fn header(&self) -> Header {
+        let c = self.c;
+        let kind = u64::from(c.mode | c.op << 8 | c.element << 16 | c.root << 24) | u64::from(self.blocks) << 32;
+        let [input, output] = c.direct().places;
+        [kind, c.count, input, output]
+    }
+
     /// Signals that this rank's part of a step is written, and waits for the other ranks' parts.
     fn synchronize(&self, step: u64, begins: bool, call: u64) -> Result<(), Aborted> {
         let (c, buffers) = (self.c, self.buffers);
         let rank = u64::from(c.group_info.rank);
         let headers = offsets::HEADERS + (call & 1) * MAX_RANKS as u64 * 32;
-        let kind = u64::from(c.mode | c.op << 8 | c.element << 16 | c.root << 24) | u64::from(self.blocks) << 32;
-        let [input, output] = c.direct().places;
-        let header = [kind, c.count, input, output];
+        let header = self.header();
+        let sends_target = begins && c.group_info.rank == c.root && !c.direct().is_none();
         for peer in 0..c.group_info.size {
+            if sends_target {
+                buffers.word64(peer, offsets::TARGETS + (call & 1) * 8).store(c.direct().target, Ordering::Relaxed);
+            }
             if begins {
                 buffers.write_header(peer, headers + rank * 32, &header);
             }
@@ -464,9 +519,12 @@ struct Lane<'a> {
     buffers: &'a SymmetricBuffers<'a>,
     transfer: &'a Transfer,
     lane: u32,
+    launch: &'a Launch,
     /// The number of chunks that the lane has transferred.
     number: u64,
     offset: u64,
+    /// The number of chunks that the receiver is to report of memory that it reads where it is.
+    awaits: Option<u64>,
     ended: bool,
 }
 
@@ -476,7 +534,7 @@ fn transfers(launch: &Launch) -> Result<(), Code> {
     let launched = all.transfers.get(..launch.grid[1] as usize).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
     let mut lanes = Vec::new();
     for transfer in launched {
-        if transfer.peer >= all.group_info.size || transfer.lanes > LANES {
+        if transfer.peer >= all.group_info.size || transfer.lanes > all.group_info.lanes {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
         if transfer.bytes > 0 {
@@ -484,7 +542,8 @@ fn transfers(launch: &Launch) -> Result<(), Code> {
         }
         for lane in 0..transfer.lanes {
             let offset = u64::from(lane) * u64::from(all.group_info.entry);
-            let mut lane = Lane { buffers: &buffers, transfer, lane, number: 0, offset, ended: false };
+            let mut lane =
+                Lane { launch, buffers: &buffers, transfer, lane, number: 0, offset, awaits: None, ended: false };
             lane.number = lane.counter().load(Ordering::Relaxed);
             lanes.push(lane);
         }
@@ -533,33 +592,80 @@ impl Lane<'_> {
         let peer_count =
             buffers.word64(rank, peer_counter + u64::from(t.peer * LANES + self.lane) * 8).load(Ordering::Acquire);
         let entries = u64::from(ENTRIES);
-        let needed = if self.sends() { (self.number + 1).saturating_sub(entries) } else { self.number + 1 };
+        let needed = match self.awaits {
+            Some(number) => number,
+            None if self.sends() => (self.number + 1).saturating_sub(entries),
+            None => self.number + 1,
+        };
         if peer_count < needed {
             return Ok(false);
         }
+        if let Some(number) = self.awaits {
+            self.end(number);
+            return Ok(true);
+        }
         let (from, at) = if self.sends() { (rank, t.peer) } else { (t.peer, rank) };
-        let index = u64::from(from * LANES + self.lane) * entries + self.number % entries;
+        let entry_index = self.number % entries;
+        let index = u64::from(from * buffers.0.lanes + self.lane) * entries + entry_index;
         let staged = u64::from(buffers.0.size) * 2 * u64::from(buffers.0.slot);
         let chunk = (buffers.0.windows[at as usize] + offsets::STAGING + staged + index * entry) as *mut u8;
-        let header_offset = offsets::RING_HEADERS + index * 32;
-        let header = [u64::from(TRANSFER) | u64::from(t.element) << 16, t.bytes, u64::from(t.lanes), entry];
+        let header_offset = offsets::RING_HEADERS + (u64::from(from * LANES + self.lane) * entries + entry_index) * 32;
+        let mut header = [u64::from(TRANSFER) | u64::from(t.element) << 16, t.bytes, u64::from(t.lanes), t.place];
         let bytes = t.bytes.saturating_sub(self.offset).min(entry);
         let memory = t.address().wrapping_add(self.offset);
+        // What is read where it is counts as all chunks of the lane.
+        let chunks = t.chunks_of(self.lane, entry);
+        let mut taken = 1;
         if self.sends() {
-            copy(memory as *const u8, chunk, bytes);
+            if t.place == 0 {
+                copy(memory as *const u8, chunk, bytes);
+            } else {
+                self.awaits = Some(self.number + chunks);
+            }
             buffers.write_header(t.peer, header_offset, &header);
         } else {
+            // Only the sender knows the place.
+            header[3] = buffers.word64(rank, header_offset + 24).load(Ordering::Relaxed);
             buffers.compare(header_offset, &header, t.peer)?;
-            copy(chunk, memory as *mut u8, bytes);
+            match header[3] {
+                0 => copy(chunk, memory as *mut u8, bytes),
+                place => {
+                    self.read_registered(place, &header)?;
+                    taken = chunks;
+                }
+            }
         }
-        self.number += 1;
         let own_count = buffers.word64(t.peer, own_counter + u64::from(rank * LANES + self.lane) * 8);
-        own_count.store(self.number, Ordering::Release);
-        self.offset += u64::from(t.lanes) * entry;
-        self.ended = self.offset >= t.bytes;
-        if self.ended {
-            self.counter().store(self.number, Ordering::Relaxed);
+        own_count.store(self.number + taken, Ordering::Release);
+        if self.awaits.is_none() {
+            self.offset += taken * u64::from(t.lanes) * entry;
+            self.number += taken;
+            if self.offset >= t.bytes {
+                self.end(self.number);
+            }
         }
         Ok(true)
+    }
+
+    /// Ends the lane after so many chunks.
+    fn end(&mut self, number: u64) {
+        self.ended = true;
+        self.counter().store(number, Ordering::Relaxed);
+    }
+
+    /// Reads this lane's part of what the other rank sends, where it is.
+    fn read_registered(&self, place: u64, header: &Header) -> Result<(), Aborted> {
+        let (buffers, t) = (self.buffers, self.transfer);
+        let each = t.bytes.div_ceil(u64::from(t.lanes)).next_multiple_of(16);
+        let begin = (each * u64::from(self.lane)).min(t.bytes);
+        let bytes = (t.bytes - begin).min(each);
+        let source =
+            buffers.find_place(place, t.peer).filter(|source| self.launch.memory(*source, t.bytes, false).is_ok());
+        let Some(source) = source else {
+            buffers.abort(Reason::Mismatch.word(t.peer), buffers.0.rank, Some((header, header)));
+            return Err(Aborted);
+        };
+        copy((source + begin) as *const u8, (t.address() + begin) as *mut u8, bytes);
+        Ok(())
     }
 }
