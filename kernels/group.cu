@@ -110,7 +110,7 @@ __device__ __forceinline__ void run(const Collective &c) {
   const u32 size = group.size;
   const bool by_parts = c.by_parts();
   const bool direct = c.is_direct();
-  if (!by_parts && !direct && c.bytes <= group.packets) {
+  if (!by_parts && !direct && c.bytes <= (c.mode == kBroadcast ? group.broadcast : group.packets)) {
     const bool done = run_packets<Part>(c, step);
     if (__syncthreads_and(done) != 0) end_call(step + 1);
     return;

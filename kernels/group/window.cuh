@@ -52,7 +52,7 @@ struct GroupInfo {
   u32 packets;
   u32 piece;
   u32 lanes;
-  u32 reserved;
+  u32 broadcast;
 };
 
 // As ReportPage there.

@@ -26,7 +26,7 @@ pub const SCENARIOS: &[Scenario] = &[
 ];
 
 /// Small symmetric buffers, so that small messages take several steps.
-const SMALL: (&str, &str) = ("PLINTH_GROUP_TUNING", "staging=8192,one_shot=1024,block_bytes=64,entry=256");
+const SMALL: (&str, &str) = ("PLINTH_GROUP_TUNING", "staging=8192,one_shot=1024,block_bytes=64,entry=256,broadcast=0");
 
 #[test]
 fn each_type_and_operation_gives_every_rank_the_same_bits() {
@@ -39,7 +39,7 @@ fn each_collective_supports_any_size_and_alignment() {
     run("each_size", 1, &[]);
     run("each_size", 2, &[SMALL]);
     run("each_size", 3, &[]);
-    run("each_size", 8, &[("PLINTH_GROUP_TUNING", "staging=65536,one_shot=4096,block_bytes=512")]);
+    run("each_size", 8, &[("PLINTH_GROUP_TUNING", "staging=65536,one_shot=4096,block_bytes=512,broadcast=0")]);
 }
 
 #[test]

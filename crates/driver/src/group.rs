@@ -171,8 +171,8 @@ pub struct GroupInfo {
     pub piece: u32,
     /// The maximum number of lanes of a transfer.
     pub lanes: u32,
-    /// 0.
-    pub reserved: u32,
+    /// The maximum size in bytes of a row that is broadcast in packets, if that is more than `packets`: a multiple of 16.
+    pub broadcast: u32,
 }
 
 /// The parameters of a collective's launch.

@@ -252,7 +252,9 @@ impl ProcessGroup {
         root: u32,
         stream: Stream,
     ) -> Result<()> {
-        let mode = if self.is_one_shot(count, element) { Mode::Broadcast } else { Mode::BroadcastParts };
+        let in_packets = count.saturating_mul(element.bytes()) <= self.tuning().packets_for(Mode::Broadcast);
+        let one_shot = in_packets || self.is_one_shot(count, element);
+        let mode = if one_shot { Mode::Broadcast } else { Mode::BroadcastParts };
         self.collective(Request { name: "broadcast", mode, element, op: None, root, count }, from, to, stream)
     }
 

@@ -347,7 +347,7 @@ impl ProcessGroup {
             packets: self.tuning.packets as u32,
             piece: self.tuning.piece as u32,
             lanes: tuning::lanes(self.size),
-            reserved: 0,
+            broadcast: self.tuning.broadcast.max(self.tuning.packets) as u32,
         }
     }
 }

@@ -19,6 +19,9 @@ pub struct Tuning {
     /// The maximum bytes of a row that is sent in packets, which need no fences but twice the bytes on the links.
     /// Longer rows, and rows of the two-shot algorithm, go through slots.
     pub packets: u64,
+    /// The maximum bytes of a row that is broadcast in packets, if that is more than `packets`. Of rows longer than
+    /// `packets`, the root sends each part to one other rank, which forwards it.
+    pub broadcast: u64,
     /// The maximum bytes of a row in registered memory that is sent in packets or through slots; longer rows are read and
     /// written where they are.
     pub registered: u64,
@@ -40,6 +43,9 @@ const ONE_SHOT: [(u32, u64); 3] = [(2, 4 << 20), (4, 512 << 10), (u32::MAX, 128 
 
 /// The largest row that is sent in packets, by the maximum number of ranks.
 const PACKETS: [(u32, u64); 3] = [(2, 256 << 10), (4, 64 << 10), (u32::MAX, 32 << 10)];
+
+/// The largest row that is broadcast in packets: an estimate for more than two ranks.
+const BROADCAST: u64 = 256 << 10;
 
 /// The largest row in registered memory that is not read where it is, by the maximum number of ranks: estimates.
 const REGISTERED: [(u32, u64); 3] = [(2, 1 << 20), (4, 512 << 10), (u32::MAX, 128 << 10)];
@@ -70,6 +76,7 @@ impl Tuning {
         let mut tuning = Tuning {
             one_shot: by_ranks(&ONE_SHOT, size),
             packets: by_ranks(&PACKETS, size),
+            broadcast: BROADCAST,
             registered: by_ranks(&REGISTERED, size),
             block_bytes: 8 << 10,
             blocks: MAX_BLOCKS,
@@ -93,14 +100,14 @@ impl Tuning {
             let value: u64 = value.trim().parse().map_err(|_| wrong(format!("{value:?} is no number")))?;
             let range = match key.trim() {
                 "one_shot" | "registered" => 0..=1 << 40,
-                "packets" => 0..=1 << 24,
+                "packets" | "broadcast" => 0..=1 << 24,
                 "block_bytes" => 16..=1 << 30,
                 "blocks" => 1..=u64::from(MAX_BLOCKS),
                 "staging" => 4096..=1 << 30,
                 "entry" | "piece" => 16..=1 << 24,
                 other => {
                     return Err(wrong(format!(
-                        "{other:?} is none of one_shot, packets, registered, block_bytes, blocks, staging, entry, piece"
+                        "{other:?} is none of one_shot, packets, broadcast, registered, block_bytes, blocks, staging, entry, piece"
                     )));
                 }
             };
@@ -110,6 +117,7 @@ impl Tuning {
             match key.trim() {
                 "one_shot" => self.one_shot = value,
                 "packets" => self.packets = value & !15,
+                "broadcast" => self.broadcast = value & !15,
                 "registered" => self.registered = value,
                 "block_bytes" => self.block_bytes = value,
                 "blocks" => self.blocks = value as u32,
@@ -121,6 +129,12 @@ impl Tuning {
         Ok(())
     }
 
+    /// Returns the maximum bytes of a row that is sent in packets.
+    pub fn packets_for(&self, mode: Mode) -> u64 {
+        let longer = if matches!(mode, Mode::Broadcast | Mode::BroadcastParts) { self.broadcast } else { 0 };
+        longer.max(self.packets)
+    }
+
     /// Returns the bytes of a slot of each of `size` ranks.
     pub fn slot(&self, size: u32) -> u64 {
         (self.staging / u64::from(size)).max(16) & !15
@@ -130,13 +144,13 @@ impl Tuning {
     pub fn buffer_bytes(&self, size: u32) -> u64 {
         let ring = u64::from(lanes(size) * ENTRIES) * self.entry;
         // A packet of 16 bytes has 8 bytes of data.
-        offsets::STAGING + u64::from(size) * (2 * self.slot(size) + ring + 2 * 2 * self.packets)
+        offsets::STAGING + u64::from(size) * (2 * self.slot(size) + ring + 2 * 2 * self.packets_for(Mode::Broadcast))
     }
 
     /// Returns the number of blocks of a collective with rows of `bytes` bytes.
     pub fn blocks_for(&self, mode: Mode, bytes: u64, size: u32) -> u32 {
         let (step, each) = match mode.has_parts() {
-            false if bytes <= self.packets => (bytes, PACKET_BLOCK),
+            false if bytes <= self.packets_for(mode) => (bytes, PACKET_BLOCK),
             false => (bytes.min(self.slot(size)), self.block_bytes),
             true => (bytes.div_ceil(u64::from(size)).min(self.slot(size)), self.block_bytes),
         };
@@ -146,9 +160,12 @@ impl Tuning {
     /// Returns a digest of the parameters, which must be the same for all ranks.
     pub fn digest(&self) -> u64 {
         let numbers = [self.one_shot, self.packets, self.registered, self.block_bytes, u64::from(self.blocks)];
-        numbers.iter().chain(&[self.staging, self.entry, self.piece]).fold(0x9e37_79b9_7f4a_7c15, |sum, number| {
-            (sum ^ number).rotate_left(23).wrapping_mul(0x2545_f491_4f6c_dd1d)
-        })
+        numbers
+            .iter()
+            .chain(&[self.staging, self.entry, self.piece, self.broadcast])
+            .fold(0x9e37_79b9_7f4a_7c15, |sum, number| {
+                (sum ^ number).rotate_left(23).wrapping_mul(0x2545_f491_4f6c_dd1d)
+            })
     }
 }
 
@@ -160,6 +177,7 @@ mod tests {
         Tuning {
             one_shot: 1,
             packets: 0,
+            broadcast: 0,
             registered: 0,
             block_bytes: 16,
             blocks: 4,

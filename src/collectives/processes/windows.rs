@@ -320,7 +320,7 @@ impl ProcessGroup {
         to: Span,
         bytes: u64,
     ) -> Option<(Mode, DirectMemory)> {
-        if bytes <= self.tuning.registered.max(self.tuning.packets) {
+        if bytes <= self.tuning.registered.max(self.tuning.packets_for(mode)) {
             return None;
         }
         let find = |span| windows.iter().find_map(|window| Some((window, window.offset_of(span)?)));
