@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 //     benches/communicator [--processes RANKS] [--largest BYTES] [--registered] [--in-place] [--graph]
+//                         [--only OPERATION]
 //
 // The ranks are the devices of this process, or RANKS processes with a device each. Prints one line for each case:
 // operation, engine, bytes of a rank, median and minimum of the microseconds to completion at rank 0, median of the
 // microseconds of the call. --registered registers the buffers of processes, and then measures no NCCL; --in-place has one
 // buffer for input and output of an all_reduce. With --graph the calls are captured, GRAPH_CALLS in a graph, and both medians
-// are those of a replay, divided by GRAPH_CALLS. PLINTH_GROUP_TUNING and PLINTH_COMM_CONF apply to all processes, so thresholds are found by
-// comparing two runs.
+// are those of a replay, divided by GRAPH_CALLS. --only measures one operation. PLINTH_GROUP_TUNING and PLINTH_COMM_CONF apply
+// to all processes, so thresholds are found by comparing two runs.
 
 #include "measure.h"
 
@@ -27,6 +28,7 @@ static int32_t devices[MOST_RANKS];
 static plinth_communicator_t communicators[MOST_RANKS];
 static void *from[MOST_RANKS], *to[MOST_RANKS];
 static int is_registered, is_in_place, uses_graph;
+static const char *only;
 
 static void finish(void) {
   for (int32_t rank = 0; rank < ranks_here; ++rank) MUST(plinth_synchronize(devices[rank]));
@@ -124,6 +126,7 @@ static void measure_all(uint32_t engine, size_t largest, int print) {
     }
   }
   for (int operation = 0; operation < OPERATION_COUNT; ++operation) {
+    if (only != NULL && strcmp(only, OPERATIONS[operation]) != 0) continue;
     for (size_t bytes = 1024; bytes <= largest; bytes *= 4) measure(operation, engine, bytes, print);
   }
   for (int32_t rank = 0; rank < ranks_here; ++rank) {
@@ -225,8 +228,12 @@ int main(int argc, char **argv) {
       is_in_place = 1;
     } else if (strcmp(argv[index], "--graph") == 0) {
       uses_graph = 1;
+    } else if (strcmp(argv[index], "--only") == 0 && index + 1 < argc) {
+      only = argv[++index];
     } else {
-      fprintf(stderr, "usage: %s [--processes RANKS] [--largest BYTES] [--registered] [--in-place] [--graph]\n", argv[0]);
+      fprintf(stderr,
+              "usage: %s [--processes RANKS] [--largest BYTES] [--registered] [--in-place] [--graph] [--only OPERATION]\n",
+              argv[0]);
       return 2;
     }
   }

@@ -611,6 +611,30 @@ TEST(registered_memory_is_kept_until_it_is_deregistered) {
   run_processes(ranks, keep_memory);
 }
 
+/* While the communicator sleeps, nothing is registered; the ranks find what was registered before when it is awake. */
+static void sleep_and_wake(int rank) {
+  plinth_communicator_t communicator = join(rank, MILLISECONDS);
+  float *block = floats_in_block(rank, (float)rank), *to = floats_in_block(rank, -1), *other = floats_in_block(rank, 0);
+  CHECK_OK(plinth_communicator_register(communicator, block, BLOCK));
+  CHECK_OK(plinth_communicator_sleep(communicator));
+  CHECK_STATUS(plinth_communicator_register(communicator, other, BLOCK), PLINTH_ERROR_GRAPH_ASLEEP);
+  CHECK_EQ(uses_of(other).registrations, 0);
+  CHECK_OK(plinth_communicator_wake(communicator));
+  root = 2;
+  CHECK_OK(call(SEND, communicator, block, to, 100000, FLOAT32, 0));
+  CHECK_OK(call(REDUCE, communicator, block, block + 110000, 100000, FLOAT32, PLINTH_REDUCE_SUM));
+  finish(communicator);
+  expect_floats(to, 100000, (float)((rank + ranks - 1) % ranks), 0);
+  expect_floats(block + 110000, rank == root ? 100000 : 0, 3, 0);
+  CHECK_OK(plinth_communicator_register(communicator, other, BLOCK));
+  CHECK_OK(plinth_communicator_destroy(communicator));
+}
+
+TEST(registrations_outlast_the_sleep_of_the_communicator) {
+  ranks = 3;
+  run_processes(ranks, sleep_and_wake);
+}
+
 /* Rank 0 deregisters while its call waits for rank 1. */
 static void deregister_early(int rank) {
   plinth_communicator_t communicator = join(rank, MILLISECONDS);

@@ -57,20 +57,13 @@ __device__ void transfer(const GroupInfo &group, const Transfer &t, u32 lane) {
       if (offset < t.bytes) chunks = (t.bytes - offset + stride - 1) / stride;
       const u64 each = (t.bytes + 16ull * t.lanes - 1) / (16ull * t.lanes) * 16;
       const u64 end = min(t.bytes, each * (lane + 1));
-      if (!sends) copy_range(reinterpret_cast<const u8 *>(source), &t.address, 1, 0, min(each * lane, end), end);
+      if (!sends) copy_range(reinterpret_cast<const u8 *>(source), nullptr, 0, t.address, min(each * lane, end), end);
     } else {
       const u64 index = (from * group.lanes + lane) * kEntries + entry;
-      uint4 *chunk = reinterpret_cast<uint4 *>(ring + index * group.entry);
+      const u64 chunk = ring + index * group.entry;
+      const u64 memory = t.address + offset;
       const u64 bytes = offset < t.bytes ? min(t.bytes - offset, static_cast<u64>(group.entry)) : 0;
-      u8 *memory = reinterpret_cast<u8 *>(t.address) + offset;
-      const bool aligned = (reinterpret_cast<u64>(memory) & 15) == 0;
-      for (u64 at = 16ull * threadIdx.x; at < bytes; at += 16ull * kThreads) {
-        if (sends) {
-          chunk[at / 16] = load(memory + at, bytes - at, aligned);
-        } else {
-          store(memory + at, chunk[at / 16], bytes - at, aligned);
-        }
-      }
+      copy_range(reinterpret_cast<const u8 *>(sends ? memory : chunk), nullptr, 0, sends ? chunk : memory, 0, bytes);
     }
     __syncthreads();
     if (threadIdx.x == 0) {

@@ -44,8 +44,8 @@ const ONE_SHOT: [(u32, u64); 3] = [(2, 4 << 20), (4, 512 << 10), (u32::MAX, 128 
 /// The largest row that is sent in packets, by the maximum number of ranks.
 const PACKETS: [(u32, u64); 3] = [(2, 256 << 10), (4, 64 << 10), (u32::MAX, 32 << 10)];
 
-/// The largest row that is broadcast in packets: an estimate for more than two ranks.
-const BROADCAST: u64 = 256 << 10;
+/// The largest row that is broadcast in packets, by the maximum number of ranks: estimates for more than two.
+const BROADCAST: [(u32, u64); 2] = [(4, 256 << 10), (u32::MAX, 128 << 10)];
 
 /// The largest row in registered memory that is not read where it is, by the maximum number of ranks: estimates.
 const REGISTERED: [(u32, u64); 3] = [(2, 1 << 20), (4, 512 << 10), (u32::MAX, 128 << 10)];
@@ -76,7 +76,7 @@ impl Tuning {
         let mut tuning = Tuning {
             one_shot: by_ranks(&ONE_SHOT, size),
             packets: by_ranks(&PACKETS, size),
-            broadcast: BROADCAST,
+            broadcast: by_ranks(&BROADCAST, size),
             registered: by_ranks(&REGISTERED, size),
             block_bytes: 8 << 10,
             blocks: MAX_BLOCKS,
