@@ -346,7 +346,7 @@ impl ProcessGroup {
             entry: self.tuning.entry as u32,
             packets: self.tuning.packets as u32,
             piece: self.tuning.piece as u32,
-            lanes: tuning::lanes(self.size),
+            lanes: self.tuning.lanes,
             broadcast: self.tuning.broadcast.max(self.tuning.packets) as u32,
         }
     }

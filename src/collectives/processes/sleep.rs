@@ -8,7 +8,6 @@ use super::{
     links::GatherRow,
     rendezvous::{self, Id},
     symmetric_buffer::{SymmetricBuffer, import_part},
-    tuning::lanes,
 };
 use crate::{
     base::{deadline::Deadline, retry::retry},
@@ -186,7 +185,7 @@ impl ProcessGroup {
     fn saved_parts(&self) -> [Span; 2] {
         let (size, own) = (u64::from(self.size), self.own_buffer());
         let rings = offsets::STAGING + 2 * size * self.tuning.slot(self.size);
-        let bytes = size * u64::from(lanes(self.size) * ENTRIES) * self.tuning.entry;
+        let bytes = size * u64::from(self.tuning.lanes * ENTRIES) * self.tuning.entry;
         [own.part(0, offsets::STAGING), own.part(rings, bytes)]
     }
 

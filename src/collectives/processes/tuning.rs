@@ -33,6 +33,8 @@ pub struct Tuning {
     pub staging: u64,
     /// Bytes of a chunk of a transfer.
     pub entry: u64,
+    /// The maximum number of lanes of a transfer.
+    pub lanes: u32,
     /// Bytes that a block writes to a rank in a broadcast from registered memory before that rank forwards them.
     pub piece: u64,
 }
@@ -56,14 +58,9 @@ const PACKET_BLOCK: u64 = 16 * THREADS as u64;
 /// Bytes of one chunk in each lane from a rank.
 const RING: u64 = 256 << 10;
 
-/// Returns the maximum number of lanes of a transfer between two of `size` ranks. All blocks of a launch must run at the
-/// same time, and it may send to all ranks and receive from all.
-pub fn lanes(size: u32) -> u32 {
-    (MAX_TRANSFER_BLOCKS / (2 * size.max(1))).clamp(1, LANES)
-}
-
-/// The maximum number of blocks of a launch of transfers.
-const MAX_TRANSFER_BLOCKS: u32 = 128;
+/// The maximum number of lanes of a transfer, by the maximum number of ranks. A launch may send to all ranks and receive from
+/// all. Its blocks must run at the same time on any device, so that there are as few of them as of a collective, or 4 lanes.
+const LANES_BY_RANKS: [(u32, u64); 4] = [(2, 16), (4, 8), (6, 5), (u32::MAX, 4)];
 
 /// Returns the entry of a table for a number of ranks: the first whose maximum number of ranks is not less.
 pub fn by_ranks(table: &[(u32, u64)], size: u32) -> u64 {
@@ -81,7 +78,8 @@ impl Tuning {
             block_bytes: 8 << 10,
             blocks: MAX_BLOCKS,
             staging: 8 << 20,
-            entry: (RING / u64::from(lanes(size))) & !15,
+            entry: (RING / by_ranks(&LANES_BY_RANKS, size)) & !15,
+            lanes: by_ranks(&LANES_BY_RANKS, size) as u32,
             piece: 32 << 10,
         };
         if let Some(text) = std::env::var_os("PLINTH_GROUP_TUNING") {
@@ -102,12 +100,13 @@ impl Tuning {
                 "one_shot" | "registered" => 0..=1 << 40,
                 "packets" | "broadcast" => 0..=1 << 24,
                 "block_bytes" => 16..=1 << 30,
+                "lanes" => 1..=u64::from(LANES),
                 "blocks" => 1..=u64::from(MAX_BLOCKS),
                 "staging" => 4096..=1 << 30,
                 "entry" | "piece" => 16..=1 << 24,
                 other => {
                     return Err(wrong(format!(
-                        "{other:?} is none of one_shot, packets, broadcast, registered, block_bytes, blocks, staging, entry, piece"
+                        "{other:?} is none of one_shot, packets, broadcast, registered, block_bytes, blocks, staging, entry, lanes, piece"
                     )));
                 }
             };
@@ -123,6 +122,7 @@ impl Tuning {
                 "blocks" => self.blocks = value as u32,
                 "staging" => self.staging = value,
                 "entry" => self.entry = value & !15,
+                "lanes" => self.lanes = value as u32,
                 _ => self.piece = value & !15,
             }
         }
@@ -142,7 +142,7 @@ impl Tuning {
 
     /// Returns the bytes of the symmetric buffer of each of `size` ranks.
     pub fn buffer_bytes(&self, size: u32) -> u64 {
-        let ring = u64::from(lanes(size) * ENTRIES) * self.entry;
+        let ring = u64::from(self.lanes * ENTRIES) * self.entry;
         // A packet of 16 bytes has 8 bytes of data.
         offsets::STAGING + u64::from(size) * (2 * self.slot(size) + ring + 2 * 2 * self.packets_for(Mode::Broadcast))
     }
@@ -162,7 +162,7 @@ impl Tuning {
         let numbers = [self.one_shot, self.packets, self.registered, self.block_bytes, u64::from(self.blocks)];
         numbers
             .iter()
-            .chain(&[self.staging, self.entry, self.piece, self.broadcast])
+            .chain(&[self.staging, self.entry, self.piece, self.broadcast, u64::from(self.lanes)])
             .fold(0x9e37_79b9_7f4a_7c15, |sum, number| {
                 (sum ^ number).rotate_left(23).wrapping_mul(0x2545_f491_4f6c_dd1d)
             })
@@ -183,6 +183,7 @@ mod tests {
             blocks: 4,
             staging: 4096,
             entry: 16,
+            lanes: 4,
             piece: 16,
         }
     }
@@ -209,7 +210,6 @@ mod tests {
         assert_eq!([0, 8192, 8193].map(|bytes| packets.blocks_for(Mode::AllReduce, bytes, 2)), [1, 1, 2]);
         assert_eq!(packets.buffer_bytes(3) - tuning.buffer_bytes(3), 3 * (4 << 20));
         assert_eq!(tuning.slot(3), 1360);
-        assert_eq!([1, 2, 4, 5, 8, 16].map(lanes), [16, 16, 16, 12, 8, 4]);
-        assert_eq!(tuning.buffer_bytes(3), offsets::STAGING + 3 * (2 * 1360 + 64 * 16));
+        assert_eq!(tuning.buffer_bytes(3), offsets::STAGING + 3 * (2 * 1360 + 16 * 16));
     }
 }

@@ -8,7 +8,6 @@ use super::{
     descriptors::{receive, send},
     rendezvous::{self, Id, RankInfo, broadcast_error, checked},
     symmetric_buffer::{SymmetricBuffer, import_part, release_all},
-    tuning::lanes,
 };
 use crate::{
     base::{deadline::Deadline, log, units::Bytes},
@@ -279,7 +278,7 @@ impl ProcessGroup {
     /// Returns the place of memory that this rank sends, if the receiver can read it where it is; else 0. Shorter messages
     /// fit into the buffer between two ranks, so that a send does not wait.
     pub(super) fn place_to_send(&self, windows: &[Window], memory: Span) -> u64 {
-        let buffered = u64::from(lanes(self.size) * ENTRIES) * self.tuning.entry;
+        let buffered = u64::from(self.tuning.lanes * ENTRIES) * self.tuning.entry;
         if memory.bytes() as u64 <= buffered.max(self.tuning.registered) {
             return 0;
         }
