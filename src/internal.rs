@@ -82,7 +82,7 @@ pub mod ops {
     }
     /// The jiterator.
     pub mod jit {
-        pub use crate::ops::jit::{host_compiler, layout, parse, scalar, source};
+        pub use crate::ops::jit::{host_compiler, layout, nvrtc_source, parse, scalar, source};
     }
     /// Telemetry.
     pub mod telemetry {

@@ -1,4 +1,5 @@
-//! Checks that the jiterator's sources compile with NVRTC, for old and new architectures, to wide memory accesses.
+//! Checks that the jiterator's sources compile with NVRTC, for old and new architectures, to wide memory accesses; and that
+//! NVRTC accepts what the host device's compiler accepts.
 //!
 //! NVRTC needs no GPU. The version of tools/requirements.txt is used, and installed if it is missing. Each test runs in its
 //! own process, with NVRTC's path in the environment.
@@ -6,7 +7,13 @@
 mod toolkit;
 
 use plinth::internal::{
-    ops::jit::{layout::KernelClass, parse, scalar::Kind, source::KernelSpec},
+    ops::jit::{
+        layout::KernelClass,
+        nvrtc_source::{Source, compile_image},
+        parse,
+        scalar::Kind,
+        source::KernelSpec,
+    },
     runtime::tensor::ElementType::{
         self, Bf16, Bool, Complex64, Complex128, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64,
     },
@@ -15,7 +22,12 @@ use plinth_driver::{
     nvrtc::{self, Request},
     status::Status,
 };
-use std::process::Command;
+use std::{
+    collections::BTreeSet,
+    io::Write as _,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 const CHILD: &str = "PLINTH_TEST_CHILD";
 
@@ -28,6 +40,7 @@ fn in_child(name: &str, body: impl FnOnce()) {
         .args(["--exact", name, "--nocapture"])
         .env(CHILD, name)
         .env("PLINTH_NVRTC_LIBRARY", toolkit::file("lib/libnvrtc.so.13"))
+        .env("PLINTH_USE_KERNEL_CACHE", "0")
         .output()
         .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -187,5 +200,163 @@ fn a_log_has_the_users_line_numbers() {
         assert_eq!(error.status(), Status::COMPILATION_FAILED);
         assert!(error.message().contains("jiterator(5): error"), "{error}");
         assert!(error.message().contains("nothing"), "{error}");
+    });
+}
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Compiles CUDA C++ to PTX as `plinth_nvrtc_compile` does. Templates are not instantiated.
+fn compile_cuda(text: &str) -> plinth_driver::error::Result<String> {
+    compile_cuda_kernel(text, "last")
+}
+
+fn compile_cuda_kernel(text: &str, name: &str) -> plinth_driver::error::Result<String> {
+    let text = format!("{text}\nextern \"C\" __global__ void last() {{}}\n");
+    let include_dirs = [repository().join("include").display().to_string()];
+    let source =
+        Source { text: &text, name: "last", capability: Some("compute_90"), include_dirs: &include_dirs, options: &[] };
+    let (image, _) = compile_image(&source)?;
+    Ok(String::from_utf8_lossy(image.bytes()).into_owned())
+}
+
+/// Runs the C++ compiler with what every kernel on the host device has, on a text. Returns whether it succeeds, and its
+/// output.
+fn host_compiler(options: &[&str], text: &str) -> (bool, String) {
+    let mut child = Command::new("g++")
+        .args([
+            "-std=c++17",
+            "-D__CUDA_ARCH__=900",
+            "-I",
+            "kernels/host",
+            "-include",
+            "plinth_host/kernel.h",
+            "-x",
+            "c++",
+        ])
+        .args(options)
+        .arg("-")
+        .current_dir(repository())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    (output.status.success(), String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn the_host_device_has_no_macros_that_nvrtc_lacks() {
+    in_child("the_host_device_has_no_macros_that_nvrtc_lacks", || {
+        let name = |line: &str| {
+            let rest = line.strip_prefix("#define ")?;
+            rest.split([' ', '(']).next().map(str::to_owned)
+        };
+        // Macros of POSIX that libc's <stdlib.h> brings along, and glibc's constants for further types.
+        let is_ignored = |name: &String| {
+            name.starts_with(['_', 'W'])
+                || ["PLINTH_", "FD_", "htobe", "htole"].iter().any(|start| name.starts_with(start))
+                || ["_ENDIAN", "_ORDER", "toh", "FDBITS", "F32", "F32X", "F64", "F64X", "F128"]
+                    .iter()
+                    .any(|end| name.ends_with(end))
+                || (name.starts_with("M_") && name.ends_with(|end: char| end.is_lowercase() || end.is_numeric()))
+        };
+        let (_, macros) = host_compiler(&["-dM", "-E"], "");
+        // Our own: variables that are macros here, and the reason why a name of a type or `asm` is an error.
+        let is_own = |line: &&str| {
+            [
+                "threadIdx",
+                "blockIdx",
+                "blockDim",
+                "gridDim",
+                "_needs_cuda_std_cstdint",
+                "_is_no_type_of_CUDA",
+                "inline_PTX",
+            ]
+            .iter()
+            .any(|own| line.contains(own))
+        };
+        let names: BTreeSet<String> =
+            macros.lines().filter(|line| !is_own(line)).filter_map(name).filter(|name| !is_ignored(name)).collect();
+        assert!(names.contains("NULL") && names.contains("assert"), "{names:?}");
+        let probe = |name: &String| format!("#ifndef {name}\nextern \"C\" __device__ int lacks_{name};\n#endif\n");
+        let ptx = compile_cuda(&names.iter().map(probe).collect::<String>()).unwrap();
+        let lacking: Vec<&String> = names.iter().filter(|name| ptx.contains(&format!("lacks_{name};"))).collect();
+        assert_eq!(lacking, Vec::<&String>::new(), "undefine them in kernels/host/plinth_host/undeclared.h");
+    });
+}
+
+#[test]
+fn the_host_device_and_nvrtc_declare_the_same() {
+    in_child("the_host_device_and_nvrtc_declare_the_same", || {
+        let everywhere = [
+            "INFINITY",
+            "NAN",
+            "HUGE_VAL",
+            "M_PI",
+            "FLT_MAX",
+            "DBL_EPSILON",
+            "INT_MAX",
+            "UINT32_MAX",
+            "CHAR_BIT",
+            "RAND_MAX",
+            "EOF",
+            "uint32_t(1)",
+            "int64_t(1)",
+            "uint8_t(1)",
+            "uintptr_t(1)",
+            "uint(1)",
+            "ushort(1)",
+            "intmax_t(1)",
+            "size_t(1)",
+            "ptrdiff_t(1)",
+            "clock_t(1)",
+            "NULL",
+            "CUDART_INF_F",
+            "memcmp(out, out, 1)",
+            "strlen(\"\")",
+            "memcpy(out, out, 1)",
+            "memset(out, 0, 1)",
+            "printf(\"\")",
+            "puts(\"\")",
+            "sched_yield()",
+            "malloc(1)",
+            "clock()",
+            "offsetof(float4, y)",
+            "__int_as_float(0x7f800000)",
+            "sizeof(FILE)",
+            "snprintf((char *)out, 1, \"\")",
+        ];
+        let with_headers = [
+            ("math_constants.h", "CUDART_INF_F"),
+            ("math_constants.h", "INFINITY"),
+            ("cuda_fp16.h", "uint32_t(1)"),
+            ("cuda_pipeline.h", "uint32_t(1)"),
+            ("cooperative_groups.h", "uint32_t(1) + INT_MAX"),
+            ("cooperative_groups.h", "INFINITY"),
+            ("cuda/std/cmath", "INFINITY + NAN + FP_NAN"),
+            ("cuda/std/cmath", "M_PI"),
+            ("cuda/std/cfloat", "FLT_MAX"),
+            ("cuda/std/climits", "INT_MAX + CHAR_BIT"),
+            ("cuda/std/cstdint", "UINT32_MAX + cuda::std::int64_t(1) + uint8_t(1)"),
+            ("cuda/std/cstddef", "offsetof(float4, y)"),
+            ("cuda/std/limits", "cuda::std::numeric_limits<float>::infinity()"),
+            ("cuda/std/algorithm", "1"),
+            ("cuda/std/string_view", "1"),
+        ];
+        let all = everywhere.into_iter().map(|expression| (None, expression));
+        let mut counts = [0; 2];
+        for (header, expression) in all.chain(with_headers.map(|(header, expression)| (Some(header), expression))) {
+            let include = header.map(|header| format!("#include <{header}>\n")).unwrap_or_default();
+            let text = format!("{include}__global__ void f(void **out) {{ (void)({expression}); }}");
+            let on_host = host_compiler(&["-fsyntax-only", "-w"], &text).0;
+            let outcome = compile_cuda(&text);
+            assert_eq!(on_host, outcome.is_ok(), "{header:?} {expression}: {:?}", outcome.err());
+            counts[usize::from(on_host)] += 1;
+        }
+        assert!(counts[0] > 15 && counts[1] > 15, "{counts:?}");
     });
 }

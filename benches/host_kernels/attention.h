@@ -10,6 +10,7 @@ constexpr char kAttention[] = R"(// Attention with a running softmax. A block co
 // query, key, value and out: (heads, length, kWidth), contiguous; logarithms: (heads, length).
 #include <cooperative_groups.h>
 #include <cuda_fp16.h>
+#include <math_constants.h>
 
 namespace cg = cooperative_groups;
 
@@ -45,14 +46,14 @@ struct Softmax {
 
 __device__ __forceinline__ Softmax empty_softmax() {
   Softmax empty;
-  empty.most = -INFINITY;
+  empty.most = -CUDART_INF_F;
   empty.sum = 0;
   return empty;
 }
 
 // Returns the factor for what was summed relative to an earlier maximum.
 __device__ __forceinline__ float rescale(float earlier, float later) {
-  return earlier == -INFINITY ? 0.0f : __expf(earlier - later);
+  return earlier == -CUDART_INF_F ? 0.0f : __expf(earlier - later);
 }
 
 template <typename Group, typename T, typename Operation>
@@ -128,14 +129,14 @@ template <typename Warp>
 __device__ void add_tile(const Warp &warp, const Shape &shape, const half2 *query, const Tile &keys, const Tile &values,
                          int row, int first, Softmax &softmax, Accumulator &output) {
   const int key = first + warp.thread_rank();
-  float score = -INFINITY;
+  float score = -CUDART_INF_F;
   if (is_visible(shape, row, key)) {
     score = shape.scale * multiply_row(query, keys, warp.thread_rank());
   }
   const float most = fmaxf(softmax.most, reduce_lanes(warp, score, Larger()));
   // No key of this tile or of those before it is visible.
-  if (most == -INFINITY) return;
-  const float weight = score == -INFINITY ? 0.0f : __expf(score - most);
+  if (most == -CUDART_INF_F) return;
+  const float weight = score == -CUDART_INF_F ? 0.0f : __expf(score - most);
   const float factor = rescale(softmax.most, most);
   softmax.sum = softmax.sum * factor + reduce_lanes(warp, weight, Plus());
   softmax.most = most;
@@ -147,7 +148,7 @@ __device__ void add_tile(const Warp &warp, const Shape &shape, const half2 *quer
 
 // Counts the rows of the block whose sum is not a finite number.
 __device__ void count_failures(const Softmax &softmax, bool exists, unsigned *failures) {
-  const bool failed = exists && !(softmax.sum < INFINITY);
+  const bool failed = exists && !(softmax.sum < CUDART_INF_F);
   const int count = __syncthreads_count(failed);
   if (count != 0 && threadIdx.x == 0) {
     atomicAdd(failures, unsigned(count));
@@ -158,7 +159,7 @@ __device__ void count_failures(const Softmax &softmax, bool exists, unsigned *fa
 template <typename Warp>
 __device__ void write_logarithm(const Warp &warp, const Softmax &softmax, float *to) {
   if (warp.thread_rank() != 0) return;
-  *to = softmax.sum == 0 ? -INFINITY : softmax.most + __logf(softmax.sum);
+  *to = softmax.sum == 0 ? -CUDART_INF_F : softmax.most + __logf(softmax.sum);
 }
 
 template <bool kIsChecked>

@@ -128,7 +128,7 @@ constexpr char kSoftmax[] = R"(
 __global__ void softmax(const float *in, float *out, int rows) {
   const int row = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
   if (row >= rows) return;
-  float values[8], most = -INFINITY, sum = 0;
+  float values[8], most = __int_as_float(0xff800000), sum = 0;
   for (int at = 0; at < 8; at++) {
     values[at] = in[row * 256 + at * 32 + lane];
     most = fmaxf(most, values[at]);

@@ -26,7 +26,7 @@ static inline __nv_fp8_storage_t __nv_cvt_double_to_fp8(const double x, const __
   const bool is_e4m3 = interpretation == __NV_E4M3;
   unsigned bits;
   if (x != x) {
-    bits = is_e4m3 ? 0x7fu : 0x7eu | (static_cast<unsigned>(bit_cast<uint64_t>(x) >> 50) & 3u);
+    bits = is_e4m3 ? 0x7fu : 0x7eu | (static_cast<unsigned>(bit_cast<unsigned long long>(x) >> 50) & 3u);
   } else {
     bits = is_e4m3 ? encode_magnitude<4, 3, Rounding::nearest>(x, false)
                    : encode_magnitude<5, 2, Rounding::nearest>(x, false);

@@ -152,6 +152,8 @@ PLINTH_LIMITS(unsigned long long);
 #include <plinth_host/small_float.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 

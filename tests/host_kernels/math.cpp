@@ -2,6 +2,7 @@
 //   c++ -std=c++17 -O2 -ffp-contract=off -I kernels/host tests/host_kernels/math.cpp -o math && ./math
 #include "plinth_host/math.h"
 
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 

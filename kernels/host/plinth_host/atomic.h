@@ -8,7 +8,6 @@
 #pragma once
 #include <plinth_host/execution.h>
 #include <plinth_host/vector_types.h>
-#include <time.h>
 
 struct __half;
 struct __half2;
@@ -302,11 +301,19 @@ PLINTH_STORE(__stwt)
 
 // The clock counts nanoseconds, as that of a GPU with 1 GHz would. It never runs backward and is the same for all
 // blocks.
+namespace plinth_host {
+struct Time {
+  long seconds, nanoseconds;
+};
+extern "C" int read_clock(int number, Time *time) noexcept __asm__("clock_gettime");
+}  // namespace plinth_host
+
 static inline long long clock64() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  constexpr int kMonotonic = 1;
+  plinth_host::Time now;
+  plinth_host::read_clock(kMonotonic, &now);
   plinth_host::poll();
-  return now.tv_sec * 1000000000LL + now.tv_nsec;
+  return now.seconds * 1000000000LL + now.nanoseconds;
 }
 
 // The C library has a function with the same name and type, which counts the time of the process. Kernels get another.

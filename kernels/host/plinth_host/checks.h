@@ -48,14 +48,14 @@ static thread_local unsigned last_time;
 PLINTH_HOST_UNCHECKED static void report_access(const void *instruction, bool is_write, unsigned bytes, const char *text,
                                                 const char *variable, const uint3 *other, int other_place) {
   char report[480];
-  int length = snprintf(report, sizeof report, "%s %u bytes %s %s in shared memory", is_write ? "writes" : "reads", bytes,
-                        text, variable);
+  int length = __builtin_snprintf(report, sizeof report, "%s %u bytes %s %s in shared memory", is_write ? "writes" : "reads", bytes,
+                                  text, variable);
   if (other) {
     char place[160];
     const Launch *launch = self().owner->launch;
     launch->locate(launch->context, reinterpret_cast<const char *>(&report_access) + other_place, place, sizeof place);
-    snprintf(report + length, sizeof report - unsigned(length), ", without a barrier after thread (%u, %u, %u), %s",
-             other->x, other->y, other->z, place);
+    __builtin_snprintf(report + length, sizeof report - unsigned(length), ", without a barrier after thread (%u, %u, %u), %s",
+                       other->x, other->y, other->z, place);
   }
   fail_at(instruction, other ? kLaunchFailed : kIllegalAddress, report);
 }
@@ -151,12 +151,12 @@ PLINTH_HOST_RANGE(__tsan_write_range, true)
     plinth_host::check_access(to, static_cast<unsigned>(bytes), true, PLINTH_HOST_CALLER);                           \
     return copy(to, from, bytes);                                                                                    \
   }
-PLINTH_HOST_COPY(__tsan_memcpy, memcpy)
-PLINTH_HOST_COPY(__tsan_memmove, memmove)
+PLINTH_HOST_COPY(__tsan_memcpy, __builtin_memcpy)
+PLINTH_HOST_COPY(__tsan_memmove, __builtin_memmove)
 #undef PLINTH_HOST_COPY
 extern "C" PLINTH_HOST_UNCHECKED __attribute__((used)) void *__tsan_memset(void *to, int value, unsigned long bytes) {
   plinth_host::check_access(to, static_cast<unsigned>(bytes), true, PLINTH_HOST_CALLER);
-  return memset(to, value, bytes);
+  return __builtin_memset(to, value, bytes);
 }
 #endif
 #define PLINTH_HOST_NOTHING(name, parameters) \

@@ -9,8 +9,8 @@ namespace plinth_host {
 // A value of a parameter, which need not have a default constructor.
 template <typename T> union Parameter {
   T value;
-  Parameter(const void *bytes) { memcpy(static_cast<void *>(this), bytes, sizeof(T)); }
-  Parameter(const Parameter &other) { memcpy(static_cast<void *>(this), &other, sizeof(T)); }
+  Parameter(const void *bytes) { __builtin_memcpy(static_cast<void *>(this), bytes, sizeof(T)); }
+  Parameter(const Parameter &other) { __builtin_memcpy(static_cast<void *>(this), &other, sizeof(T)); }
   ~Parameter() {}
 };
 
@@ -39,7 +39,7 @@ template <auto K, typename> static unsigned max_threads() {
   const char *const kernel = reinterpret_cast<const char *>(K);
   for (const char *const *first = __start___patchable_function_entries; first != __stop___patchable_function_entries; first++) {
     const char *at = *first;
-    while (at < kernel && memcmp(at, kNothing, sizeof kNothing) == 0) at += sizeof kNothing;
+    while (at < kernel && __builtin_memcmp(at, kNothing, sizeof kNothing) == 0) at += sizeof kNothing;
     if (at == kernel) return unsigned((kernel - *first) / long(sizeof kNothing));
   }
   return 0;

@@ -3,15 +3,23 @@
 // threads that wait at the same time. Everything happens in one thread of the host device.
 #pragma once
 
-#include <sched.h>
-#include <stdio.h>
-#include <stdint.h>
-#include <string.h>
+#include <stddef.h>
 
 #include "fiber_state.h"
+#include "integer_types.h"
 #include "launch.h"
 
+// The functions of the C library that NVRTC declares. The headers call the others as builtins, or under names of their
+// own, so that a kernel does not find them.
+extern "C" {
+int printf(const char *format, ...);
+void *memcpy(void *to, const void *from, size_t bytes) noexcept;
+void *memset(void *to, int value, size_t bytes) noexcept;
+}
+
 namespace plinth_host {
+extern "C" int yield_processor() noexcept __asm__("sched_yield");
+
 // The state of the block that a thread of the host device runs.
 struct Block {
   const Launch *launch;
@@ -70,7 +78,7 @@ static inline unsigned warp_mask() { return lanes_of(*self().owner, self().rank 
 
 // Returns the last part of a path.
 static inline const char *base_name(const char *path) {
-  const char *slash = strrchr(path, '/');
+  const char *slash = __builtin_strrchr(path, '/');
   return slash ? slash + 1 : path;
 }
 
@@ -78,8 +86,8 @@ static inline const char *base_name(const char *path) {
 [[noreturn]] static __attribute__((noinline, cold)) void fail(Block &block, unsigned code, const uint3 &index,
                                                               const char *place, const char *text) {
   char report[768];
-  snprintf(report, sizeof report, "block (%u, %u, %u), thread (%u, %u, %u), %s: %s", block.index.x, block.index.y,
-           block.index.z, index.x, index.y, index.z, place, text);
+  __builtin_snprintf(report, sizeof report, "block (%u, %u, %u), thread (%u, %u, %u), %s: %s", block.index.x, block.index.y,
+                     block.index.z, index.x, index.y, index.z, place, text);
   block.launch->fail(block.launch->context, code, report);
   leave_block(block);
 }
@@ -87,7 +95,7 @@ static inline const char *base_name(const char *path) {
 [[noreturn]] static __attribute__((noinline, cold)) void fail(Block &block, unsigned code, const uint3 &index, Site site,
                                                               const char *text) {
   char place[160];
-  snprintf(place, sizeof place, "%s:%u", base_name(site.file), site.line);
+  __builtin_snprintf(place, sizeof place, "%s:%u", base_name(site.file), site.line);
   fail(block, code, index, place, text);
 }
 
@@ -106,7 +114,7 @@ static inline const char *base_name(const char *path) {
   const uintptr_t offset = reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(fiber_memory());
   if (offset < kFiberBytes) fail_at(instruction, kIllegalAddress, "the thread needs more local memory than there is");
   char text[64];
-  snprintf(text, sizeof text, "illegal address %p", address);
+  __builtin_snprintf(text, sizeof text, "illegal address %p", address);
   fail_at(instruction, kIllegalAddress, text);
 }
 
@@ -124,8 +132,8 @@ static inline uint3 index_of(const Block &block, unsigned rank) {
                                                                            const Fiber &other) {
   char text[256];
   const uint3 index = index_of(block, other.rank);
-  snprintf(text, sizeof text, "divergent %s: thread (%u, %u, %u) waits in %s at %s:%u", one.what, index.x, index.y,
-           index.z, other.what, base_name(other.site.file), other.site.line);
+  __builtin_snprintf(text, sizeof text, "divergent %s: thread (%u, %u, %u) waits in %s at %s:%u", one.what, index.x, index.y,
+                     index.z, other.what, base_name(other.site.file), other.site.line);
   fail(block, kLaunchFailed, index_of(block, one.rank), one.site, text);
 }
 
@@ -158,9 +166,9 @@ static __attribute__((noinline, cold)) Fiber *first_at_barrier(Block &block) {
   if (other) report_divergence(block, *one, *other);
   char text[160];
   if (one->mask) {
-    snprintf(text, sizeof text, "%s waits for lanes of the mask 0x%08x that never call it", one->what, one->mask);
+    __builtin_snprintf(text, sizeof text, "%s waits for lanes of the mask 0x%08x that never call it", one->what, one->mask);
   } else {
-    snprintf(text, sizeof text, "%s waits for threads that never call it", one->what);
+    __builtin_snprintf(text, sizeof text, "%s waits for threads that never call it", one->what);
   }
   fail(block, kLaunchFailed, index_of(block, one->rank), one->site, text);
 }
@@ -271,7 +279,7 @@ static __attribute__((noinline)) const Context &another(Block &block) {
     release_all(block, block.polling);
   } else if (block.polling.first) {
     if (block.launch->has_failed(block.launch->context)) leave_block(block);
-    sched_yield();  // for threads of other blocks
+    yield_processor();  // for threads of other blocks
     release_all(block, block.polling);
   } else {
     report_deadlock(block);

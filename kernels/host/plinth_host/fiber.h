@@ -2,7 +2,7 @@
 // convention requires a function to keep: registers, and neither the signal mask nor the floating-point environment.
 #pragma once
 
-#include <stdint.h>
+#include "integer_types.h"
 
 namespace plinth_host {
 // The size and the alignment of a fiber's memory. Its first page cannot be accessed, and the rest is its stack, at whose

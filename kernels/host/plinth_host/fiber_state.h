@@ -2,10 +2,9 @@
 #pragma once
 
 #include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 
 #include "fiber.h"
+#include "integer_types.h"
 #include "vector_types.h"
 
 constexpr int warpSize = 32;
@@ -24,7 +23,7 @@ struct Site {
     return Site{file, line};
   }
   bool operator==(const Site &other) const {
-    return line == other.line && (file == other.file || !strcmp(file, other.file));
+    return line == other.line && (file == other.file || !__builtin_strcmp(file, other.file));
   }
 };
 

@@ -4,6 +4,11 @@
 //   PLINTH_NAME, PLINTH_NAME2                      the words for them in the names of functions
 //   PLINTH_FORMAT                                  exponent and mantissa bits
 //   PLINTH_CONVERSIONS, PLINTH_OPERATORS, PLINTH_OPERATORS2   0 if CUDA's macros switch these off
+#pragma push_macro("uint")
+#pragma push_macro("ushort")
+// Parts of the functions' names, which undeclared.h defines.
+#undef uint
+#undef ushort
 #define PLINTH_JOIN_(a, b, c, d) a##b##c##d
 #define PLINTH_JOIN(a, b, c, d) PLINTH_JOIN_(a, b, c, d)
 #define PLINTH_FN static inline
@@ -304,3 +309,5 @@ PLINTH_TEST(PLINTH_T2, >=, __hbge2)
 #undef PLINTH_RAW
 #undef PLINTH_T2
 #undef PLINTH_T
+#pragma pop_macro("ushort")
+#pragma pop_macro("uint")

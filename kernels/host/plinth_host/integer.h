@@ -1,21 +1,18 @@
 // CUDA's integer intrinsics, casts of bits, and min and max of integers.
 #pragma once
-#include <limits.h>
-
 // The special functions of C++17 take most of the time that libstdc++'s <math.h> takes to compile. A GPU has none of them.
 #include <cstddef>
 #undef _GLIBCXX_USE_STD_SPEC_FUNCS
 #include <math.h>
-#include <stdint.h>
-#include <string.h>
 
+#include "integer_types.h"
 #include "vector_types.h"
 
 namespace plinth_host {
 template <typename To, typename From> inline To bit_cast(From from) {
   static_assert(sizeof(To) == sizeof(From), "bit_cast needs types of one size");
   To to;
-  memcpy(static_cast<void *>(&to), &from, sizeof to);
+  __builtin_memcpy(static_cast<void *>(&to), &from, sizeof to);
   return to;
 }
 }  // namespace plinth_host

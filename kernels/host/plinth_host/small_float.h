@@ -12,7 +12,7 @@ template <typename T> struct Format;
 template <int exponent_bits, int mantissa_bits, Rounding mode>
 inline unsigned encode_magnitude(double value, bool negative) {
   constexpr int least_exponent = 2 - (1 << (exponent_bits - 1));
-  const uint64_t bits = bit_cast<uint64_t>(value) & (UINT64_MAX >> 1);
+  const uint64_t bits = bit_cast<uint64_t>(value) & (~0ull >> 1);
   const int exponent = static_cast<int>(bits >> 52) - 1023;
   // The implicit bit of a subnormal double is wrong, but all of it is far below the last place.
   const uint64_t significand = bits == 0 ? 0 : (bits & ((1ull << 52) - 1)) | 1ull << 52;

@@ -6,3 +6,7 @@
 #undef __noinline__
 #undef asm
 #undef __asm
+#include "standard_names.h"
+// With NVRTC, almost every header of CUDA's C++ library has what these declare.
+#include <climits>
+#include <cstdint>
