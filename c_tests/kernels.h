@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 #include <limits>
@@ -66,8 +67,19 @@ static inline std::string include_folder() {
   return std::string();
 }
 
+/* On the host device, compiles a kernel with NVRTC too, if PLINTH_NVRTC_LIBRARY names one: a source that only the host
+ * device accepts is an error. */
+static inline void check_with_nvrtc(const std::string &source, const std::string &name, plinth::CompileOptions options) {
+  if (on_host_device() && std::getenv("PLINTH_NVRTC_LIBRARY") != nullptr) {
+    options.compute_capability = "compute_90";
+    static_cast<void>(plinth::nvrtc_compile(source, name, options));
+  }
+}
+
 static inline plinth::Kernel compiled(const std::string &source, const std::string &name, std::int32_t device = -1) {
-  return plinth::compile_kernel(source, name, {}, device);
+  plinth::Kernel kernel = plinth::compile_kernel(source, name, {}, device);
+  check_with_nvrtc(source, name, {});
+  return kernel;
 }
 
 static inline plinth::Kernel compiled_with(const std::string &source, const std::string &name,
@@ -76,7 +88,9 @@ static inline plinth::Kernel compiled_with(const std::string &source, const std:
   plinth::CompileOptions all;
   all.options = options;
   all.include_dirs = folders;
-  return plinth::compile_kernel(source, name, all);
+  plinth::Kernel kernel = plinth::compile_kernel(source, name, all);
+  check_with_nvrtc(source, name, all);
+  return kernel;
 }
 
 /* Returns how many blocks of a size cover a count. */

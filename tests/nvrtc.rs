@@ -24,8 +24,9 @@ use plinth_driver::{
 };
 use std::{
     collections::BTreeSet,
+    fs,
     io::Write as _,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -216,9 +217,64 @@ fn compile_cuda_kernel(text: &str, name: &str) -> plinth_driver::error::Result<S
     let text = format!("{text}\nextern \"C\" __global__ void last() {{}}\n");
     let include_dirs = [repository().join("include").display().to_string()];
     let source =
-        Source { text: &text, name: "last", capability: Some("compute_90"), include_dirs: &include_dirs, options: &[] };
+        Source { text: &text, name, capability: Some("compute_90"), include_dirs: &include_dirs, options: &[] };
     let (image, _) = compile_image(&source)?;
     Ok(String::from_utf8_lossy(image.bytes()).into_owned())
+}
+
+/// Returns the raw string literals of a program in C++ that have kernels, each with the number of its first line.
+fn kernels_of(program: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    for (at, _) in program.match_indices("R\"") {
+        let Some((delimiter, rest)) = program[at + 2..].split_once('(') else { continue };
+        if !delimiter.chars().all(char::is_alphanumeric) {
+            continue;
+        }
+        let Some((text, _)) = rest.split_once(&format!("){delimiter}\"")) else { continue };
+        if text.contains("__global__") {
+            found.push((program[..at].lines().count(), text));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_kernels_of_tests_and_benches_compile() {
+    in_child("the_kernels_of_tests_and_benches_compile", || {
+        // Each folder, and how many kernels it has at least.
+        for (folder, least) in [("c_tests", 50), ("benches/host_kernels", 17), ("tests/docs", 1)] {
+            let mut count = 0;
+            let mut paths: Vec<PathBuf> =
+                fs::read_dir(repository().join(folder)).unwrap().map(|entry| entry.unwrap().path()).collect();
+            paths.sort();
+            for path in paths.iter().filter(|path| path.extension().is_some_and(|end| end == "cpp" || end == "h")) {
+                let program = fs::read_to_string(path).unwrap();
+                for (line, text) in kernels_of(&program) {
+                    // The test that no compiler accepts.
+                    let is_wrong = text.contains("threadldx");
+                    let name = if text.contains("\nattention(") { "attention<true>" } else { "last" };
+                    let outcome = compile_cuda_kernel(text, name);
+                    assert_eq!(outcome.is_err(), is_wrong, "{}:{line}: {:?}", path.display(), outcome.err());
+                    count += 1;
+                }
+            }
+            assert!(count >= least, "{folder} has {count} kernels");
+        }
+    });
+}
+
+#[test]
+fn functions_and_variables_need_no_execution_space() {
+    in_child("functions_and_variables_need_no_execution_space", || {
+        let ptx = compile_cuda(
+            "constexpr int twice(int x) { return 2 * x; }\n\
+             int table[2] = {1, 2};\n\
+             struct Sum { int a; int with(int b) const { return a + b; } };\n\
+             extern \"C\" __global__ void __launch_bounds__(twice(32)) f(int *out) { *out = Sum{table[*out]}.with(twice(*out)); }",
+        );
+        let ptx = ptx.unwrap();
+        assert!(ptx.contains(".maxntid 64") && ptx.contains(".global .align 4 .b8 table[8]"), "{ptx}");
+    });
 }
 
 /// Runs the C++ compiler with what every kernel on the host device has, on a text. Returns whether it succeeds, and its

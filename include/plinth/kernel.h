@@ -116,7 +116,7 @@ extern "C" {
  *        current device's compute capability.
  * @param cuda_include_dirs A NULL-terminated array of include directories; NULL for none. After these, the include
  *        directory that belongs to the NVRTC that was found is searched for CUDA's own headers, if it exists.
- * @param nvcc_options A NULL-terminated array of further options for NVRTC; NULL for none.
+ * @param nvcc_options A NULL-terminated array of further options for NVRTC; NULL for none. -default-device is always on.
  * @param image Out: the image. The caller owns it and frees it with free().
  * @param bytes Out: the size of the image in bytes.
  * @param lowered_name Out: the kernel's name in the image. The caller owns it and frees it with free().

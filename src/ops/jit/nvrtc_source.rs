@@ -119,7 +119,8 @@ impl Source<'_> {
                 format!("{option} is not for the options; the compute capability says what is compiled for"),
             ));
         }
-        let mut options = vec![format!("--gpu-architecture={}", architecture.name)];
+        // The host device's compiler knows no execution spaces, so functions and variables need none here either.
+        let mut options = vec![format!("--gpu-architecture={}", architecture.name), "-default-device".to_owned()];
         options.extend(self.include_dirs.iter().map(|folder| format!("--include-path={folder}")));
         // CUDA's headers come after the program's folders, if they are installed.
         options.extend(nvrtc.headers().iter().map(|folder| format!("--include-path={}", folder.display())));
