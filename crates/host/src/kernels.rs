@@ -59,6 +59,11 @@ impl HostKernel {
     pub fn static_shared(&self) -> u32 {
         if let Run::Cuda(kernel) = &self.run { kernel.static_shared } else { 0 }
     }
+
+    /// Returns the bytes of shared memory of a block that has `dynamic` bytes of dynamic shared memory.
+    pub fn total_shared(&self, dynamic: usize) -> usize {
+        dynamic.saturating_add(self.static_shared() as usize)
+    }
 }
 
 /// One launch of a kernel.
@@ -191,8 +196,8 @@ impl Launch {
             return Err(codes::CUDA_ERROR_NOT_SUPPORTED);
         }
         let threads: u32 = self.block.iter().product();
-        let resident =
-            self.model.resident_blocks(threads as usize, (self.kernel.static_shared() + self.shared_bytes) as usize);
+        let shared_bytes = self.kernel.total_shared(self.shared_bytes as usize);
+        let resident = self.model.resident_blocks(threads as usize, shared_bytes);
         let limit = (resident as u64 * self.model.multiprocessors as u64).min(cuda_kernel::MAX_COOPERATIVE_BLOCKS);
         if self.blocks() > limit {
             return Err(codes::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);

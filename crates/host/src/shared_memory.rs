@@ -131,6 +131,46 @@ fn identifier(name: &str) -> &str {
 mod tests {
     use super::*;
 
+    /// Compiles C++ to an object as kernels are compiled.
+    fn object_of(source: &str) -> Vec<u8> {
+        let folder = crate::driver::temporary::folder().unwrap();
+        let (text, object) = (folder.path().join("kernel.cpp"), folder.path().join("kernel.o"));
+        std::fs::write(&text, source).unwrap();
+        let status = std::process::Command::new("c++")
+            .args(["-std=c++17", "-O2", "-fPIC", "-ffunction-sections", "-fdata-sections", "-c", "-o"])
+            .args([&object, &text])
+            .status();
+        assert!(status.unwrap().success());
+        std::fs::read(object).unwrap()
+    }
+
+    #[test]
+    fn static_shared_memory_is_that_of_the_variables_that_the_kernel_uses() {
+        let source = |body: &str| {
+            let symbol = cuda_kernel::SYMBOL.to_str().unwrap();
+            format!(
+                "namespace plinth_host {{ thread_local int own[8]; }}\n\
+                 thread_local float tile[100]; thread_local char flags[3]; thread_local double unused[7];\n\
+                 extern thread_local int dynamic[];\n\
+                 __attribute__((noinline)) void *other() {{ return flags; }}\n\
+                 void *third() {{ return unused; }}\n\
+                 void *run(int at) {{ {body} }}\n\
+                 extern \"C\" {{ void *(*{symbol})(int) = run; }}"
+            )
+        };
+        for (body, bytes) in [
+            ("return nullptr;", 0),
+            ("return tile + at;", 400),
+            ("return at ? static_cast<void *>(tile) : other();", 403),
+            ("static thread_local short local[5]; return local + at;", 10),
+            ("return plinth_host::own + at;", 0),
+            ("return dynamic + at;", 0),
+        ] {
+            assert_eq!(static_bytes(&object_of(&source(body))), bytes, "{body}");
+        }
+        assert_eq!(static_bytes(b"no object"), 0);
+    }
+
     #[test]
     fn names_are_found_in_mangled_names() {
         for (name, found) in [

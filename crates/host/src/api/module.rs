@@ -144,8 +144,7 @@ pub unsafe extern "C" fn cuFuncSetAttribute(function: CUfunction, attribute: c_u
         let found = engine.functions.get_mut(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
         let bytes = u32::try_from(value).map_err(|_| INVALID)?;
         if attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            || u64::from(found.kernel.static_shared()) + u64::from(bytes)
-                > state.config.model.shared_per_block_optin as u64
+            || found.kernel.total_shared(bytes as usize) > state.config.model.shared_per_block_optin as usize
         {
             return Err(INVALID);
         }
@@ -191,8 +190,7 @@ pub unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
             out.put(0);
             return Ok(());
         }
-        let shared_bytes = shared_bytes.saturating_add(found.kernel.static_shared() as usize);
-        out.put(model.resident_blocks(threads, shared_bytes) as c_int);
+        out.put(model.resident_blocks(threads, found.kernel.total_shared(shared_bytes)) as c_int);
         Ok(())
     })
 }
