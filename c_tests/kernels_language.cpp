@@ -93,6 +93,7 @@ TEST(a_launch_keeps_its_bounds) {
     const std::uint32_t bound = static_cast<std::uint32_t>(known.bound);
     CHECK_EQ(kernel.attributes().max_threads_per_block, known.bound);
     CHECK(kernel.occupancy(known.bound) >= 1);
+    CHECK_EQ(kernel.occupancy(known.bound + 1), 0);
     THROWS(kernel(Launch(1, bound + 1), out.get()), PLINTH_ERROR_INVALID_VALUE);
     THROWS(kernel(Launch(1, {bound / 2, 3}), out.get()), PLINTH_ERROR_INVALID_VALUE);
     kernel(Launch(1, bound), out.get());
