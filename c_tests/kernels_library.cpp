@@ -1,4 +1,4 @@
-// The library's own kernels: what the host device runs in their place against kernels/collective.cu, compiled for the host
+// The library's own kernels: what the host device runs in their place against the sources in kernels/, compiled for the host
 // device. Results must be the same, bit for bit; where a NaN is computed, any NaN.
 //
 // device: host
@@ -8,7 +8,6 @@
 #include "kernels.h"
 
 #include <fstream>
-#include <sstream>
 
 namespace {
 
@@ -32,21 +31,37 @@ struct Segment {
   std::vector<std::int64_t> dimensions;
 };
 
-/* Returns the text of kernels/collective.cu. Skips the test if the program runs without the sources. */
-std::string source() {
+/* Returns the folder of the library's kernels. Skips the test if the program runs without the sources. */
+std::string kernels_folder() {
   const std::string here = __FILE__;
   const std::size_t slash = here.rfind('/');
   const std::string beside = (slash == std::string::npos ? std::string(".") : here.substr(0, slash)) + "/../kernels";
   for (const std::string &folder : {beside, std::string("kernels")}) {
-    std::ifstream file(folder + "/collective.cu");
-    if (file) {
-      std::stringstream text;
-      text << file.rdbuf();
-      return text.str();
+    if (access((folder + "/collective.cu").c_str(), R_OK) == 0) {
+      return folder;
     }
   }
   SKIP("kernels/collective.cu is not here");
   return std::string();
+}
+
+/* Returns the text of a file of that folder. Of the lines that make a kernel of random.cu each, only that of the kernel. */
+std::string source_of(const std::string &file, const std::string &kernel) {
+  std::ifstream stream(kernels_folder() + "/" + file);
+  CHECK(stream.good());
+  std::string text;
+  for (std::string line; std::getline(stream, line);) {
+    const bool is_other = file == "random.cu" && line.rfind("PLINTH_", 0) == 0 && line.find("(" + kernel + ",") == std::string::npos;
+    text += (is_other ? "" : line) + "\n";
+  }
+  return text;
+}
+
+/* Compiles a kernel of the library, which is written for nvcc: NVRTC need not accept it. */
+plinth::Kernel compile(const std::string &file, const std::string &kernel) {
+  plinth::CompileOptions options;
+  options.include_dirs = {kernels_folder()};
+  return plinth::compile_kernel(source_of(file, kernel), kernel, options);
 }
 
 /* The host device's own version of a kernel and the compiled one. */
@@ -54,10 +69,10 @@ struct Pair {
   plinth::KernelModule module;
   plinth::Kernel own, from_source;
 
-  explicit Pair(const std::string &name)
+  explicit Pair(const std::string &name, const std::string &file = "collective.cu")
       : module(std::string(".version 7.0\n.target sm_75\n.address_size 64\n")),
         own(module.kernel(name)),
-        from_source(compiled(source(), name)) {}
+        from_source(compile(file, name)) {}
 };
 
 Table table_of(std::size_t sources, std::size_t destinations, std::size_t rank, const std::vector<Segment> &segments,
@@ -305,4 +320,175 @@ TEST(conversions_match_the_source) {
       }
     }
   }
+}
+
+/* ---- Random numbers ---- */
+
+/* As in kernels/random/philox.cuh and fill.cuh. */
+struct PhiloxState {
+  std::uint64_t seed, offset, graph_offset;
+  std::uint32_t captured, reserved;
+};
+struct Fill {
+  PhiloxState philox;
+  std::uint64_t data;
+  std::uint32_t numel, lanes, steps, code;
+  std::uint64_t arguments[4];
+};
+struct Strided {
+  std::uint32_t rank, reserved, sizes[25], magics[25], shifts[25], padding;
+  std::int64_t strides[25];
+};
+static const PhiloxState kPhilox = {0x123456789ABCDEF0, 4 * 0xFFFFFFFDull, 0, 0, 0};
+
+static std::uint64_t bits_of(float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+static std::uint64_t bits_of(double value) {
+  std::uint64_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+/* Fills elements of a width in bytes by both versions of a kernel. `rows` are the elements that a call makes; `code` is the
+ * number of the element type for a kernel of any type, which writes every second element. */
+static void fill_both(const std::string &name, std::uint32_t width, std::uint32_t rows, std::vector<std::uint64_t> arguments,
+                      int code = -1) {
+  constexpr std::uint32_t kLanes = 1024, kFillThreads = 128;
+  const bool is_dense = code < 0;
+  const std::uint32_t neighbours = !is_dense ? 1 : width == 8 ? 2 : width == 4 ? 4 : 8;
+  const Pair pair(name, "random.cu");
+  for (const std::uint32_t numel : {1u, 1000u, 10007u}) {
+    const std::size_t bytes = std::size_t(2) * numel * width + 16;
+    const Device<unsigned char> own(Bytes(bytes, 0x5A)), from_source(Bytes(bytes, 0x5A));
+    Fill fill = {kPhilox, 0, numel, kLanes, 2, static_cast<std::uint32_t>(std::max(code, 0)), {}};
+    std::copy(arguments.begin(), arguments.end(), fill.arguments);
+    Strided layout = {};
+    layout.rank = 1;
+    layout.sizes[0] = numel;
+    layout.strides[0] = 2;
+    const Launch launch({blocks_for(kLanes, kFillThreads * neighbours), blocks_for(numel, fill.steps * rows * kLanes)},
+                        {kFillThreads});
+    const auto run = [&](const plinth::Kernel &kernel, const Device<unsigned char> &to) {
+      fill.data = reinterpret_cast<std::uint64_t>(to.get());
+      if (is_dense) {
+        kernel(launch, fill);
+      } else {
+        kernel(launch, fill, layout);
+      }
+    };
+    run(pair.own, own);
+    run(pair.from_source, from_source);
+    const Bytes result = own.read();
+    CHECK(result != Bytes(bytes, 0x5A));
+    if (result != from_source.read()) {
+      std::fprintf(stderr, "%s, type %d, %u elements\n", name.c_str(), code, numel);
+      CHECK(false);
+    }
+  }
+}
+
+TEST(random_uniforms_match_the_source) {
+  fill_both("plinth_standard_uniform_f32", 4, 4, {bits_of(0.0f), bits_of(1.0f), bits_of(1.0f)});
+  fill_both("plinth_uniform_f32", 4, 4, {bits_of(-2.5f), bits_of(7.25f), bits_of(4.75f)});
+  fill_both("plinth_uniform_f64", 8, 2, {bits_of(-2.5), bits_of(7.25), bits_of(4.75)});
+  for (const int code : {0, 1, 2}) {
+    fill_both("plinth_uniform_any", code == 2 ? 4 : 2, 4, {bits_of(-2.5f), bits_of(7.25f), bits_of(4.75f)}, code);
+  }
+}
+
+TEST(random_integers_match_the_source) {
+  const std::uint64_t base = static_cast<std::uint64_t>(-40), wide = 0x123456789AB;
+  const std::vector<std::uint64_t> odd = {77, base, 0xFFFFFFFFull / 77, 0}, power = {64, base, 1u << 26, 63};
+  const std::vector<std::uint64_t> wide_odd = {wide, base, ~0ull / wide, 0};
+  for (const auto &[type, width] : {std::make_pair("b8", 1u), {"b16", 2u}, {"b32", 4u}, {"b64", 8u}}) {
+    fill_both(std::string("plinth_integers_") + type, width, 4, odd);
+    fill_both(std::string("plinth_integers_") + type, width, 4, power);
+  }
+  fill_both("plinth_integers64_b32", 4, 2, wide_odd);
+  fill_both("plinth_integers64_b64", 8, 2, wide_odd);
+  const std::uint32_t widths[] = {2, 2, 4, 8, 1, 1, 2, 4, 8};
+  for (int code = 0; code < 9; code++) {
+    fill_both("plinth_integers_any", widths[code], 4, odd, code);
+  }
+}
+
+TEST(random_trials_match_the_source) {
+  for (const auto &[type, width] : {std::make_pair("b8", 1u), {"b16", 2u}, {"b32", 4u}, {"b64", 8u}}) {
+    fill_both(std::string("plinth_bernoulli_") + type, width, 4, {0x60000000, 0x0123456789ABCDEF});
+  }
+  fill_both("plinth_bernoulli_f64", 8, 2, {0x123456789ABCD, bits_of(1.0)});
+}
+
+/* ---- Permutations ---- */
+
+/* As in kernels/permutation.cu. */
+struct Permutation {
+  PhiloxState philox;
+  std::uint64_t data;
+  std::int64_t stride;
+  std::uint64_t pairs, counters, shuffle_calls;
+  std::uint32_t n, code, bits, bucket_bits, index_bits, chunks, lanes[8], begins[9], padding;
+  std::uint64_t calls[8];
+};
+
+/* Compares permutations of 64-bit indices with keys of `bits` bits, which are in `chunks` chunks. */
+static void permute_both(std::uint32_t n, std::uint32_t bits, std::uint32_t bucket_bits, std::uint32_t chunks) {
+  constexpr std::uint32_t kLanes = 1536, kKeyThreads = 1024, kSorters = 256, kBinBytes = 2048 * 4;
+  constexpr std::uint32_t kInt64 = 8;
+  const bool is_small = bucket_bits == 0;
+  const Device<std::int64_t> own(n), from_source(n);
+  const Device<std::uint64_t> pairs(n);
+  const Device<std::uint32_t> counters((std::size_t(1) << bucket_bits) + 1);
+  Permutation permutation = {};
+  permutation.philox = kPhilox;
+  permutation.stride = 1;
+  permutation.pairs = reinterpret_cast<std::uint64_t>(pairs.get());
+  permutation.counters = reinterpret_cast<std::uint64_t>(counters.get());
+  permutation.shuffle_calls = 100000;
+  permutation.n = n;
+  permutation.code = kInt64;
+  permutation.bits = bits;
+  permutation.bucket_bits = bucket_bits;
+  while (1u << permutation.index_bits < n || permutation.index_bits == 0) permutation.index_bits++;
+  permutation.chunks = chunks;
+  for (std::uint32_t chunk = 0; chunk < chunks; chunk++) {
+    permutation.lanes[chunk] = kLanes - 256 * chunk;
+    permutation.begins[chunk + 1] = chunk + 1 == chunks ? n : (chunk + 1) * (n / chunks);
+    permutation.calls[chunk] = 1000 * chunk;
+  }
+  const Pair last(is_small ? "plinth_permutation_small" : "plinth_permutation_sort", "permutation.cu");
+  const Launch buckets = Launch(1u << bucket_bits, kSorters).shared_bytes(kBinBytes);
+  permutation.data = reinterpret_cast<std::uint64_t>(own.get());
+  last.own(buckets, permutation);
+  permutation.data = reinterpret_cast<std::uint64_t>(from_source.get());
+  if (!is_small) {
+    const std::uint32_t calls = 3, down = blocks_for(n, calls * 2 * (kLanes - 256 * (chunks - 1)));
+    const Launch keys = Launch({blocks_for(kLanes, kKeyThreads), down}, kKeyThreads).shared_bytes(4u << bucket_bits);
+    compile("permutation.cu", "plinth_permutation_count")(keys, permutation, calls);
+    compile("permutation.cu", "plinth_permutation_deal")(keys, permutation, calls);
+  }
+  last.from_source(buckets, permutation);
+  const std::vector<std::int64_t> result = own.read();
+  SAME(from_source.read(), result);
+  std::vector<std::int64_t> sorted = result;
+  std::sort(sorted.begin(), sorted.end());
+  SAME(sorted, ascending<std::int64_t>(n));
+}
+
+TEST(small_permutations_match_the_source) {
+  permute_both(1, 3, 0, 1);
+  permute_both(1000, 23, 0, 1);
+  permute_both(2496, 64, 0, 3);
+  // Keys of which many are equal.
+  permute_both(2000, 7, 0, 1);
+}
+
+TEST(large_permutations_match_the_source) {
+  permute_both(20000, 31, 4, 1);
+  permute_both(9000, 63, 3, 2);
+  permute_both(9000, 10, 3, 1);
 }

@@ -11,8 +11,12 @@ namespace plinth {
 // The correctly rounded square root of 0 or of a number far from the ends of the range: an estimate, and one step of
 // Newton's method with the exact remainder. sqrtf does the same behind a test for such ends.
 __device__ __forceinline__ float plain_sqrt(float value) {
+#ifdef PLINTH_HOST
+  const float inverse = rsqrtf(fmaxf(value, 0x1p-60f));
+#else
   float inverse;
   asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(fmaxf(value, 0x1p-60f)));
+#endif
   const float root = __fmul_rn(value, inverse);
   const float remainder = __fmaf_rn(-root, root, value);
   return __fmaf_rn(remainder, __fmul_rn(inverse, 0.5f), root);

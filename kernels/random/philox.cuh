@@ -39,7 +39,13 @@ struct Product {
   u32 high;
 
   __device__ __forceinline__ Product(u32 a, u32 b) {
+#ifdef PLINTH_HOST
+    const u64 product = static_cast<u64>(a) * b;
+    low = static_cast<u32>(product);
+    high = static_cast<u32>(product >> 32);
+#else
     asm("{.reg .b64 p; mul.wide.u32 p, %2, %3; mov.b64 {%0, %1}, p;}" : "=r"(low), "=r"(high) : "r"(a), "r"(b));
+#endif
   }
 };
 
