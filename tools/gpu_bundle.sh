@@ -23,6 +23,9 @@ rm -rf "$bundle/sources/c_tests/__pycache__"
 tools/programs.sh benches "$bundle/benches" "$bundle/lib" '$ORIGIN/../lib'
 
 # shellcheck disable=SC2016
+tools/programs.sh benches/host_kernels "$bundle/benches/host_kernels" "$bundle/lib" '$ORIGIN/../../lib'
+
+# shellcheck disable=SC2016
 tools/programs.sh benches/replay "$bundle/benches/replay" "$bundle/lib" '$ORIGIN/../../lib'
 
 # shellcheck disable=SC2016
