@@ -80,8 +80,10 @@ inline void join_group(uint64_t session, int32_t *memory, int32_t *pinned) {
   plinth_store_t store = nullptr;
   plinth_communicator_t group = nullptr, part = nullptr;
   uint8_t id[PLINTH_UNIQUE_ID_SIZE];
+  // Not made in TRY: handlers make calls there, which must not interrupt the C library's allocator.
+  const std::string folder = folder_of_session(session);
   begin(OP_join_group, session);
-  if (!TRY(plinth_store_create(folder_of_session(session).c_str(), &store), LOST)) {
+  if (!TRY(plinth_store_create(folder.c_str(), &store), LOST)) {
     return;
   }
   plinth_communicator_options_t made = PLINTH_COMMUNICATOR_OPTIONS_INIT;

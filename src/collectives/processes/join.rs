@@ -41,7 +41,7 @@ impl ProcessGroup {
     /// Allocates the resources of a rank that do not depend on others.
     fn allocate(runtime: &'static Runtime, rank: u32, size: u32, ordinal: u32) -> Result<Candidate> {
         let (driver, device) = (&runtime.driver, runtime.device(ordinal as i32)?);
-        let tuning = Tuning::of(size)?;
+        let tuning = Tuning::of(size, device.properties(driver)?.multi_processor_count as u32)?;
         let links = Links::new(Vec::new()).map_err(no_links)?;
         let stream = device.with_context(driver, |driver| Ok(driver.stream_create(0)?))?;
         let (own, descriptor) = SymmetricBuffer::create(runtime, device, tuning.buffer_bytes(size), stream)

@@ -46,10 +46,10 @@ const ONE_SHOT: [(u32, u64); 3] = [(2, 4 << 20), (4, 512 << 10), (u32::MAX, 128 
 /// The largest row that is sent in packets, by the maximum number of ranks.
 const PACKETS: [(u32, u64); 3] = [(2, 256 << 10), (4, 64 << 10), (u32::MAX, 32 << 10)];
 
-/// The largest row that is broadcast in packets, by the maximum number of ranks: estimates for more than two.
-const BROADCAST: [(u32, u64); 2] = [(4, 256 << 10), (u32::MAX, 128 << 10)];
+/// The largest row that is broadcast in packets, by the maximum number of ranks.
+const BROADCAST: [(u32, u64); 3] = [(2, 256 << 10), (4, 1 << 20), (u32::MAX, 128 << 10)];
 
-/// The largest row in registered memory that is not read where it is, by the maximum number of ranks: estimates.
+/// The largest row in registered memory that is not read where it is, by the maximum number of ranks.
 const REGISTERED: [(u32, u64); 3] = [(2, 1 << 20), (4, 512 << 10), (u32::MAX, 128 << 10)];
 
 /// Bytes of a row in packets for each block: a unit of 16 bytes for each thread.
@@ -58,9 +58,15 @@ const PACKET_BLOCK: u64 = 16 * THREADS as u64;
 /// Bytes of one chunk in each lane from a rank.
 const RING: u64 = 256 << 10;
 
-/// The maximum number of lanes of a transfer, by the maximum number of ranks. A launch may send to all ranks and receive from
-/// all. Its blocks must run at the same time on any device, so that there are as few of them as of a collective, or 4 lanes.
-const LANES_BY_RANKS: [(u32, u64); 4] = [(2, 16), (4, 8), (6, 5), (u32::MAX, 4)];
+/// The fewest lanes of the largest transfer, and how many of its blocks run at the same time on a multiprocessor.
+const LEAST_LANES: u32 = 4;
+const BLOCKS_AT_ONCE: u32 = 2;
+
+/// Returns the maximum number of lanes of a transfer. A launch may send to all ranks and receive from all, with a block for
+/// each lane, and its blocks must run at the same time.
+fn lanes_for(size: u32, multiprocessors: u32) -> u32 {
+    (multiprocessors * BLOCKS_AT_ONCE / (2 * size.max(1))).clamp(LEAST_LANES, LANES)
+}
 
 /// Returns the entry of a table for a number of ranks: the first whose maximum number of ranks is not less.
 pub fn by_ranks(table: &[(u32, u64)], size: u32) -> u64 {
@@ -68,8 +74,9 @@ pub fn by_ranks(table: &[(u32, u64)], size: u32) -> u64 {
 }
 
 impl Tuning {
-    /// Returns the tuning for a number of ranks: the default, or what the environment variable sets.
-    pub fn of(size: u32) -> Result<Tuning> {
+    /// Returns the tuning for a number of ranks on devices of a kind: the default, or what the environment variable sets.
+    pub fn of(size: u32, multiprocessors: u32) -> Result<Tuning> {
+        let lanes = lanes_for(size, multiprocessors);
         let mut tuning = Tuning {
             one_shot: by_ranks(&ONE_SHOT, size),
             packets: by_ranks(&PACKETS, size),
@@ -78,8 +85,8 @@ impl Tuning {
             block_bytes: 8 << 10,
             blocks: MAX_BLOCKS,
             staging: 8 << 20,
-            entry: (RING / by_ranks(&LANES_BY_RANKS, size)) & !15,
-            lanes: by_ranks(&LANES_BY_RANKS, size) as u32,
+            entry: (RING / u64::from(lanes)) & !15,
+            lanes,
             piece: 32 << 10,
         };
         if let Some(text) = std::env::var_os("PLINTH_GROUP_TUNING") {
@@ -199,6 +206,12 @@ mod tests {
             assert_eq!(error.status(), Status::INVALID_CONFIGURATION);
             assert!(error.message().contains(text.split('=').next().unwrap()), "{error}");
         }
+    }
+
+    #[test]
+    fn the_blocks_of_a_transfer_run_at_the_same_time() {
+        assert_eq!([2, 4, 8, 16].map(|size| lanes_for(size, 132)), [16, 16, 16, 8]);
+        assert_eq!([2, 4, 16].map(|size| lanes_for(size, 30)), [15, 7, 4]);
     }
 
     #[test]
