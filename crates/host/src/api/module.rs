@@ -11,6 +11,7 @@ use crate::{
     graph::Action,
     ids::Id,
     kernels::{Function, Launch},
+    model::MAX_THREADS_PER_BLOCK,
     work::Work,
 };
 use parking_lot::Mutex;
@@ -186,7 +187,8 @@ pub unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
         let found = engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
         let model = state.config.model;
         let threads = usize::try_from(threads).ok().filter(|threads| *threads > 0).ok_or(INVALID)?;
-        if threads > found.kernel.max_threads() as usize {
+        // As a GPU's driver, this does not regard the kernel's own launch bound.
+        if threads > MAX_THREADS_PER_BLOCK as usize {
             out.put(0);
             return Ok(());
         }
