@@ -412,6 +412,46 @@ static void use_in_a_capture(unsigned mode) {
 TEST(use_in_a_global_capture) { use_in_a_capture(CU_STREAM_CAPTURE_MODE_GLOBAL); }
 TEST(use_in_a_relaxed_capture) { use_in_a_capture(CU_STREAM_CAPTURE_MODE_RELAXED); }
 
+/* A program that does not record a stream gets away with it as long as the memory serves no other request of its own stream. It
+ * must not lose the memory to requests of other streams. */
+static void expect_kept(plinth_stream_t user, plinth_stream_t requesting) {
+  const size_t bytes = 64 * MIB;
+  unsigned char *memory = alloc_on(bytes, 0, NULL);
+  unsigned char *copy = alloc_on(bytes, 0, user);
+  CHECK_OK(plinth_memset(memory, 7, bytes, NULL));
+  CHECK_OK(plinth_synchronize(0));
+  gate *shut = hold(user);
+  CHECK_OK(plinth_memcpy(copy, memory, bytes, user));
+  release(memory);
+  unsigned char *other = alloc_on(bytes, 0, requesting);
+  CHECK_OK(plinth_memset(other, 9, bytes, requesting));
+  gate_open(shut);
+  CHECK_OK(plinth_synchronize(0));
+  unsigned char last = 0;
+  CHECK_OK(plinth_memcpy(&last, copy + bytes - 1, 1, user));
+  CHECK_OK(plinth_stream_synchronize(user));
+  CHECK_EQ(last, 7);
+  expect_sound();
+  release(copy);
+  release(other);
+  expect_nothing_left();
+}
+
+TEST(an_unrecorded_use_in_the_requesting_stream) {
+  if (getenv("PLINTH_SANITIZER") != NULL) {
+    SKIP("the sanitizer reports the use");
+  }
+  plinth_stream_t user = stream_on(0);
+  expect_kept(user, user);
+}
+
+TEST(an_unrecorded_use_in_a_third_stream) {
+  if (getenv("PLINTH_SANITIZER") != NULL) {
+    SKIP("the sanitizer reports the use");
+  }
+  expect_kept(stream_on(0), stream_on(0));
+}
+
 static void *shared[16];
 
 static void *record_and_delete(void *context) {

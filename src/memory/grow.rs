@@ -390,9 +390,19 @@ impl Grower<'_> {
         }
         let ordered = limits.move_from == MoveSource::Ordered && !capturing;
         let options = self.arena.lock().memory;
-        for arena in self.device.memory().arenas() {
+        let arenas = self.device.memory().arenas();
+        let is_other = |arena: &Arena| arena.number != self.arena.number;
+        // Programs free memory that another stream still uses, without a record of that stream, and work as long as
+        // nothing else gets it. The requesting stream may be the user too: see `publish`.
+        let mut quiet = None;
+        let mut is_quiet = || {
+            *quiet.get_or_insert_with(|| {
+                !arenas.iter().any(|arena| is_other(arena) && stream_events::is_busy(self.runtime, arena))
+            })
+        };
+        for arena in arenas.iter().copied() {
             // An event of the device would invalidate the capture, which may be one of the program's own.
-            if arena.number == self.arena.number
+            if !is_other(arena)
                 || arena.lock().memory != options
                 || capturing && arena.lock().graph_work.is_some()
                 || !stream_events::may_move_memory(self.runtime, self.device, arena, false)
@@ -403,7 +413,7 @@ impl Grower<'_> {
             if reclaimable.is_empty() {
                 continue;
             }
-            let idle = stream_events::is_idle(self.runtime, arena);
+            let idle = stream_events::is_idle(self.runtime, arena) && is_quiet();
             if idle || (ordered && stream_events::can_record_event(self.runtime, arena)) {
                 candidates.extend(reclaimable.into_iter().map(|handle| MovableHandle {
                     arena,
@@ -459,8 +469,12 @@ impl Grower<'_> {
             pick.arena.lock().space.mark_moved(detached);
         }
         let address = self.arena.lock().space.commit_site(site, &handles, request.size, request.requested);
+        let own_idle = site_handles.moved.is_empty() || stream_events::is_idle(self.runtime, self.arena);
         for (pick, detached) in site_handles.moved {
-            let event = StreamEvent::Pending(pick.arena.stream_use());
+            // Memory of an idle arena may be in use by this arena's stream, without a record.
+            let by_other = pick.idle && pick.arena.number != self.arena.number;
+            let (last_user, idle) = if by_other { (self.arena, own_idle) } else { (pick.arena, pick.idle) };
+            let event = StreamEvent::Pending(last_user.stream_use());
             let pending = PendingUnmap {
                 block: detached.block,
                 address: detached.address,
@@ -469,7 +483,7 @@ impl Grower<'_> {
                 event,
             };
             // The request succeeded. An address that stays mapped for now concerns the allocator only.
-            let _ = stream_events::unmap_when_idle(self.runtime, self.device, pick.arena, pending, pick.idle);
+            let _ = stream_events::unmap_when_idle(self.runtime, self.device, pick.arena, pending, idle);
         }
         address
     }

@@ -33,6 +33,17 @@ pub fn is_idle(runtime: &Runtime, arena: &Arena) -> bool {
     outside.contains(stream).unwrap_or(false) && outside.is_idle(stream).unwrap_or(false)
 }
 
+/// Returns whether work of the arena's stream is known to run.
+pub fn is_busy(runtime: &Runtime, arena: &Arena) -> bool {
+    let stream_use = arena.stream_use();
+    if !stream_use.has_usable_handle() {
+        return false;
+    }
+    let outside = OutsideCaptures::lock(runtime);
+    let stream = stream::of_use(runtime, stream_use);
+    outside.contains(stream).unwrap_or(false) && !outside.is_idle(stream).unwrap_or(true)
+}
+
 /// Returns whether an event can be recorded in the arena's stream.
 pub fn can_record_event(runtime: &Runtime, arena: &Arena) -> bool {
     let outside = OutsideCaptures::lock(runtime);
