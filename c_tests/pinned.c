@@ -1,4 +1,5 @@
 /* The cache of pinned memory. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* timeout: 180 */
 /* also: PLINTH_ALLOC_CONF=pinned_use_cuda_host_register:True,pinned_num_register_threads:4 */
 /* also: PLINTH_ALLOC_CONF=pinned_reserve_segment_size_mb:64 */
 /* also: PLINTH_ALLOC_CONF=pinned_use_background_threads:True */
