@@ -24,24 +24,23 @@ const MAX_POLLED: usize = 32;
 
 /// Returns whether all work of the arena's stream is done.
 pub fn is_idle(runtime: &Runtime, arena: &Arena) -> bool {
-    let stream_use = arena.stream_use();
-    if !stream_use.has_usable_handle() {
-        return false;
-    }
-    let outside = OutsideCaptures::lock(runtime);
-    let stream = stream::of_use(runtime, stream_use);
-    outside.contains(stream).unwrap_or(false) && outside.is_idle(stream).unwrap_or(false)
+    query(runtime, arena) == Some(true)
 }
 
 /// Returns whether work of the arena's stream is known to run.
 pub fn is_busy(runtime: &Runtime, arena: &Arena) -> bool {
+    query(runtime, arena) == Some(false)
+}
+
+/// Returns whether all work of the arena's stream is done; `None` if that cannot be asked, as while it captures.
+fn query(runtime: &Runtime, arena: &Arena) -> Option<bool> {
     let stream_use = arena.stream_use();
     if !stream_use.has_usable_handle() {
-        return false;
+        return None;
     }
     let outside = OutsideCaptures::lock(runtime);
     let stream = stream::of_use(runtime, stream_use);
-    outside.contains(stream).unwrap_or(false) && !outside.is_idle(stream).unwrap_or(true)
+    if outside.contains(stream).unwrap_or(false) { outside.is_idle(stream).ok() } else { None }
 }
 
 /// Returns whether an event can be recorded in the arena's stream.
