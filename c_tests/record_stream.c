@@ -477,3 +477,48 @@ TEST(threads_record_at_once) {
   }
   expect_nothing_left();
 }
+
+static void *empty_cache(void *context) {
+  CHECK_OK(plinth_empty_cache());
+  return context;
+}
+
+/* While one thread releases the cache of an idle stream, another gets some of that memory, gives the stream work with it and
+ * frees it. The first thread asked whether the stream was idle before that work came. */
+TEST(memory_is_used_again_while_its_cache_is_released) {
+  enum { HOLES = 64 };
+  for (int round = 0; round < 10; round++) {
+    plinth_stream_t stream = stream_on(0);
+    void *holes[HOLES], *kept[HOLES];
+    for (int index = 0; index < HOLES; index++) {
+      holes[index] = alloc_on(8 * MIB, 0, stream);
+      kept[index] = alloc_on(8 * MIB, 0, stream);
+    }
+    /* The smallest free blocks are released first, so this one is the last. */
+    void *large = alloc_on(24 * MIB, 0, stream);
+    void *beside = alloc_on(8 * MIB, 0, stream);
+    for (int index = 0; index < HOLES; index++) {
+      release(holes[index]);
+    }
+    release(large);
+    CHECK_OK(plinth_synchronize(0));
+    const size_t before = reserved(0);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, empty_cache, NULL) == 0);
+    while (reserved(0) == before) {
+    }
+    gate *shut = hold(stream);
+    void *again = alloc_on(16 * MIB, 0, stream);
+    CHECK_OK(plinth_memset(again, 1, 16 * MIB, stream));
+    release(again);
+    /* Merges the free blocks beside it. */
+    release(beside);
+    CHECK(pthread_join(thread, NULL) == 0);
+    gate_open(shut);
+    CHECK_OK(plinth_stream_synchronize(stream));
+    for (int index = 0; index < HOLES; index++) {
+      release(kept[index]);
+    }
+    expect_nothing_left();
+  }
+}

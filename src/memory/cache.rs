@@ -144,11 +144,7 @@ fn release_until(runtime: &Runtime, device: &Device, arena: &'static Arena, late
     if reclaimable.is_empty() {
         return Ok(());
     }
-    let idle = stream_events::is_idle(runtime, arena);
     let can_wait = later && stream_events::can_record_event(runtime, arena);
-    if !idle && !can_wait {
-        return Ok(());
-    }
     let mut outcome = Ok(());
     for handle in reclaimable {
         if target.is_reached(device) {
@@ -158,6 +154,11 @@ fn release_until(runtime: &Runtime, device: &Device, arena: &'static Arena, late
             continue;
         }
         let Some(detached) = arena.detach(&handle, generation) else { continue };
+        let idle = stream_events::is_idle(runtime, arena);
+        if !idle && !can_wait {
+            arena.lock().space.reattach(detached.block);
+            break;
+        }
         arena.lock().space.mark_moved(&detached);
         let pending = PendingUnmap {
             block: detached.block,

@@ -98,6 +98,7 @@ struct MovableHandle {
     arena: &'static Arena,
     handle: ReclaimableHandle,
     generation: u32,
+    /// Whether the arena is another one, all of whose stream's work is done.
     idle: bool,
 }
 
@@ -330,6 +331,7 @@ impl Grower<'_> {
                     site_handles.moved.push((pick, detached));
                 }
             }
+            self.check_idle(&mut site_handles);
         }
         let moved: u64 = site_handles.moved.iter().map(|(_, detached)| detached.bytes).sum();
         let missing = site.need.saturating_sub(moved);
@@ -372,12 +374,11 @@ impl Grower<'_> {
         // Memory that a capturing stream freed may be part of the graph, so no memory of its arena moves.
         if !capturing && stream_events::may_move_memory(self.runtime, self.device, self.arena, false) {
             let (reclaimable, generation) = self.arena.reclaimable_handles();
-            let idle = !reclaimable.is_empty() && stream_events::is_idle(self.runtime, self.arena);
             candidates.extend(reclaimable.into_iter().map(|handle| MovableHandle {
                 arena: self.arena,
                 handle,
                 generation,
-                idle,
+                idle: false,
             }));
         }
         let own_handles = policy::choose(candidates.clone(), missing_bytes, room, sizes);
@@ -426,6 +427,20 @@ impl Grower<'_> {
         policy::choose(candidates, missing_bytes, room, sizes)
     }
 
+    /// Asks again which arenas are idle, now that their handles are detached.
+    fn check_idle(&self, site_handles: &mut SiteHandles) {
+        let mut asked: Vec<(u32, bool)> = Vec::new();
+        for (pick, _) in site_handles.moved.iter_mut().filter(|(pick, _)| pick.idle) {
+            let answer = asked.iter().find(|(number, _)| *number == pick.arena.number).copied();
+            let (number, idle) =
+                answer.unwrap_or_else(|| (pick.arena.number, stream_events::is_idle(self.runtime, pick.arena)));
+            if answer.is_none() {
+                asked.push((number, idle));
+            }
+            pick.idle = idle;
+        }
+    }
+
     /// Creates handles of these sizes. Returns whether there was enough memory.
     fn create(&self, sizes: Vec<u64>, max_held: u64, site_handles: &mut SiteHandles) -> Result<bool> {
         let options = self.arena.lock().memory;
@@ -472,8 +487,8 @@ impl Grower<'_> {
         let own_idle = site_handles.moved.is_empty() || stream_events::is_idle(self.runtime, self.arena);
         for (pick, detached) in site_handles.moved {
             // Memory of an idle arena may be in use by this arena's stream, without a record.
-            let by_other = pick.idle && pick.arena.number != self.arena.number;
-            let (last_user, idle) = if by_other { (self.arena, own_idle) } else { (pick.arena, pick.idle) };
+            let own = pick.idle || pick.arena.number == self.arena.number;
+            let (last_user, idle) = if own { (self.arena, own_idle) } else { (pick.arena, false) };
             let event = StreamEvent::Pending(last_user.stream_use());
             let pending = PendingUnmap {
                 block: detached.block,

@@ -335,6 +335,9 @@ impl Space {
         else {
             return None;
         };
+        if bytes != handle.bytes {
+            return None;
+        }
         let block = self.detach_block(handle)?;
         Some(DetachedHandle { block, address: handle.address, bytes, physical })
     }

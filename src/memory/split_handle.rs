@@ -20,21 +20,27 @@ use crate::{
 /// a hole.
 pub fn split(runtime: &Runtime, device: &Device, arena: &'static Arena, split: HandleSplit) {
     let driver = &runtime.driver;
-    if !stream_events::may_move_memory(runtime, device, arena, false) || !stream_events::is_idle(runtime, arena) {
+    if !stream_events::may_move_memory(runtime, device, arena, false) {
         arena.lock().space.postpone_splits();
         return;
     }
-    device.memory().moved.add(split.bytes);
     let handle = ReclaimableHandle { block: split.block, block_bytes: 0, address: split.address, bytes: split.bytes };
     let detached = {
         let mut inner = arena.lock();
         let Some(detached) = inner.space.detach(&handle) else { return };
         detached
     };
+    if !stream_events::is_idle(runtime, arena) {
+        let mut inner = arena.lock();
+        inner.space.reattach(detached.block);
+        inner.space.postpone_splits();
+        return;
+    }
     if driver.memory_unmap(detached.address, detached.bytes).is_err() {
         arena.lock().space.reattach(detached.block);
         return;
     }
+    device.memory().moved.add(split.bytes);
     arena.lock().space.mark_moved(&detached);
     if retry(|| driver.memory_release(detached.physical)) {
         device.memory().released.increment();

@@ -22,7 +22,8 @@ use std::sync::atomic::Ordering;
 /// How many deferred frees a request polls.
 const MAX_POLLED: usize = 32;
 
-/// Returns whether all work of the arena's stream is done.
+/// Returns whether all work of the arena's stream is done. Before a handle is detached, the answer says little about its
+/// memory: another thread may get it, use it and free it.
 pub fn is_idle(runtime: &Runtime, arena: &Arena) -> bool {
     query(runtime, arena) == Some(true)
 }
