@@ -3,7 +3,8 @@
 //! NVRTC does not report which headers it read. So this module finds every file that the compiler could read, as a
 //! superset: it follows each `#include`, also one that a condition or a comment disables, to every folder of the search
 //! path that has such a file, and to the folder of the file that has the directive. An include whose name a macro
-//! computes, and an option that reads or writes other files, cannot be followed: such a source is not cached.
+//! computes, and an option that reads or writes other files, cannot be followed: such a source is not cached. A macro that
+//! passes its parameter to `__has_include`, as CUDA's headers have, is followed to the names that are passed to it.
 //!
 //! The digest has the name and the text of each file. So a kernel is compiled again if any of the files changes, is added
 //! in a folder that the compiler searches first, or is removed.
@@ -23,19 +24,37 @@ const MAX_BYTES: u64 = 256 << 20;
 const DIRECTIVES: [&str; 4] = ["include", "include_next", "import", "embed"];
 const OPERATORS: [&str; 3] = ["__has_include", "__has_include_next", "__has_embed"];
 
+/// Operators, and the macros that pass a parameter to one.
+type Operators = BTreeSet<String>;
+
 /// Returns the digest of the files that a source may read; `None` if they cannot be known.
 pub fn digest(source: &str, include_dirs: &[PathBuf], options: &[String]) -> Option<Digest> {
-    let mut search = Search { folders: include_dirs.to_vec(), hash: Sha256::new(), visited: BTreeSet::new(), bytes: 0 };
-    let mut names = included_by_options(options, &mut search.folders)?;
-    names.extend(included(source)?);
-    // A source in memory is in the working directory.
-    search.follow(&names, Path::new("."))?;
-    Some(search.hash.finalize().into())
+    let mut operators: Operators = OPERATORS.into_iter().map(str::to_owned).collect();
+    loop {
+        let known = operators.len();
+        let mut search = Search {
+            folders: include_dirs.to_vec(),
+            operators,
+            hash: Sha256::new(),
+            visited: BTreeSet::new(),
+            bytes: 0,
+        };
+        let mut names = included_by_options(options, &mut search.folders)?;
+        names.extend(included(source, &mut search.operators)?);
+        // A source in memory is in the working directory.
+        search.follow(&names, Path::new("."))?;
+        if search.operators.len() == known {
+            return Some(search.hash.finalize().into());
+        }
+        // Files that were read before such a macro was found may use it.
+        operators = search.operators;
+    }
 }
 
 /// The files that were found so far.
 struct Search {
     folders: Vec<PathBuf>,
+    operators: Operators,
     hash: Sha256,
     visited: BTreeSet<PathBuf>,
     bytes: u64,
@@ -74,7 +93,7 @@ impl Search {
             self.hash.update((part.len() as u64).to_le_bytes());
             self.hash.update(part);
         }
-        let names = included(&String::from_utf8_lossy(&content))?;
+        let names = included(&String::from_utf8_lossy(&content), &mut self.operators)?;
         self.follow(&names, &folder)
     }
 }
@@ -108,8 +127,9 @@ fn included_by_options(options: &[String], folders: &mut Vec<PathBuf>) -> Option
     Some(names)
 }
 
-/// Returns the names that a text includes, whether its conditions hold or not; `None` if it computes a name.
-fn included(text: &str) -> Option<BTreeSet<String>> {
+/// Returns the names that a text includes, whether its conditions hold or not; `None` if it computes a name. Adds the
+/// macros that it defines as operators.
+fn included(text: &str, operators: &mut Operators) -> Option<BTreeSet<String>> {
     // The compiler joins such lines first, and %: is another spelling of #.
     let joined = text.replace("\\\r\n", "").replace("\\\n", "").replace("%:", "#");
     let mut names = BTreeSet::new();
@@ -126,22 +146,48 @@ fn included(text: &str) -> Option<BTreeSet<String>> {
             None => return None,
         }
     }
-    for operator in OPERATORS {
-        for (at, _) in joined.match_indices(operator) {
-            let operand = skip_blanks(&joined[at + operator.len()..]);
-            // `#ifdef __has_include` has no operand; a computed operand would be a reason not to know the file.
-            if let Some(operand) = operand.strip_prefix('(') {
-                names.insert(quoted(skip_blanks(operand))?.to_owned());
+    let mut found = Operators::new();
+    for operator in operators.iter() {
+        for (at, _) in joined.match_indices(operator.as_str()) {
+            let before = &joined[..at];
+            // `#ifdef __has_include` has no operand.
+            let Some(operand) = skip_blanks(&joined[at + operator.len()..]).strip_prefix('(') else { continue };
+            if before.ends_with(is_identifier_part) || defined_macro(before).is_some_and(str::is_empty) {
+                continue;
+            }
+            match (quoted(skip_blanks(operand)), defined_macro(before)) {
+                (Some(name), _) => drop(names.insert(name.to_owned())),
+                (None, Some(definition)) => drop(found.insert(macro_of_parameter(definition, operand)?.to_owned())),
+                (None, None) => return None,
             }
         }
     }
+    operators.extend(found);
     Some(names)
+}
+
+/// Returns what follows `#define` in the last line of a text, if the line is such a directive.
+fn defined_macro(before: &str) -> Option<&str> {
+    let line = skip_blanks(before.rsplit('\n').next()?);
+    skip_blanks(line.strip_prefix('#')?).strip_prefix("define").map(skip_blanks)
+}
+
+/// Returns the name of the macro with this definition, if an operand is one of its parameters.
+fn macro_of_parameter<'a>(definition: &'a str, operand: &str) -> Option<&'a str> {
+    let (name, rest) = definition.split_once('(')?;
+    let (parameters, _) = rest.split_once(')')?;
+    let operand = operand.split_once(')')?.0.trim();
+    parameters.split(',').any(|parameter| parameter.trim() == operand).then_some(name)
+}
+
+fn is_identifier_part(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
 }
 
 /// Returns whether a text begins with this identifier.
 fn is_word(text: &str, word: &str) -> bool {
     let rest = text.strip_prefix(word);
-    rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_'))
+    rest.is_some_and(|rest| !rest.starts_with(is_identifier_part))
 }
 
 /// Skips blanks and comments, but no end of a line.
@@ -177,7 +223,8 @@ mod tests {
     use crate::temporary;
 
     fn names(text: &str) -> Option<Vec<String>> {
-        included(text).map(|names| names.into_iter().collect())
+        let mut operators = OPERATORS.into_iter().map(str::to_owned).collect();
+        included(text, &mut operators).map(|names| names.into_iter().collect())
     }
 
     #[test]
@@ -199,6 +246,27 @@ mod tests {
         assert_eq!(names("#include NAME\n"), None);
         assert_eq!(names("/* x */ # include NAME\n"), None);
         assert_eq!(names("#if __has_include(NAME)\n#endif"), None);
+        assert_eq!(names("#define HAS(x) __has_include(NAME)\n"), None);
+        assert_eq!(names("#define HAS __has_include(NAME)\n"), None);
+    }
+
+    #[test]
+    fn a_macro_may_pass_its_parameter() {
+        let folder = temporary::folder().unwrap();
+        let folders = [folder.path().to_owned()];
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        let now = |source: &str| digest(source, &folders, &[]);
+        let source = "#include \"use.h\"\n#include \"has.h\"\n";
+        write("use.h", "#if HAS(<later.h>) && XHAS(<other.h>)\n#endif");
+        write("has.h", "#ifdef __has_include\n# define HAS(_X) __has_include(_X)\n#else\n# define HAS(_X) 0\n#endif");
+        let before = now(source);
+        assert!(before.is_some());
+        write("other.h", "");
+        assert_eq!(now(source), before);
+        write("later.h", "");
+        assert_ne!(now(source), before);
+        write("use.h", "#if HAS(NAME)\n#endif");
+        assert_eq!(now(source), None);
     }
 
     #[test]
