@@ -226,6 +226,138 @@ TEST(a_generator_of_another_device_is_refused) {
   expect_nothing_left();
 }
 
+/* Fills in two branches: dense, of 16 bits, and strided. */
+static void draw_in_branches(float *memory, plinth_generator_t generator, plinth_stream_t stream, plinth_stream_t branch) {
+  const int64_t shape[] = {2, COUNT / 4}, strides[] = {1, 2};
+  tensor out;
+  CHECK_OK(plinth_stream_wait_stream(branch, stream));
+  CHECK_OK(plinth_uniform(row(&out, memory, F32, COUNT), 0, 1, generator, stream));
+  CHECK_OK(plinth_normal(row(&out, memory + COUNT, F16, COUNT), 0, 1, generator, branch));
+  CHECK_OK(plinth_exponential(describe(&out, memory + 2 * COUNT, F32, 2, shape, strides), 1, generator, stream));
+  CHECK_OK(plinth_stream_wait_stream(stream, branch));
+}
+
+static uint64_t writes_of_states(void) {
+  uint64_t count = 0;
+  CHECK_OK(plinth_driver_call_count("cuStreamBatchMemOp_v2", &count));
+  return count;
+}
+
+/* A replay that follows one of the same graph finds its numbers on the device; before others they are written. */
+TEST(a_graph_advances_the_offset_itself) {
+  enum { BYTES = 3 * COUNT * 4, REPLAYS = 40 };
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_stream_t branch = stream_on(0);
+  float *memory = (float *)alloc_on(BYTES, 0, stream);
+  float *expected = (float *)pinned_memory(BYTES);
+  float *actual = (float *)pinned_memory(BYTES);
+  plinth_generator_t eager = new_generator(0, 5, 4);
+  plinth_generator_t captured = new_generator(0, 5, 4);
+  plinth_graph_t graphs[2];
+  for (int index = 0; index < 2; index++) {
+    graphs[index] = new_graph(0);
+    CHECK_OK(plinth_graph_register_generator_state(graphs[index], captured));
+    CHECK_OK(plinth_graph_capture_begin(graphs[index], NULL, PLINTH_CAPTURE_GLOBAL));
+    draw_in_branches(memory, captured, stream, branch);
+    CHECK_OK(plinth_graph_capture_end(graphs[index]));
+  }
+  uint64_t writes = 0;
+  for (int round = 0; round < REPLAYS; round++) {
+    bool is_next = false;
+    int which = 0;
+    switch (round % 8) {
+      case 1: which = 1; break;
+      case 3:
+        draw_in_branches(memory, eager, stream, branch);
+        draw_in_branches(memory, captured, stream, branch);
+        break;
+      case 4:
+        CHECK_OK(plinth_generator_manual_seed(eager, (uint64_t)round));
+        CHECK_OK(plinth_generator_manual_seed(captured, (uint64_t)round));
+        break;
+      case 5:
+        CHECK_OK(plinth_generator_set_offset(eager, 400));
+        CHECK_OK(plinth_generator_set_offset(captured, 400));
+        break;
+      default: is_next = round % 8 != 2 && round > 0; break;
+    }
+    CHECK_OK(plinth_memset(memory, 0, BYTES, stream));
+    draw_in_branches(memory, eager, stream, branch);
+    CHECK_OK(plinth_memcpy(expected, memory, BYTES, stream));
+    CHECK_OK(plinth_memset(memory, 0, BYTES, stream));
+    if (on_host_device()) {
+      writes = writes_of_states();
+    }
+    CHECK_OK(plinth_graph_replay(graphs[which]));
+    if (on_host_device()) {
+      CHECK_EQ(writes_of_states() == writes, is_next);
+    }
+    CHECK_OK(plinth_memcpy(actual, memory, BYTES, stream));
+    finish(stream);
+    CHECK(memcmp(expected, actual, BYTES) == 0);
+    CHECK_EQ(offset_of(captured), offset_of(eager));
+  }
+  for (int index = 0; index < 2; index++) {
+    CHECK_OK(plinth_graph_destroy(graphs[index]));
+  }
+  CHECK_OK(plinth_generator_destroy(eager));
+  CHECK_OK(plinth_generator_destroy(captured));
+  release(memory);
+  CHECK_OK(plinth_pinned_free(expected));
+  CHECK_OK(plinth_pinned_free(actual));
+  expect_nothing_left();
+}
+
+/* A disabled fill draws nothing, but its numbers are consumed. */
+TEST(numbers_of_a_changed_graph) {
+  enum { BYTES = 2 * COUNT * 4, MOST = 8 };
+  tensor out;
+  plinth_stream_t stream = on_new_stream(0);
+  float *memory = (float *)alloc_on(BYTES, 0, stream);
+  float *expected = (float *)pinned_memory(BYTES);
+  float *actual = (float *)pinned_memory(BYTES);
+  plinth_generator_t eager = new_generator(0, 6, 0);
+  plinth_generator_t captured = new_generator(0, 6, 0);
+  plinth_graph_t graph = new_graph(PLINTH_GRAPH_KEEP_GRAPH);
+  CHECK_OK(plinth_graph_register_generator_state(graph, captured));
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  for (int index = 0; index < 2; index++) {
+    CHECK_OK(plinth_uniform(row(&out, memory + index * COUNT, F32, COUNT), 0, 1, captured, stream));
+  }
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  finish(stream);
+  plinth_graph_node_t nodes[MOST];
+  size_t count = 0;
+  CHECK_OK(plinth_graph_nodes(graph, nodes, MOST, &count));
+  CHECK_EQ(count, 2);
+  for (int round = 0; round < 6; round++) {
+    const bool both = round % 3 == 2;
+    CHECK_OK(plinth_graph_node_set_enabled(graph, nodes[0], both));
+    CHECK_OK(plinth_memset(memory, 0, BYTES, stream));
+    CHECK_OK(plinth_graph_replay(graph));
+    CHECK_OK(plinth_memcpy(actual, memory, BYTES, stream));
+    finish(stream);
+    CHECK_OK(plinth_generator_set_offset(eager, offset_of(captured) - 2 * advance_of(COUNT, 4)));
+    for (int index = 0; index < 2; index++) {
+      CHECK_OK(plinth_uniform(row(&out, memory + index * COUNT, F32, COUNT), 0, 1, eager, stream));
+    }
+    CHECK_OK(plinth_memcpy(expected, memory, BYTES, stream));
+    finish(stream);
+    if (!both) {
+      memset(expected, 0, BYTES / 2);
+    }
+    CHECK(memcmp(expected, actual, BYTES) == 0);
+  }
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_OK(plinth_generator_destroy(eager));
+  CHECK_OK(plinth_generator_destroy(captured));
+  release(memory);
+  CHECK_OK(plinth_pinned_free(expected));
+  CHECK_OK(plinth_pinned_free(actual));
+  expect_nothing_left();
+}
+
 /* Replays in several streams are ordered: each draws the numbers of its position. */
 TEST(replays_in_several_streams_have_their_own_numbers) {
   enum { STREAMS = 4, EACH = 25 };

@@ -3,7 +3,7 @@
 use super::replay_order::{self, SharedPool};
 use crate::{
     base::log,
-    driver::Span,
+    driver::{Span, random::ReplayState},
     error::{Context, Error, Result},
     memory::{self, PoolId, scratch::alloc_span},
     ops::random::generator::{GeneratorState, ReplayReservation},
@@ -14,34 +14,74 @@ use crate::{
         capture_scope::{self, CaptureResource, Resource},
     },
 };
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use parking_lot::Mutex;
+use std::{
+    mem::offset_of,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
 };
 
-/// A generator of a graph, and the address at which the graph's nodes read the seed and the offset of a replay.
+/// A generator of a graph, and the place of the [`ReplayState`] where the graph's nodes read the seed and the offset of a
+/// replay.
 struct CapturedGenerator {
     state: Arc<GeneratorState>,
-    seed_and_offset: Span,
+    replay_state: Span,
     /// The random numbers of each subsequence that a replay consumes. Set when the capture ends.
     used: AtomicU64,
+    /// The blocks that count themselves as readers of the offset, after which it advances; 0 if not all do. Set when the
+    /// capture ends.
+    blocks: AtomicU32,
+    /// What the place holds when the replays so far are complete, if known.
+    current: Mutex<Option<Current>>,
+}
+
+/// The seed and the offset in the memory of a graph, which a sleep of that memory may lose.
+#[derive(PartialEq, Eq)]
+struct Current {
+    start: (u64, u64),
+    sleeps: u64,
 }
 
 impl CapturedGenerator {
     fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
-}
 
-/// Returns the seed and the offset of a replay, each with its place.
-fn start_of((generator, reservation): (&Arc<CapturedGenerator>, &ReplayReservation)) -> [(Span, u64); 2] {
-    let (seed, offset) = reservation.start();
-    [(generator.seed_and_offset.part(0, 8), seed), (generator.seed_and_offset.part(8, 8), offset)]
+    /// Appends what has to be written before a replay with this start.
+    fn prepare(&self, start: (u64, u64), writes: &mut Vec<(Span, u64)>) {
+        let current = self.current.lock().take();
+        if current == Some(Current { start, sleeps: memory::sleep::count() }) {
+            return;
+        }
+        let word = |at: usize, value: u64| (self.replay_state.part(at, 8), value);
+        let counts = u64::from(self.blocks.load(Ordering::Relaxed)) << 32;
+        writes.extend([
+            word(offset_of!(ReplayState, seed), start.0),
+            word(offset_of!(ReplayState, offset), start.1),
+            word(offset_of!(ReplayState, readers), counts),
+            word(offset_of!(ReplayState, used), self.used()),
+        ]);
+    }
+
+    /// Consumes the numbers of a replay that was launched.
+    fn commit(&self, reservation: ReplayReservation) {
+        let (seed, offset) = reservation.start();
+        let start = (seed, offset.wrapping_add(self.used()));
+        let mut current = self.current.lock();
+        if self.blocks.load(Ordering::Relaxed) != 0 {
+            *current = Some(Current { start, sleeps: memory::sleep::count() });
+        }
+        reservation.commit();
+    }
 }
 
 impl CaptureResource for CapturedGenerator {
     fn on_capture_end(&self, _runtime: &Runtime, capture: u64) -> bool {
-        self.used.store(self.state.end_capture(capture), Ordering::Relaxed);
+        let (used, blocks) = self.state.end_capture(capture);
+        self.used.store(used, Ordering::Relaxed);
+        self.blocks.store(blocks, Ordering::Relaxed);
         // The graph has its own list of generators.
         false
     }
@@ -66,8 +106,7 @@ pub struct GraphResources {
     others: Vec<Resource>,
 }
 
-/// The bytes of a seed and an offset.
-const SEED_AND_OFFSET_BYTES: u64 = 16;
+const REPLAY_STATE_BYTES: usize = size_of::<ReplayState>();
 
 impl GraphResources {
     /// Creates the resources for a capture in a stream.
@@ -88,11 +127,16 @@ impl GraphResources {
                 ),
             ));
         }
-        let bytes = states.len() as u64 * SEED_AND_OFFSET_BYTES;
+        let bytes = (states.len() * REPLAY_STATE_BYTES) as u64;
         let memory = alloc_span(bytes, stream).context(|| "allocating the seeds and offsets of a graph")?;
         let generators = states.into_iter().enumerate().map(|(index, state)| {
-            let seed_and_offset = memory.part(index * SEED_AND_OFFSET_BYTES as usize, SEED_AND_OFFSET_BYTES as usize);
-            Arc::new(CapturedGenerator { state, seed_and_offset, used: AtomicU64::new(0) })
+            Arc::new(CapturedGenerator {
+                state,
+                replay_state: memory.part(index * REPLAY_STATE_BYTES, REPLAY_STATE_BYTES),
+                used: AtomicU64::new(0),
+                blocks: AtomicU32::new(0),
+                current: Mutex::new(None),
+            })
         });
         let generators = generators.collect();
         let pool = replay_order::shared_pool(pool);
@@ -113,7 +157,7 @@ impl GraphResources {
         memory::begin_capture_to_pool(runtime, self.pool.id, capture)?;
         self.is_user = true;
         for generator in &self.generators {
-            let address = generator.seed_and_offset.address();
+            let address = generator.replay_state.address();
             generator.state.begin_capture(capture, address, address + 8)?;
             capture_scope::add(capture, generator);
         }
@@ -146,16 +190,35 @@ impl GraphResources {
         !self.generators.is_empty()
     }
 
-    /// Writes the seeds and offsets in a stream, then launches the graph. After a failure no random numbers are consumed.
+    /// Makes each replay write the seeds and offsets: somebody may change the graph's nodes, or launch it, so that it is not
+    /// known how many blocks count themselves.
+    pub fn write_each_time(&self) {
+        for generator in &self.generators {
+            // Locked, so that a replay of another thread does not set it again.
+            let mut current = generator.current.lock();
+            generator.blocks.store(0, Ordering::Relaxed);
+            *current = None;
+        }
+    }
+
+    /// Writes the seeds and offsets in a stream, as far as they are not there, then launches the graph. After a failure no
+    /// random numbers are consumed.
     pub fn launch_random(&self, runtime: &Runtime, stream: Stream, launch: &dyn Fn() -> Result<()>) -> Result<()> {
         let reservations: Vec<ReplayReservation> =
             self.generators.iter().map(|generator| generator.state.begin_replay(generator.used())).collect();
-        let numbers: Vec<(Span, u64)> = self.generators.iter().zip(&reservations).flat_map(start_of).collect();
-        runtime
-            .in_stream(stream, |driver, raw| Ok(driver.write_numbers(&numbers, raw)?))
-            .context(|| "writing the seed and the offset of a replay")?;
+        let mut writes = Vec::new();
+        for (generator, reservation) in self.generators.iter().zip(&reservations) {
+            generator.prepare(reservation.start(), &mut writes);
+        }
+        if !writes.is_empty() {
+            runtime
+                .in_stream(stream, |driver, raw| Ok(driver.write_numbers(&writes, raw)?))
+                .context(|| "writing the seed and the offset of a replay")?;
+        }
         launch()?;
-        reservations.into_iter().for_each(ReplayReservation::commit);
+        for (generator, reservation) in self.generators.iter().zip(reservations) {
+            generator.commit(reservation);
+        }
         Ok(())
     }
 }

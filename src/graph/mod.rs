@@ -161,13 +161,17 @@ pub fn pool(handle: u64) -> Result<PoolId> {
 
 /// Returns the driver's graph.
 pub fn native(handle: u64) -> Result<driver::Graph> {
-    lock(handle)?.ready("getting the driver's graph")?.nodes()
+    let graph_state = lock(handle)?;
+    let ready = graph_state.ready("getting the driver's graph")?;
+    ready.resources.write_each_time();
+    ready.nodes()
 }
 
 /// Returns the driver's executable graph.
 pub fn exec_native(handle: u64) -> Result<driver::GraphExec> {
     let graph_state = lock(handle)?;
     let ready = graph_state.ready("getting the driver's executable graph")?;
+    ready.resources.write_each_time();
     ready.exec.ok_or_else(|| {
         Error::new(Status::GRAPH_NOT_CAPTURED, "the graph is not instantiated; call plinth_graph_instantiate first")
     })

@@ -15,6 +15,7 @@ pub fn all(handle: u64) -> Result<Vec<GraphNode>> {
     let mut graph_state = lock(handle)?;
     let ready = graph_state.ready_mut("listing the nodes of a graph")?;
     let native = ready.nodes()?;
+    ready.resources.write_each_time();
     let nodes = runtime.in_any_context(|driver| Ok(driver.graph_nodes(native)?)).context(|| "listing nodes")?;
     nodes.iter().for_each(|node| ready.parts.add_node(*node));
     Ok(nodes)
@@ -50,6 +51,7 @@ fn exec_and_node(ready: &mut Ready, node: usize) -> Result<(GraphExec, GraphNode
             "the graph is not instantiated; call plinth_graph_instantiate first, then this call changes later replays",
         )
     })?;
+    ready.resources.write_each_time();
     Ok((exec, node))
 }
 

@@ -38,6 +38,8 @@ pub fn update(handle: u64, other: u64) -> Result<()> {
         ));
     }
     ready.update(runtime, nodes).context(|| attempt)?;
+    // Nodes of the executable graph may have been changed or disabled before.
+    resources.write_each_time();
     let before = std::mem::replace(&mut ready.resources, resources);
     drop((graph_state, other));
     // The old memory is released now, ordered after the last replay, unless another graph shares it.
@@ -48,7 +50,9 @@ pub fn update(handle: u64, other: u64) -> Result<()> {
 /// Makes a graph's later replays do what a driver graph does.
 pub fn update_native(handle: u64, native: driver::Graph) -> Result<()> {
     let mut graph_state = lock(handle)?;
-    graph_state.ready_mut("updating a graph")?.update(runtime::ready()?, native).context(|| "updating a graph")
+    let ready = graph_state.ready_mut("updating a graph")?;
+    ready.resources.write_each_time();
+    ready.update(runtime::ready()?, native).context(|| "updating a graph")
 }
 
 /// Copies a graph that kept its nodes. Both share memory and generators.

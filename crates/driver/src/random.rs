@@ -16,8 +16,25 @@ pub struct PhiloxState {
     pub graph_offset: u64,
     /// 1 in a capture, else 0.
     pub captured: u32,
-    /// 0.
-    pub reserved: u32,
+    /// 1 if the seed is in a [`ReplayState`] whose readers the blocks of the launch count, else 0.
+    pub counts_readers: u32,
+}
+
+/// Where the fills of a graph find the seed and the offset of a replay, in device memory. Each of their blocks counts itself
+/// once it has read them, and the last one advances the offset, so that a next replay needs no other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct ReplayState {
+    /// The seed.
+    pub seed: u64,
+    /// The offset at which the replay starts.
+    pub offset: u64,
+    /// The blocks that have read it.
+    pub readers: u32,
+    /// The blocks of all fills. If it is 0, the offset does not advance.
+    pub blocks: u32,
+    /// The numbers of each subsequence that a replay consumes.
+    pub used: u64,
 }
 
 /// A fill of `numel` elements. Element i is number `(i / lanes) % unroll` of call `i / (lanes * unroll)` of subsequence

@@ -25,12 +25,24 @@ use backup::{Backup, Options, Piece};
 use once_cell::sync::OnceCell;
 use parking_lot::{Mutex, MutexGuard};
 use resume::Resumed;
-use std::{collections::BTreeMap, thread};
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
 use transfer::Transfer;
 
 /// The backups of the pools, by pool and device. Held while pools are suspended, resumed or restored: only these
 /// operations hold the growth locks of several arenas at once.
 static BACKUPS: Mutex<BTreeMap<(PoolId, u32), Saved>> = Mutex::new(BTreeMap::new());
+
+/// The number of calls that put pools to sleep.
+static SLEEPS: AtomicU64 = AtomicU64::new(0);
+
+/// Returns how often pools were put to sleep. While it stays the same, no memory has lost its contents so.
+pub fn count() -> u64 {
+    SLEEPS.load(Ordering::Acquire)
+}
 
 /// The backup of a pool's memory on one device.
 #[derive(Debug, Default)]
@@ -193,6 +205,7 @@ pub enum LiveBlocks {
 /// changes. Memory that the driver fails to release stays mapped until the next attempt. The caller delivers the events
 /// to trackers after it released its locks.
 pub fn sleep(runtime: &'static Runtime, ids: &[PoolId], options: &Options, blocks: LiveBlocks) -> Result<()> {
+    SLEEPS.fetch_add(1, Ordering::AcqRel);
     if options.release_registrations {
         let arenas: Vec<_> = runtime
             .devices()

@@ -31,13 +31,14 @@ use crate::driver::{
     collective::Table,
     half::{Bf16, F16},
     permutation::Permutation,
-    random::{ElementCode, Fill, PhiloxState, Strided},
+    random::{ElementCode, Fill, PhiloxState, ReplayState, Strided},
     table::Code,
 };
 use real::{
     Cauchy, CauchyDouble, Exponential, ExponentialDouble, Geometric, GeometricDouble, Normal, NormalDouble, Uniform,
     UniformDouble,
 };
+use std::sync::atomic::{AtomicU32, Ordering};
 use walk::{Distribution, Offsets, Sink, Walk};
 use whole::{Bernoulli, BernoulliDouble, Integers, WideIntegers};
 
@@ -218,7 +219,28 @@ fn origin(launch: &Launch, state: &PhiloxState) -> Result<(u64, u64), Code> {
     if state.captured == 0 {
         return Ok((state.seed, state.offset));
     }
-    Ok((number(launch, state.seed)?, number(launch, state.offset)?.wrapping_add(state.graph_offset)))
+    let origin = (number(launch, state.seed)?, number(launch, state.offset)?.wrapping_add(state.graph_offset));
+    if state.counts_readers != 0 {
+        count_readers(launch, state.seed)?;
+    }
+    Ok(origin)
+}
+
+/// Counts the blocks of a launch as readers of a replay's offset, and advances the offset if they are the last ones.
+fn count_readers(launch: &Launch, address: u64) -> Result<(), Code> {
+    launch.memory(address, size_of::<ReplayState>() as u64, true)?;
+    let replay = address as *mut ReplayState;
+    let blocks = launch.grid.iter().product::<u32>();
+    // SAFETY: the struct was checked to be accessible, and `number` checked that its first field is aligned. The readers are
+    // atomic to all launches. Of the other fields none is written while launches that read them run, except by the last one.
+    unsafe {
+        let readers = AtomicU32::from_ptr(&raw mut (*replay).readers);
+        if readers.fetch_add(blocks, Ordering::AcqRel).wrapping_add(blocks) == (*replay).blocks {
+            readers.store(0, Ordering::Relaxed);
+            (*replay).offset = (*replay).offset.wrapping_add((*replay).used);
+        }
+    }
+    Ok(())
 }
 
 /// Returns the order of a fill's elements from its parameters.
