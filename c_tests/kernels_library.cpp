@@ -5,9 +5,7 @@
 // timeout: 240
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-#include "kernels.h"
-
-#include <fstream>
+#include "kernels_library.h"
 
 namespace {
 
@@ -29,50 +27,6 @@ struct Segment {
   std::uint64_t length;
   std::vector<std::uint64_t> addresses;
   std::vector<std::int64_t> dimensions;
-};
-
-/* Returns the folder of the library's kernels. Skips the test if the program runs without the sources. */
-std::string kernels_folder() {
-  const std::string here = __FILE__;
-  const std::size_t slash = here.rfind('/');
-  const std::string beside = (slash == std::string::npos ? std::string(".") : here.substr(0, slash)) + "/../kernels";
-  for (const std::string &folder : {beside, std::string("kernels")}) {
-    if (access((folder + "/collective.cu").c_str(), R_OK) == 0) {
-      return folder;
-    }
-  }
-  SKIP("kernels/collective.cu is not here");
-  return std::string();
-}
-
-/* Returns the text of a file of that folder. Of the lines that make a kernel of random.cu each, only that of the kernel. */
-std::string source_of(const std::string &file, const std::string &kernel) {
-  std::ifstream stream(kernels_folder() + "/" + file);
-  CHECK(stream.good());
-  std::string text;
-  for (std::string line; std::getline(stream, line);) {
-    const bool is_other = file == "random.cu" && line.rfind("PLINTH_", 0) == 0 && line.find("(" + kernel + ",") == std::string::npos;
-    text += (is_other ? "" : line) + "\n";
-  }
-  return text;
-}
-
-/* Compiles a kernel of the library, which is written for nvcc: NVRTC need not accept it. */
-plinth::Kernel compile(const std::string &file, const std::string &kernel) {
-  plinth::CompileOptions options;
-  options.include_dirs = {kernels_folder()};
-  return plinth::compile_kernel(source_of(file, kernel), kernel, options);
-}
-
-/* The host device's own version of a kernel and the compiled one. */
-struct Pair {
-  plinth::KernelModule module;
-  plinth::Kernel own, from_source;
-
-  explicit Pair(const std::string &name, const std::string &file = "collective.cu")
-      : module(std::string(".version 7.0\n.target sm_75\n.address_size 64\n")),
-        own(module.kernel(name)),
-        from_source(compile(file, name)) {}
 };
 
 Table table_of(std::size_t sources, std::size_t destinations, std::size_t rank, const std::vector<Segment> &segments,
@@ -100,8 +54,6 @@ Table table_of(std::size_t sources, std::size_t destinations, std::size_t rank, 
   return table;
 }
 
-using Bytes = std::vector<unsigned char>;
-
 /* Runs both kernels. `make` returns the table that writes to a place in device memory. */
 template <class Make>
 void run_both(const Pair &pair, std::size_t bytes, Make make, Bytes *own, Bytes *from_source) {
@@ -117,48 +69,10 @@ void run_both(const Pair &pair, std::size_t bytes, Make make, Bytes *own, Bytes 
 
 /* ---- Reductions ---- */
 
-template <class T>
-bool is_nan_at(const Bytes &bytes, std::size_t at) {
-  T value;
-  std::memcpy(&value, bytes.data() + at, sizeof value);
-  return value != value;
-}
-
-/* Whether both have the same bits. All NaNs of float and double are alike: compilers may exchange the terms of a sum. */
-bool same(const Bytes &one, const Bytes &other, std::size_t width, bool is_float) {
-  if (!is_float || width < 4) {
-    return one == other;
-  }
-  for (std::size_t at = 0; at + width <= one.size(); at += width) {
-    const bool equal = std::memcmp(&one[at], &other[at], width) == 0;
-    const bool nans = width == 4 ? is_nan_at<float>(one, at) && is_nan_at<float>(other, at)
-                                 : is_nan_at<double>(one, at) && is_nan_at<double>(other, at);
-    if (!equal && !nans) {
-      return false;
-    }
-  }
-  return true;
-}
-
-struct Reduction {
-  const char *type;
-  std::size_t width;
-  bool is_float;
-};
 const Reduction kReductions[] = {
     {"f16", 2, true}, {"bf16", 2, true}, {"f32", 4, true},  {"f64", 8, true},   {"b8", 1, false},
     {"b16", 2, false}, {"b32", 4, false}, {"b64", 8, false}, {"bool", 1, false},
 };
-
-/* Bytes of numbers: all patterns of bits, and, for every second element, neighbours of 1 so that sums are rounded. */
-Bytes numbers(std::size_t count, const Reduction &type, std::uint64_t seed) {
-  Bytes bytes = randoms<unsigned char>(count * type.width, seed, 0, 255);
-  for (std::size_t i = 0; i < count && type.is_float; i += 2) {
-    const std::size_t high = (i + 1) * type.width - 1;
-    bytes[high] = static_cast<unsigned char>((bytes[high] & 0x80) | (type.type[0] == 'f' && type.width == 2 ? 0x3C : 0x3F));
-  }
-  return bytes;
-}
 
 void reduce(const Reduction &type) {
   constexpr std::size_t kSources = 4, kDestinations = 2;
@@ -468,8 +382,8 @@ static void permute_both(std::uint32_t n, std::uint32_t bits, std::uint32_t buck
   if (!is_small) {
     const std::uint32_t calls = 3, down = blocks_for(n, calls * 2 * (kLanes - 256 * (chunks - 1)));
     const Launch keys = Launch({blocks_for(kLanes, kKeyThreads), down}, kKeyThreads).shared_bytes(4u << bucket_bits);
-    compile("permutation.cu", "plinth_permutation_count")(keys, permutation, calls);
-    compile("permutation.cu", "plinth_permutation_deal")(keys, permutation, calls);
+    Pair::compile("permutation.cu", "plinth_permutation_count")(keys, permutation, calls);
+    Pair::compile("permutation.cu", "plinth_permutation_deal")(keys, permutation, calls);
   }
   last.from_source(buckets, permutation);
   const std::vector<std::int64_t> result = own.read();

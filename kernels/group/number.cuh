@@ -3,6 +3,10 @@
 
 #include "window.cuh"
 
+#ifdef PLINTH_HOST
+#include <cuda_fp16.h>
+#endif
+
 namespace plinth {
 
 // As ReduceOp in src/collectives/devices/mod.rs.
@@ -44,6 +48,10 @@ struct Real {
 // Computed in float, and rounded once.
 struct F16 : Real<float> {
   using Raw = u16;
+#ifdef PLINTH_HOST
+  static __device__ __forceinline__ float widen(u16 raw) { return __half2float(__ushort_as_half(raw)); }
+  static __device__ __forceinline__ u16 narrow(float wide) { return __half_as_ushort(__float2half(wide)); }
+#else
   static __device__ __forceinline__ float widen(u16 raw) {
     float wide;
     asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(raw));
@@ -54,6 +62,7 @@ struct F16 : Real<float> {
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(raw) : "f"(wide));
     return raw;
   }
+#endif
 };
 
 struct Bf16 : Real<float> {

@@ -72,6 +72,43 @@ constexpr u32 kMismatch = 4;
 // The nanoseconds between two reads of the host's memory by the threads of a launch.
 constexpr u64 kPollInterval = 100000;
 
+// Eight bytes of data, and a number that tells whether they have arrived. A packet is written and read as a whole, so a rank
+// that finds the number needs no fence before it uses the data.
+struct Packet {
+  u64 data;
+  u64 number;
+};
+
+#ifdef PLINTH_HOST
+// The loads let the other threads of the block run, as a loop that waits must.
+__device__ __forceinline__ void publish(u64 address, u64 value) {
+  __atomic_store_n(reinterpret_cast<u64 *>(address), value, __ATOMIC_RELEASE);
+}
+
+__device__ __forceinline__ u64 acquire(u64 address) {
+  plinth_host::poll();
+  return __atomic_load_n(reinterpret_cast<const u64 *>(address), __ATOMIC_ACQUIRE);
+}
+
+__device__ __forceinline__ u32 peek(u64 address) {
+  return __atomic_load_n(reinterpret_cast<const u32 *>(address), __ATOMIC_RELAXED);
+}
+
+// The number is written last and read first, so a packet with the number has its data.
+__device__ __forceinline__ void send(u64 address, u64 data, u64 number) {
+  __atomic_store_n(reinterpret_cast<u64 *>(address), data, __ATOMIC_RELAXED);
+  publish(address + 8, number);
+}
+
+__device__ __forceinline__ Packet receive(u64 address) {
+  const u64 number = acquire(address + 8);
+  return {__atomic_load_n(reinterpret_cast<const u64 *>(address), __ATOMIC_RELAXED), number};
+}
+
+__device__ __forceinline__ Packet acquire_packet(u64 address) { return receive(address); }
+
+__device__ __forceinline__ u64 nanoseconds() { return clock64(); }
+#else
 __device__ __forceinline__ void publish(u64 address, u64 value) {
   asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(address), "l"(value) : "memory");
 }
@@ -87,13 +124,6 @@ __device__ __forceinline__ u32 peek(u64 address) {
   asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
   return value;
 }
-
-// Eight bytes of data, and a number that tells whether they have arrived. A packet is written and read as a whole, so a rank
-// that finds the number needs no fence before it uses the data.
-struct Packet {
-  u64 data;
-  u64 number;
-};
 
 __device__ __forceinline__ void send(u64 address, u64 data, u64 number) {
   asm volatile("{ .reg .b128 packet; mov.b128 packet, {%1, %2}; st.relaxed.sys.global.b128 [%0], packet; }" ::"l"(address),
@@ -125,6 +155,7 @@ __device__ __forceinline__ u64 nanoseconds() {
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
   return now;
 }
+#endif
 
 // Marks the group as failed. The first caller reports the reason and writes it to the other ranks' windows.
 __device__ __noinline__ void fail(const GroupInfo &group, u32 word, u32 by, const u64 *own, const u64 *other) {

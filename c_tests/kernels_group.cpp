@@ -1,0 +1,359 @@
+// The kernels of process groups: what the host device runs in their place against kernels/group.cu, compiled for the host
+// device. The ranks are streams of this process. Each version runs with windows of its own: the host device's has no packets
+// and other headers. Results must be the same, bit for bit; where a NaN is computed, any NaN.
+//
+// device: host
+// timeout: 240
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+#include "kernels_library.h"
+
+namespace {
+
+constexpr std::uint32_t kRanks = 16, kThreads = 512, kStaging = 131072, kWindows = 102400, kTransfers = 32, kEntries = 4;
+constexpr std::uint32_t kSlot = 1024, kEntry = 512, kLanes = 3, kPackets = 4096, kBroadcastPackets = 8192, kPiece = 256;
+constexpr std::uint64_t kPlace = 1ull << 40;
+
+/* As in kernels/group/window.cuh and launch.cuh. */
+struct GroupInfo {
+  std::uint64_t windows[kRanks];
+  std::uint64_t window_bytes, report, timeout;
+  std::uint32_t rank, size, slot, entry, packets, piece, lanes, broadcast;
+};
+struct Report {
+  std::uint32_t stop, word, by, reserved;
+  std::uint64_t own[4], other[4];
+};
+enum Mode : std::uint32_t {
+  kGather,
+  kAllToAll,
+  kBroadcast,
+  kBroadcastParts,
+  kReduceScatter,
+  kAllReduce,
+  kAllReduceParts,
+  kReduce,
+  kReduceParts
+};
+struct Collective {
+  GroupInfo group;
+  std::uint64_t from, to, bytes, count;
+  std::uint32_t mode, op, element, root;
+  std::uint64_t places[2], inputs[kRanks], outputs[kRanks], target;
+};
+struct Transfer {
+  std::uint64_t address, bytes;
+  std::uint32_t peer, sends, element, lanes;
+  std::uint64_t place;
+};
+struct Transfers {
+  GroupInfo group;
+  Transfer transfers[kTransfers];
+};
+constexpr std::uint32_t kTimeout = 1, kMismatch = 4;
+
+/* How the data goes. */
+enum Path { kSlots, kInPackets, kRegistered };
+
+/* What a collective does, with rows of so many bytes. Inputs and outputs begin `offset` bytes after a multiple of 256. */
+struct Call {
+  Mode mode;
+  Path path;
+  std::uint32_t op, element, root;
+  std::size_t bytes, width, offset;
+  std::uint32_t blocks;
+
+  std::size_t in_rows(std::size_t size) const { return mode == kAllToAll || mode == kReduceScatter ? size : 1; }
+  std::size_t out_rows(std::size_t size) const { return mode == kGather || mode == kAllToAll ? size : 1; }
+  std::size_t in_bytes(std::size_t size) const { return (in_rows(size) * bytes + offset + 255) / 256 * 256 + 256; }
+  std::size_t all_bytes(std::size_t size) const { return in_bytes(size) + out_rows(size) * bytes + offset; }
+};
+
+std::uint64_t address(const void *pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
+
+std::size_t up_to_16(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
+
+/* The ranks of a group, each with a stream and a window. */
+class Group {
+ public:
+  explicit Group(std::uint32_t size) : size_(size), streams_(size), infos_(size) {
+    const std::size_t bytes = kStaging + std::size_t(size) * (2 * kSlot + kLanes * kEntries * kEntry + 4 * kBroadcastPackets);
+    for (std::uint32_t rank = 0; rank < size; rank++) {
+      windows_.emplace_back(new Device<std::uint64_t>(bytes / 8));
+      reports_.emplace_back(new Device<Report>(1));
+    }
+    for (std::uint32_t rank = 0; rank < size; rank++) {
+      GroupInfo &info = infos_[rank];
+      for (std::uint32_t peer = 0; peer < size; peer++) info.windows[peer] = address(windows_[peer]->get());
+      info.window_bytes = bytes;
+      info.report = address(reports_[rank]->get());
+      info.timeout = 20000000000;
+      info.rank = rank;
+      info.size = size;
+      info.slot = kSlot;
+      info.entry = kEntry;
+      info.piece = kPiece;
+      info.lanes = kLanes;
+    }
+  }
+
+  std::uint32_t size() const { return size_; }
+  GroupInfo &info(std::uint32_t rank) { return infos_[rank]; }
+  const plinth::Stream &stream(std::uint32_t rank) const { return streams_[rank]; }
+  Report report(std::uint32_t rank) const { return reports_[rank]->read()[0]; }
+
+  /* Registers memory of each rank as the window with the number 1. */
+  void list(const std::vector<std::uint64_t> &memory) {
+    std::vector<std::uint64_t> row = {1};
+    row.insert(row.end(), memory.begin(), memory.end());
+    for (const auto &window : windows_) {
+      plinth::copy(window->get() + (kWindows + 256) / 8, row.data(), row.size() * 8);
+    }
+    plinth::synchronize(0);
+  }
+
+ private:
+  std::uint32_t size_;
+  std::vector<plinth::Stream> streams_;
+  std::vector<GroupInfo> infos_;
+  std::vector<std::unique_ptr<Device<std::uint64_t>>> windows_;
+  std::vector<std::unique_ptr<Device<Report>>> reports_;
+};
+
+/* Sets the registered memory of a call, as src/collectives/processes/windows.rs does. */
+void use_registered(const Call &call, const std::vector<std::uint64_t> &memory, std::uint32_t rank, Collective *c) {
+  const std::size_t size = memory.size(), bytes = call.bytes;
+  const std::uint64_t in = call.offset, out = call.in_bytes(size) + call.offset;
+  const auto inputs = [&](std::uint64_t offset) {
+    c->places[0] = kPlace | in;
+    for (std::size_t peer = 0; peer < size; peer++) c->inputs[peer] = memory[peer] + in + offset;
+  };
+  const auto outputs = [&](std::uint64_t offset) {
+    c->places[1] = kPlace | out;
+    for (std::size_t peer = 0; peer < size; peer++) c->outputs[peer] = memory[peer] + out + offset;
+  };
+  switch (call.mode) {
+    case kAllReduceParts: {
+      const std::size_t each = up_to_16((bytes + size - 1) / size);
+      inputs(rank * each);
+      outputs(rank * each);
+      break;
+    }
+    case kGather:
+      outputs(rank * bytes);
+      c->inputs[0] = c->from;
+      break;
+    case kBroadcastParts: outputs(0); break;
+    case kReduceScatter:
+    case kAllToAll: inputs(rank * bytes); break;
+    default: {
+      const std::size_t each = up_to_16((bytes + size - 2) / (size - 1)), index = (rank + size - call.root) % size;
+      c->target = index > 0 ? each * (index - 1) : size == 2 ? 0 : kPlace | out;
+      inputs(index > 0 ? std::min<std::uint64_t>(c->target, bytes) : 0);
+    }
+  }
+}
+
+/* Runs a collective on all ranks. Returns what is then in the memory of each. */
+Bytes run(Group &group, const plinth::Kernel &kernel, const Call &call, const std::vector<Bytes> &inputs) {
+  const std::uint32_t size = group.size();
+  std::vector<std::unique_ptr<Device<unsigned char>>> memory;
+  std::vector<std::uint64_t> addresses;
+  for (const Bytes &input : inputs) {
+    Bytes bytes(call.all_bytes(size), 0x5A);
+    std::copy(input.begin(), input.begin() + static_cast<std::ptrdiff_t>(call.in_rows(size) * call.bytes),
+              bytes.begin() + static_cast<std::ptrdiff_t>(call.offset));
+    memory.emplace_back(new Device<unsigned char>(bytes));
+    addresses.push_back(address(memory.back()->get()));
+  }
+  group.list(addresses);
+  for (std::uint32_t rank = 0; rank < size; rank++) {
+    Collective c = {};
+    c.group = group.info(rank);
+    c.group.packets = call.path == kInPackets ? kPackets : 0;
+    c.group.broadcast = call.path == kInPackets ? kBroadcastPackets : 0;
+    c.from = addresses[rank] + call.offset;
+    c.to = addresses[rank] + call.in_bytes(size) + call.offset;
+    c.bytes = call.bytes;
+    c.count = call.bytes / call.width;
+    c.mode = call.mode;
+    c.op = call.op;
+    c.element = call.element;
+    c.root = call.root;
+    if (call.path == kRegistered) use_registered(call, addresses, rank, &c);
+    kernel(Launch({call.blocks}, {kThreads}).on(group.stream(rank)), c);
+  }
+  Bytes all;
+  for (std::uint32_t rank = 0; rank < size; rank++) {
+    const Bytes bytes = memory[rank]->read();
+    all.insert(all.end(), bytes.begin() + static_cast<std::ptrdiff_t>(call.in_bytes(size)), bytes.end());
+  }
+  for (std::uint32_t rank = 0; rank < size; rank++) CHECK_EQ(group.report(rank).word, 0u);
+  return all;
+}
+
+const Reduction kTypes[] = {
+    {"f16", 2, true},  {"bf16", 2, true},  {"f32", 4, true},   {"f64", 8, true},   {"u8", 1, false},
+    {"i8", 1, false},  {"u16", 2, false},  {"i16", 2, false},  {"u32", 4, false},  {"i32", 4, false},
+    {"u64", 8, false}, {"i64", 8, false},  {"bool", 1, false}, {"c64", 4, true},   {"c128", 8, true},
+};
+
+/* Runs a collective by both versions in each way in which it can go. */
+void compare(const Pair &pair, Group &own, Group &source, Mode mode, std::uint32_t op, const Reduction &type,
+             std::uint32_t element) {
+  const std::uint32_t size = own.size();
+  const std::size_t width = type.type[0] == 'c' ? 2 * type.width : type.width;
+  const bool by_parts = mode == kBroadcastParts || mode == kAllReduceParts || mode == kReduceParts;
+  for (const Path path : {kSlots, kInPackets, kRegistered}) {
+    if (path == kInPackets && by_parts) continue;
+    if (path == kRegistered && (mode == kBroadcast || mode == kAllReduce || mode == kReduce)) continue;
+    const std::size_t most = path == kInPackets ? (mode == kBroadcast ? kBroadcastPackets : kPackets) : 10 * kSlot;
+    for (const std::size_t count : {std::size_t(5), most / width - 3}) {
+      const std::size_t offset = count == 5 ? 0 : op % 2 * width;
+      const Call call = {mode, path, op, element, mode == kGather ? 0 : size - 1, count * width, width, offset, 1 + op % 3};
+      std::vector<Bytes> inputs;
+      for (std::uint32_t rank = 0; rank < size; rank++) {
+        inputs.push_back(numbers(call.in_rows(size) * call.bytes / type.width, type, 100 + rank));
+      }
+      const Bytes one = run(own, pair.own, call, inputs), other = run(source, pair.from_source, call, inputs);
+      if (!same(one, other, type.width, type.is_float)) {
+        std::fprintf(stderr, "%s: mode %u, path %d, operation %u, %zu elements, %u ranks\n", type.type, mode, path, op,
+                     count, size);
+        CHECK(false);
+      }
+      CHECK(one != Bytes(one.size(), 0x5A));
+    }
+  }
+}
+
+/* Compares the reductions of some types, in groups of two and of three ranks. */
+void reduce(std::size_t first, std::size_t last) {
+  for (std::size_t index = first; index < last; index++) {
+    const Pair pair(kTypes[index].type, "group.cu", "plinth_group_");
+    for (const std::uint32_t size : {2u, 3u}) {
+      Group own(size), source(size);
+      for (std::uint32_t op = 0; op <= 4; op++) {
+        for (const Mode mode : {kReduceScatter, kAllReduce, kAllReduceParts, kReduce, kReduceParts}) {
+          compare(pair, own, source, mode, op, kTypes[index], static_cast<std::uint32_t>(index));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST(group_reductions_of_floats_match_the_source) { reduce(0, 4); }
+
+TEST(group_reductions_of_bytes_match_the_source) { reduce(4, 8); }
+
+TEST(group_reductions_of_integers_match_the_source) { reduce(8, 12); }
+
+TEST(group_reductions_of_others_match_the_source) { reduce(12, 15); }
+
+TEST(group_copies_match_the_source) {
+  const Pair pair("copy", "group.cu", "plinth_group_");
+  const Reduction bytes = {"bytes", 1, false};
+  for (const std::uint32_t size : {2u, 3u}) {
+    Group own(size), source(size);
+    for (std::uint32_t variant = 0; variant < 3; variant++) {
+      for (const Mode mode : {kGather, kAllToAll, kBroadcast, kBroadcastParts}) {
+        compare(pair, own, source, mode, variant, bytes, 4);
+      }
+    }
+  }
+}
+
+/* ---- Transfers ---- */
+
+namespace {
+
+/* Each rank sends to the next one, and receives from the one before. The blocks of a lane wait for those of another rank, in
+ * no order, so the source needs a cooperative launch, in which each block has a thread. */
+Bytes pass_on(Group &group, const plinth::Kernel &kernel, std::size_t bytes, bool is_registered, bool is_cooperative) {
+  const std::uint32_t size = group.size();
+  std::vector<std::unique_ptr<Device<unsigned char>>> from, to;
+  std::vector<std::uint64_t> addresses;
+  for (std::uint32_t rank = 0; rank < size; rank++) {
+    from.emplace_back(new Device<unsigned char>(randoms<unsigned char>(bytes + 1, rank + 1, 0, 255)));
+    to.emplace_back(new Device<unsigned char>(Bytes(bytes + 1, 0x5A)));
+    addresses.push_back(address(from.back()->get()));
+  }
+  group.list(addresses);
+  const std::uint32_t lanes = std::min(kLanes, std::max(1u, static_cast<std::uint32_t>((bytes + kEntry - 1) / kEntry)));
+  for (std::uint32_t rank = 0; rank < size; rank++) {
+    const std::uint32_t next = (rank + 1) % size, previous = (rank + size - 1) % size;
+    Transfers all = {};
+    all.group = group.info(rank);
+    all.transfers[0] = {addresses[rank], bytes, next, 1, 4, lanes, is_registered ? kPlace : 0};
+    all.transfers[1] = {address(to[rank]->get()), bytes, previous, 0, 4, lanes, 0};
+    Launch launch = Launch({kLanes, 2}, {kThreads}).on(group.stream(rank));
+    kernel(is_cooperative ? launch.cooperative() : launch, all);
+  }
+  Bytes received;
+  for (std::uint32_t rank = 0; rank < size; rank++) {
+    const Bytes sent = from[(rank + size - 1) % size]->read();
+    const Bytes row = to[rank]->read();
+    CHECK_EQ(group.report(rank).word, 0u);
+    CHECK(std::equal(row.begin(), row.end() - 1, sent.begin()) && row.back() == 0x5A);
+    received.insert(received.end(), row.begin(), row.end());
+  }
+  return received;
+}
+
+}  // namespace
+
+TEST(group_transfers_match_the_source) {
+  const Pair pair("transfer", "group.cu", "plinth_group_");
+  for (const std::uint32_t size : {2u, 3u}) {
+    Group own(size), source(size);
+    for (const std::size_t bytes : {0, 1, 100, 512, 1537, 20000}) {
+      for (const bool is_registered : {false, true}) {
+        CHECK(pass_on(own, pair.own, bytes, is_registered, false) ==
+              pass_on(source, pair.from_source, bytes, is_registered, true));
+      }
+    }
+  }
+}
+
+/* ---- Failures ---- */
+
+namespace {
+
+/* Runs an all-reduce of two ranks with these numbers of elements, or of one rank alone. Returns the report of rank 0. */
+Report fail(const plinth::Kernel &kernel, std::vector<std::uint64_t> counts, Path path) {
+  Group group(2);
+  const Device<float> from(2048), to(2048);
+  for (std::uint32_t rank = 0; rank < counts.size(); rank++) {
+    Collective c = {};
+    c.group = group.info(rank);
+    c.group.timeout = counts.size() == 1 ? 50000000 : c.group.timeout;
+    c.group.packets = path == kInPackets ? kPackets : 0;
+    c.from = address(from.get());
+    c.to = address(to.get());
+    c.bytes = counts[rank] * 4;
+    c.count = counts[rank];
+    c.mode = kAllReduce;
+    c.element = 2;
+    kernel(Launch({1}, {kThreads}).on(group.stream(rank)), c);
+  }
+  static_cast<void>(to.read());
+  if (counts.size() == 2) CHECK_EQ(group.report(1).word & 0xFF, kMismatch);
+  return group.report(0);
+}
+
+}  // namespace
+
+TEST(group_failures_match_the_source) {
+  const Pair pair("f32", "group.cu", "plinth_group_");
+  for (const Path path : {kSlots, kInPackets}) {
+    for (const plinth::Kernel *kernel : {&pair.own, &pair.from_source}) {
+      const Report late = fail(*kernel, {100}, path);
+      CHECK_EQ(late.word, kTimeout | 1 << 8);
+      CHECK_EQ(late.by, 0u);
+      const Report mismatch = fail(*kernel, {100, 101}, path);
+      // The rank that finds the mismatch second may know of the other's failure only.
+      CHECK_EQ(mismatch.word & 0xFF, kMismatch);
+    }
+  }
+}
