@@ -144,6 +144,7 @@ bench: build ## measure calls against the bare driver, start-up, bandwidth, and 
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/jiterator
 	@tools/programs.sh benches/host_kernels $(TARGET)/benches/host_kernels $(TARGET)/release $(abspath $(TARGET)/release)
 	$(TARGET)/benches/host_kernels/host_kernels
+	$(TARGET)/benches/host_kernels/library
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/comm --largest 67108864 || [ $$? = 77 ]
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/communicator --largest 67108864 || [ $$? = 77 ]
 	@$(REPLAY_PROGRAMS)

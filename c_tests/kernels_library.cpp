@@ -274,7 +274,7 @@ static void fill_both(const std::string &name, std::uint32_t width, std::uint32_
   constexpr std::uint32_t kLanes = 1024, kFillThreads = 128;
   const bool is_dense = code < 0;
   const std::uint32_t neighbours = !is_dense ? 1 : width == 8 ? 2 : width == 4 ? 4 : 8;
-  const Pair pair(name, "random.cu");
+  const Pair pair(name, name.find("f16") != std::string::npos ? "random_half.cu" : "random.cu");
   for (const std::uint32_t numel : {1u, 1000u, 10007u}) {
     const std::size_t bytes = std::size_t(2) * numel * width + 16;
     const Device<unsigned char> own(Bytes(bytes, 0x5A)), from_source(Bytes(bytes, 0x5A));
@@ -308,10 +308,15 @@ static void fill_both(const std::string &name, std::uint32_t width, std::uint32_
 TEST(random_uniforms_match_the_source) {
   fill_both("plinth_standard_uniform_f32", 4, 4, {bits_of(0.0f), bits_of(1.0f), bits_of(1.0f)});
   fill_both("plinth_uniform_f32", 4, 4, {bits_of(-2.5f), bits_of(7.25f), bits_of(4.75f)});
+  for (const std::string type : {"f16", "bf16"}) {
+    fill_both("plinth_standard_uniform_" + type, 2, 4, {bits_of(0.0f), bits_of(1.0f), bits_of(1.0f)});
+    fill_both("plinth_uniform_" + type, 2, 4, {bits_of(-2.5f), bits_of(7.25f), bits_of(4.75f)});
+  }
   fill_both("plinth_uniform_f64", 8, 2, {bits_of(-2.5), bits_of(7.25), bits_of(4.75)});
   for (const int code : {0, 1, 2}) {
     fill_both("plinth_uniform_any", code == 2 ? 4 : 2, 4, {bits_of(-2.5f), bits_of(7.25f), bits_of(4.75f)}, code);
   }
+  fill_both("plinth_uniform_any_f64", 8, 2, {bits_of(-2.5), bits_of(7.25), bits_of(4.75)}, 3);
 }
 
 TEST(random_integers_match_the_source) {
@@ -328,6 +333,9 @@ TEST(random_integers_match_the_source) {
   for (int code = 0; code < 9; code++) {
     fill_both("plinth_integers_any", widths[code], 4, odd, code);
   }
+  for (const int code : {0, 3, 8}) {
+    fill_both("plinth_integers64_any", widths[code], 2, wide_odd, code);
+  }
 }
 
 TEST(random_trials_match_the_source) {
@@ -335,6 +343,9 @@ TEST(random_trials_match_the_source) {
     fill_both(std::string("plinth_bernoulli_") + type, width, 4, {0x60000000, 0x0123456789ABCDEF});
   }
   fill_both("plinth_bernoulli_f64", 8, 2, {0x123456789ABCD, bits_of(1.0)});
+  fill_both("plinth_bernoulli_any", 1, 4, {0x60000000, 1}, 4);
+  fill_both("plinth_bernoulli_any", 8, 4, {0x60000000, 1}, 8);
+  fill_both("plinth_bernoulli_any_f64", 8, 2, {0x123456789ABCD, 1}, 8);
 }
 
 /* ---- Permutations ---- */

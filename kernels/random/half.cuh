@@ -8,8 +8,27 @@
 #include "normal.cuh"
 #include "uniform.cuh"
 
+#ifdef PLINTH_HOST
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#endif
+
 namespace plinth {
 
+#ifdef PLINTH_HOST
+struct F16 {
+  static __device__ __forceinline__ u32 pack(float first, float second) {
+    return __half_as_ushort(__float2half(first)) | static_cast<u32>(__half_as_ushort(__float2half(second))) << 16;
+  }
+};
+
+struct Bf16 {
+  static __device__ __forceinline__ u32 pack(float first, float second) {
+    return __bfloat16_as_ushort(__float2bfloat16(first)) |
+           static_cast<u32>(__bfloat16_as_ushort(__float2bfloat16(second))) << 16;
+  }
+};
+#else
 struct F16 {
   static __device__ __forceinline__ u32 pack(float first, float second) {
     u32 both;
@@ -25,6 +44,7 @@ struct Bf16 {
     return both;
   }
 };
+#endif
 
 // What `Distribution` makes in float, rounded.
 template <class Format, class Distribution>

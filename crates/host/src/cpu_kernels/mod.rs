@@ -1,5 +1,6 @@
 //! CPU kernels: what the host device runs in place of the library's CUDA kernels. The random kernels produce the same
-//! numbers on the CPU. The kernels of [`group`] are collectives, and compute as [`combine`] specifies.
+//! numbers on the CPU. The kernels of [`group`] are collectives, and compute as [`combine`] specifies. The sources in
+//! kernels/ compile for the host device too, and are slower (docs/benchmarks.md, "The library's own kernels").
 //!
 //! [`philox`] generates the numbers, [`mod@walk`] assigns them to elements, and the distributions ([`real`], [`whole`])
 //! convert them to elements, for the types of [`element`] and with the functions of [`math`]. [`each`] is the one
