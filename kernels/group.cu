@@ -21,6 +21,15 @@
 // nothing before each of its blocks knows that all ranks call for the same places. In a broadcast the root publishes each piece
 // that it has written, in a step in which the other ranks publish nothing.
 //
+// A transfer between two ranks goes through lanes, each of which has a block at both ranks, a ring of chunks in the receiver's
+// window, and two counts: of the chunks that have arrived, which the sender publishes, and of those that are consumed, which the
+// receiver publishes, so that the sender overwrites nothing that is still to be read. Both ranks also keep the count in their own
+// memory, for the next launch. The header goes in packets, and tells what the sender sends before any data is used. A short
+// transfer has all of its data in packets, in a ring of their own, with one chunk in each lane: the receiver waits for each
+// packet, and nothing is released. The number of a packet is that of the chunk, and is never used again in its lane. Which
+// transfers are short depends on their bytes only, so ranks whose bytes differ may wait for different things; all of their
+// waits end when the receiver has found that the headers differ.
+//
 // Values are combined in the order of ranks, so every rank gets the same bits, and the same ones each time.
 //
 // A waiting thread checks from time to time whether the group has failed: the timeout has passed, the host has aborted it, or
@@ -174,7 +183,7 @@ PLINTH_GROUP(bool, plinth::Reduction<plinth::Truth>)
 PLINTH_GROUP(c64, plinth::Reduction<plinth::Complex<float>>)
 PLINTH_GROUP(c128, plinth::Reduction<plinth::Complex<double>>)
 
-extern "C" __global__ void __launch_bounds__(plinth::kThreads)
+extern "C" __global__ void __launch_bounds__(plinth::kThreads, 2)
     plinth_group_transfer(const __grid_constant__ plinth::Transfers all) {
   const plinth::Transfer &transfer = all.transfers[blockIdx.y];
   if (blockIdx.x < transfer.lanes) plinth::transfer(all.group, transfer, blockIdx.x);

@@ -68,7 +68,7 @@ struct Permutation {
 // As in kernels/group/window.cuh and launch.cuh.
 struct GroupInfo {
   u64 windows[16], window_bytes, report, timeout;
-  u32 rank, size, slot, entry, packets, piece, lanes, broadcast;
+  u32 rank, size, slot, entry, packets, piece, lanes, broadcast, short_transfer, short_entry;
 };
 struct Collective {
   GroupInfo group;
@@ -77,7 +77,7 @@ struct Collective {
   u64 places[2], inputs[16], outputs[16], target;
 };
 struct Transfer {
-  u64 address, bytes;
+  u64 address, bytes, part, chunks;
   u32 peer, sends, element, lanes;
   u64 place;
 };
@@ -332,7 +332,7 @@ void permutations(const Memory &m) {
 class Group {
  public:
   static constexpr u32 kRanks = 2, kSlot = 4 << 20, kPackets = 256 << 10, kLanes = 16, kEntry = 16 << 10;
-  static constexpr std::size_t kWindow = 131072 + kRanks * (2 * kSlot + kLanes * 4 * kEntry + 4 * kPackets);
+  static constexpr std::size_t kWindow = 131072 + kRanks * (2 * kSlot + kLanes * 4 * 3 * kEntry + 4 * kPackets);
 
   Group() {
     for (u32 rank = 0; rank < kRanks; rank++) {
@@ -356,6 +356,8 @@ class Group {
     info.packets = info.broadcast = kPackets;
     info.piece = 32 << 10;
     info.lanes = kLanes;
+    info.short_transfer = kPackets;
+    info.short_entry = kEntry;
     return info;
   }
   void wait() const {
@@ -422,14 +424,17 @@ void groups(const Memory &m) {
   }
   const auto versions = std::make_shared<Versions>("group.cu", "transfer", "plinth_group_");
   row("group_transfer", m.out, true, [&](std::size_t bytes, int version) {
-    const u32 lanes = std::min(blocks_for(bytes, Group::kEntry), Group::kLanes);
-    return std::function<void()>([&, version, bytes, lanes] {
+    // As Transfer::of in crates/driver/src/group.rs.
+    const u32 lanes = std::min(blocks_for(bytes, bytes <= Group::kPackets ? 16 * 512 : Group::kEntry), Group::kLanes);
+    const u64 part = (bytes / lanes + 15) / 16 * 16;
+    const u64 chunks = std::max(blocks_for(part, Group::kEntry), 1u);
+    return std::function<void()>([&, version, bytes, part, chunks, lanes] {
       for (u32 rank = 0; rank < 2; rank++) {
         Transfers all = {};
         all.group = own[version].info(rank);
-        all.transfers[0] = {rank == 0 ? address(m.out) : address(m.in), bytes, 1 - rank, rank, 4, lanes, 0};
+        all.transfers[0] = {rank == 0 ? address(m.out) : address(m.in), bytes, part, chunks, 1 - rank, rank, 4, lanes, 0};
         // The blocks of a lane wait for those of the other rank.
-        plinth::Launch launch = plinth::Launch({Group::kLanes, 1}, {512}).on(own[version].stream(rank));
+        plinth::Launch launch = plinth::Launch({lanes, 1}, {512}).on(own[version].stream(rank));
         (version ? versions->compiled : versions->rust)(version ? launch.cooperative() : launch, all);
       }
       own[version].wait();

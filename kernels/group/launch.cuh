@@ -54,6 +54,9 @@ struct Collective {
 struct Transfer {
   u64 address;
   u64 bytes;
+  // The bytes of each lane, a multiple of 16, of which the last lanes may have less; and its chunks.
+  u64 part;
+  u64 chunks;
   u32 peer;
   u32 sends;
   u32 element;

@@ -5,9 +5,10 @@
 
 namespace plinth {
 
-// The address at rank `at` of the packets from a rank. They follow the slots and the rings.
+// The address at rank `at` of the packets from a rank. They follow the slots and what transfers have.
 __device__ __forceinline__ u64 packets_of(const GroupInfo &group, u32 at, u64 step, u32 from) {
-  const u64 before = group.size * (2ull * group.slot + static_cast<u64>(group.lanes * kEntries) * group.entry);
+  const u64 ring = group.lanes * kEntries * (group.entry + 2ull * group.short_entry);
+  const u64 before = group.size * (2ull * group.slot + ring);
   return group.windows[at] + kStaging + before + ((step & 1) * group.size + from) * (2ull * group.broadcast);
 }
 
@@ -30,16 +31,13 @@ __device__ __noinline__ bool receive_unit(u64 step, u32 rank, u32 unit, uint4 &v
   const u64 address = packets_of(group, group.rank, step, rank) + 32ull * unit;
   u64 data[2];
   if (!await<false>(group, address, step + 1, rank, data)) return false;
-  value = make_uint4(static_cast<u32>(data[0]), static_cast<u32>(data[0] >> 32), static_cast<u32>(data[1]),
-                     static_cast<u32>(data[1] >> 32));
+  value = value_of(data[0], data[1]);
   return true;
 }
 
 // Sends a unit in packets, as one of a rank.
 __device__ __forceinline__ void send_unit(u64 step, u32 at, u32 from, u32 unit, const uint4 &value) {
-  const u64 address = packets_of(shared.group, at, step, from) + 32ull * unit;
-  send(address, value.x | static_cast<u64>(value.y) << 32, step + 1);
-  send(address + 16, value.z | static_cast<u64>(value.w) << 32, step + 1);
+  send_value(packets_of(shared.group, at, step, from) + 32ull * unit, value, step + 1);
 }
 
 // Whether the root of a broadcast sends each unit to one other rank, which forwards it to the rest: in more time, but with fewer

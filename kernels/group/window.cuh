@@ -33,10 +33,10 @@ constexpr u32 kArrived = 6144;
 constexpr u32 kTaken = 8192;
 constexpr u32 kFlags = 10240;
 constexpr u32 kRingHeaders = 18432;
-constexpr u32 kHeaders = 65536;
-constexpr u32 kDigests = 69632;
-constexpr u32 kWindows = 102400;
-constexpr u32 kTargets = 110592;
+constexpr u32 kHeaders = 83968;
+constexpr u32 kDigests = 86016;
+constexpr u32 kWindows = 118784;
+constexpr u32 kTargets = 126976;
 constexpr u32 kStaging = 131072;
 
 // As GroupInfo there.
@@ -53,6 +53,8 @@ struct GroupInfo {
   u32 piece;
   u32 lanes;
   u32 broadcast;
+  u32 short_transfer;
+  u32 short_entry;
 };
 
 // As ReportPage there.
@@ -157,6 +159,17 @@ __device__ __forceinline__ u64 nanoseconds() {
 }
 #endif
 
+// Sends 16 bytes in two packets.
+__device__ __forceinline__ void send_value(u64 address, const uint4 &value, u64 number) {
+  send(address, value.x | static_cast<u64>(value.y) << 32, number);
+  send(address + 16, value.z | static_cast<u64>(value.w) << 32, number);
+}
+
+// Returns the 16 bytes of two packets.
+__device__ __forceinline__ uint4 value_of(u64 low, u64 high) {
+  return make_uint4(static_cast<u32>(low), static_cast<u32>(low >> 32), static_cast<u32>(high), static_cast<u32>(high >> 32));
+}
+
 // Marks the group as failed. The first caller reports the reason and writes it to the other ranks' windows.
 __device__ __noinline__ void fail(const GroupInfo &group, u32 word, u32 by, const u64 *own, const u64 *other) {
   const u64 window = group.windows[group.rank];
@@ -250,20 +263,14 @@ __device__ __forceinline__ u64 find_place(const GroupInfo &group, u64 place, u32
 struct Header {
   u64 words[4];
 
-  __device__ __forceinline__ void write(u64 address) const {
-    for (u32 index = 0; index < 4; ++index) reinterpret_cast<volatile u64 *>(address)[index] = words[index];
-  }
-
-  __device__ __noinline__ bool compare(const GroupInfo &group, u64 address, u32 peer) const {
-    u64 other[4];
-    for (u32 index = 0; index < 4; ++index) other[index] = reinterpret_cast<volatile u64 *>(address)[index];
-    return equals(group, other, peer);
+  // Sends the words in packets.
+  __device__ __forceinline__ void send_in_packets(u64 address, u64 number) const {
+    for (u32 index = 0; index < 4; ++index) send(address + index * 16, words[index], number);
   }
 
   // Sends the words in packets to the place of this rank in the headers of `peer`.
   __device__ __noinline__ void send_to(const GroupInfo &group, u64 call, u32 peer) const {
-    const u64 address = place(group.windows[peer], call, group.rank);
-    for (u32 index = 0; index < 4; ++index) send(address + index * 16, words[index], call + 1);
+    send_in_packets(place(group.windows[peer], call, group.rank), call + 1);
   }
 
   // Waits for the header of `peer`. Returns false if it differs, or if the group has failed.
@@ -286,6 +293,14 @@ struct Header {
            other[0] == digest();
   }
 
+  // Returns whether the header of `peer` is the same. If it differs, the group fails.
+  __device__ __forceinline__ bool equals(const GroupInfo &group, const u64 *other, u32 peer) const {
+    bool same = true;
+    for (u32 index = 0; index < 4; ++index) same = same && other[index] == words[index];
+    if (!same) fail(group, kMismatch | peer << 8, group.rank, words, other);
+    return same;
+  }
+
  private:
   static __device__ __forceinline__ u64 digest_place(u64 window, u64 call, u32 from) {
     return window + kDigests + (((call & 1) * kBlocks + blockIdx.x) * kRanks + from) * 16;
@@ -300,13 +315,6 @@ struct Header {
 
   static __device__ __forceinline__ u64 place(u64 window, u64 call, u32 from) {
     return window + kHeaders + ((call & 1) * kRanks + from) * 64;
-  }
-
-  __device__ __forceinline__ bool equals(const GroupInfo &group, const u64 *other, u32 peer) const {
-    bool same = true;
-    for (u32 index = 0; index < 4; ++index) same = same && other[index] == words[index];
-    if (!same) fail(group, kMismatch | peer << 8, group.rank, words, other);
-    return same;
   }
 };
 

@@ -36,7 +36,9 @@ fn mismatched_calls_are_reported_by_every_rank() {
 
 #[test]
 fn a_message_of_another_size_is_reported_by_the_receiver() {
-    run("transfer_mismatch", 2, &[]);
+    for counts in ["4 3", "0 3", "4 0", "4096 4097", "65536 65537", "70000 3", "3 70000"] {
+        run("transfer_mismatch", 2, &[("PLINTH_TEST_DIFFERENCE", counts)]);
+    }
 }
 
 #[test]
@@ -169,12 +171,16 @@ fn mismatch() {
 
 fn transfer_mismatch() {
     let (me, group, stream, memory) = begin();
+    let counts = std::env::var("PLINTH_TEST_DIFFERENCE").unwrap();
+    let [sent, received] = [0, 1].map(|index| counts.split(' ').nth(index).unwrap().parse::<u64>().unwrap());
+    let whole = Memory::new(me.device(), 4 << 20);
     if me.rank == 0 {
-        group.send(memory.span, 4, ElementType::I32, 1, stream).unwrap();
+        group.send(whole.span, sent, ElementType::I32, 1, stream).unwrap();
     } else {
-        group.recv(memory.span, 3, ElementType::I32, 0, stream).unwrap();
+        group.recv(whole.span, received, ElementType::I32, 0, stream).unwrap();
         let message = expect_sticky_error(&group, stream, &memory, Status::RANK_MISMATCH);
-        assert!(message.contains("12 bytes") && message.contains("16 bytes"), "{message}");
+        let says = |count| message.contains(&format!("a transfer of {} bytes", 4 * count));
+        assert!(says(sent) && says(received), "{message}");
     }
     // Neither rank may leave before the other has checked.
     group.gather_bytes(b"").unwrap();

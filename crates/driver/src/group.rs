@@ -51,20 +51,20 @@ pub mod offsets {
     pub const TAKEN: u64 = 8192;
     /// A `u64` for each block and rank: the number of steps for which that rank has written its part.
     pub const FLAGS: u64 = 10240;
-    /// The header of each chunk of each lane from each rank: four `u64` that describe its transfer.
+    /// For each chunk of each lane from each rank: four packets of 16 bytes that describe the transfer that begins with it.
     pub const RING_HEADERS: u64 = 18432;
     /// The header of each rank, in even and odd collectives: four packets of 16 bytes that describe the launch.
-    pub const HEADERS: u64 = 65536;
+    pub const HEADERS: u64 = 83_968;
     /// A digest of the header of each rank, for each block, in even and odd collectives: a packet of 16 bytes. Only GPUs use
     /// it, for registered memory.
-    pub const DIGESTS: u64 = 69632;
+    pub const DIGESTS: u64 = 86_016;
     /// Owner: a row of [`WINDOW_BYTES`] for each of [`WINDOWS_LISTED`] windows of registered memory: its number, and the
     /// address of the memory of each rank in this process.
-    pub const WINDOWS: u64 = 102_400;
+    pub const WINDOWS: u64 = 118_784;
     /// The place of the root's output in a reduce, for each block, in even and odd collectives: a packet of 16 bytes.
-    pub const TARGETS: u64 = 110_592;
-    /// A slot for each rank in even and in odd steps, followed by the chunks of each lane from each rank, and by the
-    /// packets of each rank in even and in odd steps.
+    pub const TARGETS: u64 = 126_976;
+    /// A slot for each rank in even and in odd steps, followed by the chunks of each lane from each rank, by the packets of
+    /// such chunks of short transfers, and by the packets of each rank in even and in odd steps.
     pub const STAGING: u64 = 131_072;
 
     const _: () = assert!(SENT + (MAX_RANKS * LANES as usize * 8) as u64 <= RECEIVED);
@@ -75,7 +75,7 @@ pub mod offsets {
     const _: () = assert!(TARGETS + (2 * MAX_BLOCKS as usize * 16) as u64 <= STAGING);
     const _: () = assert!(ARRIVED + (MAX_RANKS * LANES as usize * 8) as u64 <= TAKEN);
     const _: () = assert!(FLAGS + (MAX_BLOCKS as usize * MAX_RANKS * 8) as u64 <= RING_HEADERS);
-    const _: () = assert!(RING_HEADERS + (MAX_RANKS * (LANES * ENTRIES) as usize * 32) as u64 <= HEADERS);
+    const _: () = assert!(RING_HEADERS + (MAX_RANKS * (LANES * ENTRIES) as usize * 64) as u64 <= HEADERS);
     const _: () = assert!(HEADERS + (2 * MAX_RANKS * 64) as u64 <= DIGESTS);
     const _: () = assert!(DIGESTS + (2 * MAX_BLOCKS as usize * MAX_RANKS * 16) as u64 <= WINDOWS);
 }
@@ -173,6 +173,10 @@ pub struct GroupInfo {
     pub lanes: u32,
     /// The maximum size in bytes of a row that is broadcast in packets, if that is more than `packets`: a multiple of 16.
     pub broadcast: u32,
+    /// The maximum size in bytes of a transfer that is sent in packets.
+    pub short_transfer: u32,
+    /// The maximum size in bytes of a lane's part of such a transfer: a multiple of 16, and at most `entry`.
+    pub short_entry: u32,
 }
 
 /// The parameters of a collective's launch.
@@ -264,6 +268,10 @@ pub struct Transfer {
     address: u64,
     /// The size in bytes.
     pub bytes: u64,
+    /// The size in bytes of each lane's part: a multiple of 16. The parts of the last lanes may be shorter, or empty.
+    pub part: u64,
+    /// The number of chunks in each lane.
+    pub chunks: u64,
     /// The other rank.
     pub peer: u32,
     /// 1 to send, 0 to receive.
@@ -305,26 +313,22 @@ impl Collective {
 }
 
 impl Transfer {
-    /// Creates a transfer of a span. It has a chunk for each of its lanes, or more if the group has no more lanes.
+    /// Creates a transfer of a span. It has a chunk for each of its lanes, or more if the group has no more lanes. If it is
+    /// short, each thread sends 16 bytes, or more if the group has no more lanes.
     pub fn of(group_info: &GroupInfo, memory: Span, peer: u32, sends: bool, element: u32) -> Transfer {
-        let bytes = memory.bytes() as u64;
-        let lanes = bytes.div_ceil(u64::from(group_info.entry).max(1)).clamp(1, u64::from(group_info.lanes)) as u32;
-        Transfer { address: memory.address(), bytes, peer, sends: u32::from(sends), element, lanes, place: 0 }
+        let (bytes, entry) = (memory.bytes() as u64, u64::from(group_info.entry).max(16));
+        let is_short = bytes <= u64::from(group_info.short_transfer);
+        let each = if is_short { u64::from(group_info.short_entry.clamp(16, 16 * THREADS)) } else { entry };
+        let lanes = bytes.div_ceil(each).clamp(1, u64::from(group_info.lanes).max(1));
+        let part = bytes.div_ceil(lanes).next_multiple_of(16);
+        let chunks = part.div_ceil(entry).max(1);
+        let (address, sends, lanes) = (memory.address(), u32::from(sends), lanes as u32);
+        Transfer { address, bytes, part, chunks, peer, sends, element, lanes, place: 0 }
     }
 
     /// Returns the address that is read or written.
     pub fn address(&self) -> u64 {
         self.address
-    }
-
-    /// Returns the number of chunks in the first lane; no other lane has more.
-    pub fn chunks(&self, entry: u64) -> u64 {
-        self.chunks_of(0, entry)
-    }
-
-    /// Returns the number of chunks in a lane.
-    pub fn chunks_of(&self, lane: u32, entry: u64) -> u64 {
-        self.bytes.saturating_sub(u64::from(lane) * entry).div_ceil(u64::from(self.lanes) * entry).max(1)
     }
 }
 
@@ -469,8 +473,9 @@ impl Driver {
         stream: Stream,
     ) -> DriverResult<()> {
         let pointer = std::ptr::from_ref(transfers).cast::<c_void>();
+        let lanes = transfers.transfers.iter().map(|transfer| transfer.lanes).max().unwrap_or(1);
         // SAFETY: as above.
-        unsafe { self.launch(function, [transfers.group_info.lanes, count, 1], [THREADS, 1, 1], 0, &[pointer], stream) }
+        unsafe { self.launch(function, [lanes, count, 1], [THREADS, 1, 1], 0, &[pointer], stream) }
     }
 }
 
@@ -488,15 +493,33 @@ mod tests {
     }
 
     #[test]
-    fn first_lane_has_most_chunks_and_at_least_one() {
+    fn lanes_share_a_transfer_evenly_and_have_at_least_one_chunk() {
         // SAFETY: all of its fields are integers.
         let mut group_info: GroupInfo = unsafe { std::mem::zeroed() };
         (group_info.lanes, group_info.entry) = (4, 4096);
-        let transfer = |bytes| Transfer::of(&group_info, Span::dangling(4096).with_length(bytes), 1, true, 0);
-        let sizes = [0, 1, 4096, 4097, 16384, 16385, 1 << 17].map(transfer);
+        let transfer =
+            |info: &GroupInfo, bytes| Transfer::of(info, Span::dangling(4096).with_length(bytes), 1, true, 0);
+        let sizes = [0, 1, 4096, 4097, 16384, 16385, 1 << 17].map(|bytes| transfer(&group_info, bytes));
         assert_eq!(sizes.map(|transfer| transfer.lanes), [1, 1, 1, 2, 4, 4, 4]);
-        assert_eq!(sizes.map(|transfer| transfer.chunks(4096)), [1, 1, 1, 1, 1, 2, 8]);
-        assert_eq!(sizes[5].chunks_of(1, 4096), 1);
+        assert_eq!(sizes.map(|transfer| transfer.part), [0, 16, 4096, 2064, 4096, 4112, 32768]);
+        assert_eq!(sizes.map(|transfer| transfer.chunks), [1, 1, 1, 1, 1, 2, 8]);
+    }
+
+    #[test]
+    fn short_transfers_have_one_chunk_in_more_lanes() {
+        // SAFETY: all of its fields are integers.
+        let mut group_info: GroupInfo = unsafe { std::mem::zeroed() };
+        for (lanes, entry, short_entry) in [(16, 16384, 16384), (16, 16384, 4096), (4, 65536, 65536), (4, 16, 16)] {
+            (group_info.lanes, group_info.entry, group_info.short_entry) = (lanes, entry, short_entry);
+            group_info.short_transfer = lanes * short_entry;
+            for bytes in (0..=group_info.short_transfer).step_by(7).chain([group_info.short_transfer]) {
+                let transfer = Transfer::of(&group_info, Span::dangling(4096).with_length(bytes as usize), 1, true, 0);
+                assert_eq!(transfer.chunks, 1);
+                assert!(transfer.part <= u64::from(short_entry), "{bytes}");
+                let each = short_entry.min(16 * THREADS);
+                assert_eq!(transfer.lanes, bytes.div_ceil(each).clamp(1, lanes), "{bytes}");
+            }
+        }
     }
 
     #[test]

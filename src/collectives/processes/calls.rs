@@ -353,7 +353,7 @@ impl ProcessGroup {
         }
         let sequence = |(transfer, arguments): (&Transfer, &driver::group::Transfer)| {
             let of = if transfer.sends { Sequence::Sends } else { Sequence::Receives };
-            (of(transfer.peer), arguments.chunks(self.tuning().entry))
+            (of(transfer.peer), arguments.chunks)
         };
         let sequences: Vec<(Sequence, u64)> = transfers.iter().zip(&arguments.transfers).map(sequence).collect();
         let count = transfers.len() as u32;

@@ -26,7 +26,7 @@ use crate::{
     },
     driver::{
         self,
-        group::{FailureReport, GroupInfo, LANES, MAX_RANKS, Reason, Report, offsets},
+        group::{FailureReport, GroupInfo, LANES, MAX_RANKS, Mode, Reason, Report, offsets},
     },
     error::{Error, Result},
     runtime::{self, Runtime, sync_debug},
@@ -347,7 +347,9 @@ impl ProcessGroup {
             packets: self.tuning.packets as u32,
             piece: self.tuning.piece as u32,
             lanes: self.tuning.lanes,
-            broadcast: self.tuning.broadcast.max(self.tuning.packets) as u32,
+            broadcast: self.tuning.packets_for(Mode::Broadcast) as u32,
+            short_transfer: self.tuning.short_transfer() as u32,
+            short_entry: self.tuning.short_entry() as u32,
         }
     }
 }

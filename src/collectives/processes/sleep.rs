@@ -11,10 +11,7 @@ use super::{
 };
 use crate::{
     base::{deadline::Deadline, retry::retry},
-    driver::{
-        Driver, Span,
-        group::{ENTRIES, offsets},
-    },
+    driver::{Driver, Span, group::offsets},
     error::{Context, Error, Result},
     runtime::{self, Runtime, device::Device},
     status::Status,
@@ -185,8 +182,7 @@ impl ProcessGroup {
     fn saved_parts(&self) -> [Span; 2] {
         let (size, own) = (u64::from(self.size), self.own_buffer());
         let rings = offsets::STAGING + 2 * size * self.tuning.slot(self.size);
-        let bytes = size * u64::from(self.tuning.lanes * ENTRIES) * self.tuning.entry;
-        [own.part(0, offsets::STAGING), own.part(rings, bytes)]
+        [own.part(0, offsets::STAGING), own.part(rings, size * self.tuning.ring_bytes())]
     }
 
     fn unmap_all(&self, driver: &Driver) {

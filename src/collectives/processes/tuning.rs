@@ -19,8 +19,8 @@ pub struct Tuning {
     /// The maximum bytes of a row that is sent in packets, which need no fences but twice the bytes on the links.
     /// Longer rows, and rows of the two-shot algorithm, go through slots.
     pub packets: u64,
-    /// The maximum bytes of a row that is broadcast in packets, if that is more than `packets`. Of rows longer than
-    /// `packets`, the root sends each part to one other rank, which forwards it.
+    /// The maximum bytes of a row that is broadcast in packets, or of a transfer in packets, if that is more than `packets`. Of
+    /// rows longer than `packets`, the root sends each part to one other rank, which forwards it.
     pub broadcast: u64,
     /// The maximum bytes of a row in registered memory that is sent in packets or through slots; longer rows are read and
     /// written where they are.
@@ -149,9 +149,24 @@ impl Tuning {
 
     /// Returns the bytes of the symmetric buffer of each of `size` ranks.
     pub fn buffer_bytes(&self, size: u32) -> u64 {
-        let ring = u64::from(self.lanes * ENTRIES) * self.entry;
         // A packet of 16 bytes has 8 bytes of data.
-        offsets::STAGING + u64::from(size) * (2 * self.slot(size) + ring + 2 * 2 * self.packets_for(Mode::Broadcast))
+        let packets = 2 * 2 * self.packets_for(Mode::Broadcast);
+        offsets::STAGING + u64::from(size) * (2 * self.slot(size) + self.ring_bytes() + packets)
+    }
+
+    /// Returns the bytes of the chunks of all lanes from a rank, and of the packets of such chunks of short transfers.
+    pub fn ring_bytes(&self) -> u64 {
+        u64::from(self.lanes * ENTRIES) * (self.entry + 2 * self.short_entry())
+    }
+
+    /// Returns the maximum bytes of a transfer that is sent in packets, with one chunk in each lane.
+    pub fn short_transfer(&self) -> u64 {
+        self.packets_for(Mode::Broadcast).min(u64::from(self.lanes) * self.entry)
+    }
+
+    /// Returns the maximum bytes of a lane's part of such a transfer.
+    pub fn short_entry(&self) -> u64 {
+        self.short_transfer().div_ceil(u64::from(self.lanes)).next_multiple_of(16)
     }
 
     /// Returns the number of blocks of a collective with rows of `bytes` bytes.
@@ -221,7 +236,7 @@ mod tests {
         assert_eq!([32, 33, 1 << 30].map(|bytes| tuning.blocks_for(Mode::AllReduceParts, bytes, 2)), [1, 2, 4]);
         let packets = Tuning { packets: 1 << 20, ..plain() };
         assert_eq!([0, 8192, 8193].map(|bytes| packets.blocks_for(Mode::AllReduce, bytes, 2)), [1, 1, 2]);
-        assert_eq!(packets.buffer_bytes(3) - tuning.buffer_bytes(3), 3 * (4 << 20));
+        assert_eq!(packets.buffer_bytes(3) - tuning.buffer_bytes(3), 3 * ((4 << 20) + 16 * 2 * 16));
         assert_eq!(tuning.slot(3), 1360);
         assert_eq!(tuning.buffer_bytes(3), offsets::STAGING + 3 * (2 * 1360 + 16 * 16));
     }

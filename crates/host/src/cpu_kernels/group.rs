@@ -2,8 +2,9 @@
 //! which documents the protocol.
 //!
 //! A launch is one thread that does the work of all blocks, so only the flags of block 0 are used. There are no packets:
-//! short messages go through the slots, too, and headers are plain words before the flags. These CPU kernels may wait for
-//! other processes and run on threads that may block.
+//! short messages go through the slots, too, and short transfers through the chunks; headers are plain words before the
+//! flags, in front of each chunk of a transfer. These CPU kernels may wait for other processes and run on threads that may
+//! block.
 
 use super::{
     Parameter,
@@ -520,9 +521,9 @@ struct Lane<'a> {
     transfer: &'a Transfer,
     lane: u32,
     launch: &'a Launch,
-    /// The number of chunks that the lane has transferred.
+    /// The number of chunks that the lane has transferred, and how many of them by earlier launches.
     number: u64,
-    offset: u64,
+    first: u64,
     /// The number of chunks that the receiver is to report of memory that it reads where it is.
     awaits: Option<u64>,
     ended: bool,
@@ -541,10 +542,10 @@ fn transfers(launch: &Launch) -> Result<(), Code> {
             launch.memory(transfer.address(), transfer.bytes, transfer.sends == 0)?;
         }
         for lane in 0..transfer.lanes {
-            let offset = u64::from(lane) * u64::from(all.group_info.entry);
             let mut lane =
-                Lane { launch, buffers: &buffers, transfer, lane, number: 0, offset, awaits: None, ended: false };
-            lane.number = lane.counter().load(Ordering::Relaxed);
+                Lane { launch, buffers: &buffers, transfer, lane, number: 0, first: 0, awaits: None, ended: false };
+            lane.first = lane.counter().load(Ordering::Relaxed);
+            lane.number = lane.first;
             lanes.push(lane);
         }
     }
@@ -609,18 +610,19 @@ impl Lane<'_> {
         let index = u64::from(from * buffers.0.lanes + self.lane) * entries + entry_index;
         let staged = u64::from(buffers.0.size) * 2 * u64::from(buffers.0.slot);
         let chunk = (buffers.0.windows[at as usize] + offsets::STAGING + staged + index * entry) as *mut u8;
-        let header_offset = offsets::RING_HEADERS + (u64::from(from * LANES + self.lane) * entries + entry_index) * 32;
+        let header_offset = offsets::RING_HEADERS + (u64::from(from * LANES + self.lane) * entries + entry_index) * 64;
         let mut header = [u64::from(TRANSFER) | u64::from(t.element) << 16, t.bytes, u64::from(t.lanes), t.place];
-        let bytes = t.bytes.saturating_sub(self.offset).min(entry);
-        let memory = t.address().wrapping_add(self.offset);
+        let (begin, end) = self.part();
+        let offset = (begin + (self.number - self.first) * entry).min(end);
+        let bytes = (end - offset).min(entry);
+        let memory = t.address().wrapping_add(offset);
         // What is read where it is counts as all chunks of the lane.
-        let chunks = t.chunks_of(self.lane, entry);
         let mut taken = 1;
         if self.sends() {
             if t.place == 0 {
                 copy(memory as *const u8, chunk, bytes);
             } else {
-                self.awaits = Some(self.number + chunks);
+                self.awaits = Some(self.number + t.chunks);
             }
             buffers.write_header(t.peer, header_offset, &header);
         } else {
@@ -631,20 +633,26 @@ impl Lane<'_> {
                 0 => copy(chunk, memory as *mut u8, bytes),
                 place => {
                     self.read_registered(place, &header)?;
-                    taken = chunks;
+                    taken = t.chunks;
                 }
             }
         }
         let own_count = buffers.word64(t.peer, own_counter + u64::from(rank * LANES + self.lane) * 8);
         own_count.store(self.number + taken, Ordering::Release);
         if self.awaits.is_none() {
-            self.offset += taken * u64::from(t.lanes) * entry;
             self.number += taken;
-            if self.offset >= t.bytes {
+            if self.number >= self.first + t.chunks {
                 self.end(self.number);
             }
         }
         Ok(true)
+    }
+
+    /// Returns where the lane's part of the bytes begins and ends.
+    fn part(&self) -> (u64, u64) {
+        let t = self.transfer;
+        let begin = t.part.saturating_mul(u64::from(self.lane)).min(t.bytes);
+        (begin, begin.saturating_add(t.part).min(t.bytes))
     }
 
     /// Ends the lane after so many chunks.
@@ -656,16 +664,14 @@ impl Lane<'_> {
     /// Reads this lane's part of what the other rank sends, where it is.
     fn read_registered(&self, place: u64, header: &Header) -> Result<(), Aborted> {
         let (buffers, t) = (self.buffers, self.transfer);
-        let each = t.bytes.div_ceil(u64::from(t.lanes)).next_multiple_of(16);
-        let begin = (each * u64::from(self.lane)).min(t.bytes);
-        let bytes = (t.bytes - begin).min(each);
+        let (begin, end) = self.part();
         let source =
             buffers.find_place(place, t.peer).filter(|source| self.launch.memory(*source, t.bytes, false).is_ok());
         let Some(source) = source else {
             buffers.abort(Reason::Mismatch.word(t.peer), buffers.0.rank, Some((header, header)));
             return Err(Aborted);
         };
-        copy((source + begin) as *const u8, (t.address() + begin) as *mut u8, bytes);
+        copy((source + begin) as *const u8, (t.address() + begin) as *mut u8, end - begin);
         Ok(())
     }
 }
