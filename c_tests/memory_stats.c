@@ -117,6 +117,23 @@ TEST(requests_are_counted) {
   CHECK_EQ(stats.num_device_free, stats.num_device_alloc);
 }
 
+TEST(emptying_the_cache_counts_as_a_wait_for_each_device) {
+  int32_t devices = 0;
+  CHECK_OK(plinth_init());
+  CHECK_OK(plinth_device_count(&devices));
+  for (int64_t calls = 0; calls < 3; calls++) {
+    for (int32_t device = 0; device < devices; device++) {
+      CHECK_OK(plinth_reset_accumulated_memory_stats(device));
+    }
+    for (int64_t call = 0; call < calls; call++) {
+      CHECK_OK(plinth_empty_cache());
+    }
+    for (int32_t device = 0; device < devices; device++) {
+      CHECK_EQ(stats_of(device).num_sync_all_streams, calls);
+    }
+  }
+}
+
 TEST(accumulated_stats_can_be_reset) {
   void *memory = alloc_on(2 * MIB, 0, NULL);
   release(alloc_on(5 * MIB, 0, NULL));

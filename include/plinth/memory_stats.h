@@ -137,7 +137,7 @@ typedef struct plinth_memory_stats_t {
    */
   int64_t max_split_size;
   /**
-   * Number of times that the allocator waited for all streams.
+   * Number of times that the allocator waited for all streams: for a request, or to empty the cache.
    */
   int64_t num_sync_all_streams;
   /**

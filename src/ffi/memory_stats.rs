@@ -94,7 +94,7 @@ pub struct plinth_memory_stats_t {
     pub num_ooms: i64,
     /// Blocks of at least this size are not split; -1 if every block may be split.
     pub max_split_size: i64,
-    /// Number of times that the allocator waited for all streams.
+    /// Number of times that the allocator waited for all streams: for a request, or to empty the cache.
     pub num_sync_all_streams: i64,
     /// Driver calls that allocated memory.
     pub num_device_alloc: i64,

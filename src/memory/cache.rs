@@ -224,6 +224,7 @@ pub fn empty(runtime: &'static Runtime) -> Result<()> {
     let deadline = Deadline::new(GRACE);
     let mut outcome = Ok(());
     for device in runtime.devices() {
+        device.memory().waits.increment();
         device.memory().moved.reset();
         outcome = outcome.and(empty_arenas(runtime, device, device.memory().arenas(), deadline));
     }
