@@ -7,6 +7,9 @@
 
 using namespace plinth;
 
+// Advances the offset of a graph's replay for the next one, after the nodes that read it.
+extern "C" __global__ void plinth_advance_offset(u64 *offset, u64 used) { *offset += used; }
+
 PLINTH_DENSE(plinth_standard_uniform_f32, Uniformly<StandardUniform>)
 PLINTH_DENSE(plinth_uniform_f32, Uniformly<Uniform<float>>)
 PLINTH_DENSE(plinth_uniform_f64, Uniformly<Uniform<double>>)

@@ -147,7 +147,6 @@ __device__ __forceinline__ void fill_dense(const Fill &fill, const Distribution 
   const u32 lane = (blockIdx.x * kThreads + threadIdx.x) * kLanes;
   if (lane >= fill.lanes) return;
   const Sequence sequence(fill.philox);
-  count_reader(fill.philox);
   T *const data = reinterpret_cast<T *>(fill.data);
   const u32 first = blockIdx.y * fill.steps;
   u64 number = sequence.first + first;
@@ -192,7 +191,6 @@ __device__ __forceinline__ void fill_any(const Fill &fill, const Strided &layout
   const u32 lane = blockIdx.x * kThreads + threadIdx.x;
   if (lane >= fill.lanes) return;
   const Sequence sequence(fill.philox);
-  count_reader(fill.philox);
   const u32 first = blockIdx.y * fill.steps;
   u64 number = sequence.first + first;
   u32 element = first * kRows * fill.lanes + lane;

@@ -99,7 +99,6 @@ __device__ __forceinline__ void fill_half(const Fill &fill, const Distribution &
   const u32 lane = (blockIdx.x * kThreads + threadIdx.x) * kLanes;
   if (lane >= fill.lanes) return;
   const Sequence sequence(fill.philox);
-  count_reader(fill.philox);
   u16 *const data = reinterpret_cast<u16 *>(fill.data);
   const u32 first = blockIdx.y * fill.steps;
   u64 number = sequence.first + first;

@@ -21,16 +21,7 @@ struct PhiloxState {
   u64 offset;
   u64 graph_offset;
   u32 captured;
-  u32 counts_readers;
-};
-
-// As ReplayState there.
-struct ReplayState {
-  u64 seed;
-  u64 offset;
-  u32 readers;
-  u32 blocks;
-  u64 used;
+  u32 reserved;
 };
 
 constexpr u32 kMultiplier0 = 0xD2511F53;
@@ -76,21 +67,6 @@ struct Sequence {
     first = offset / 4;
   }
 };
-
-// Counts this block, all of whose threads have their `Sequence`, as a reader of a replay's offset, and advances the offset if it
-// is the last one. For the blocks of fills.
-__device__ __forceinline__ void count_reader(const PhiloxState &state) {
-  if (state.counts_readers == 0) return;
-  __syncthreads();
-  if (threadIdx.x != 0) return;
-  ReplayState *const replay = reinterpret_cast<ReplayState *>(state.seed);
-  // The offset is read before it is counted, and all have counted before it is written.
-  __threadfence();
-  if (atomicAdd(&replay->readers, 1u) + 1 != replay->blocks) return;
-  __threadfence();
-  replay->readers = 0;
-  replay->offset += replay->used;
-}
 
 // What the first two rounds make of a call's number alone.
 struct Call {

@@ -441,9 +441,9 @@ pub unsafe extern "C" fn plinth_generator_philox_state(
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let output = unsafe { Output::new(state, "state") }?;
-        let PhiloxState { seed, offset, graph_offset, captured, .. } =
+        let PhiloxState { seed, offset, graph_offset, captured, reserved } =
             generator::philox_state(generator as u64, increment)?;
-        output.set(plinth_philox_state_t { seed, offset, graph_offset, captured, reserved: 0 });
+        output.set(plinth_philox_state_t { seed, offset, graph_offset, captured, reserved });
         Ok(())
     })
 }

@@ -1,9 +1,12 @@
 //! The resources that a graph holds for its replays: the memory of its capture, and the generators that it uses.
 
-use super::replay_order::{self, SharedPool};
+use super::{
+    parts::leaves,
+    replay_order::{self, SharedPool},
+};
 use crate::{
     base::log,
-    driver::{Span, random::ReplayState},
+    driver::{Graph, Span},
     error::{Context, Error, Result},
     memory::{self, PoolId, scratch::alloc_span},
     ops::random::generator::{GeneratorState, ReplayReservation},
@@ -12,27 +15,21 @@ use crate::{
     stream::{
         Stream,
         capture_scope::{self, CaptureResource, Resource},
+        kernel::Kernel,
     },
 };
 use parking_lot::Mutex;
-use std::{
-    mem::offset_of,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-/// A generator of a graph, and the place of the [`ReplayState`] where the graph's nodes read the seed and the offset of a
-/// replay.
+/// A generator of a graph, and the place where the graph's nodes read the seed and the offset of a replay.
 struct CapturedGenerator {
     state: Arc<GeneratorState>,
-    replay_state: Span,
+    seed_and_offset: Span,
     /// The random numbers of each subsequence that a replay consumes. Set when the capture ends.
     used: AtomicU64,
-    /// The blocks that count themselves as readers of the offset, after which it advances; 0 if not all do. Set when the
-    /// capture ends.
-    blocks: AtomicU32,
     /// What the place holds when the replays so far are complete, if known.
     current: Mutex<Option<Current>>,
 }
@@ -50,38 +47,31 @@ impl CapturedGenerator {
     }
 
     /// Appends what has to be written before a replay with this start.
-    fn prepare(&self, start: (u64, u64), writes: &mut Vec<(Span, u64)>) {
+    fn prepare(&self, start: (u64, u64), advances: bool, writes: &mut Vec<(Span, u64)>) {
         let current = self.current.lock().take();
-        if current == Some(Current { start, sleeps: memory::sleep::count() }) {
+        if advances && current == Some(Current { start, sleeps: memory::sleep::count() }) {
             return;
         }
-        let word = |at: usize, value: u64| (self.replay_state.part(at, 8), value);
-        let counts = u64::from(self.blocks.load(Ordering::Relaxed)) << 32;
-        writes.extend([
-            word(offset_of!(ReplayState, seed), start.0),
-            word(offset_of!(ReplayState, offset), start.1),
-            word(offset_of!(ReplayState, readers), counts),
-            word(offset_of!(ReplayState, used), self.used()),
-        ]);
+        writes.extend([(self.seed_and_offset.part(0, 8), start.0), (self.offset(), start.1)]);
     }
 
-    /// Consumes the numbers of a replay that was launched.
-    fn commit(&self, reservation: ReplayReservation) {
+    /// Consumes the numbers of a replay that was launched. `advances`: whether the graph has advanced the offset in memory.
+    fn commit(&self, reservation: ReplayReservation, advances: bool) {
         let (seed, offset) = reservation.start();
         let start = (seed, offset.wrapping_add(self.used()));
-        let mut current = self.current.lock();
-        if self.blocks.load(Ordering::Relaxed) != 0 {
-            *current = Some(Current { start, sleeps: memory::sleep::count() });
-        }
+        *self.current.lock() = advances.then(|| Current { start, sleeps: memory::sleep::count() });
         reservation.commit();
+    }
+
+    /// Returns the place of the offset.
+    fn offset(&self) -> Span {
+        self.seed_and_offset.part(8, 8)
     }
 }
 
 impl CaptureResource for CapturedGenerator {
     fn on_capture_end(&self, _runtime: &Runtime, capture: u64) -> bool {
-        let (used, blocks) = self.state.end_capture(capture);
-        self.used.store(used, Ordering::Relaxed);
-        self.blocks.store(blocks, Ordering::Relaxed);
+        self.used.store(self.state.end_capture(capture), Ordering::Relaxed);
         // The graph has its own list of generators.
         false
     }
@@ -98,6 +88,8 @@ pub struct GraphResources {
     /// The generators. After the capture only those that it used, ordered by address, so that threads that lock
     /// several cannot deadlock.
     generators: Vec<Arc<CapturedGenerator>>,
+    /// Whether the graph advances the offsets in memory.
+    advances: AtomicBool,
     /// The memory block for the seeds and offsets; 0 if there is none.
     block: u64,
     /// The stream that the block was allocated for.
@@ -106,7 +98,8 @@ pub struct GraphResources {
     others: Vec<Resource>,
 }
 
-const REPLAY_STATE_BYTES: usize = size_of::<ReplayState>();
+/// The bytes of a seed and an offset.
+const SEED_AND_OFFSET_BYTES: usize = 16;
 
 impl GraphResources {
     /// Creates the resources for a capture in a stream.
@@ -127,14 +120,13 @@ impl GraphResources {
                 ),
             ));
         }
-        let bytes = (states.len() * REPLAY_STATE_BYTES) as u64;
+        let bytes = (states.len() * SEED_AND_OFFSET_BYTES) as u64;
         let memory = alloc_span(bytes, stream).context(|| "allocating the seeds and offsets of a graph")?;
         let generators = states.into_iter().enumerate().map(|(index, state)| {
             Arc::new(CapturedGenerator {
                 state,
-                replay_state: memory.part(index * REPLAY_STATE_BYTES, REPLAY_STATE_BYTES),
+                seed_and_offset: memory.part(index * SEED_AND_OFFSET_BYTES, SEED_AND_OFFSET_BYTES),
                 used: AtomicU64::new(0),
-                blocks: AtomicU32::new(0),
                 current: Mutex::new(None),
             })
         });
@@ -145,6 +137,7 @@ impl GraphResources {
             pool,
             is_user: false,
             generators,
+            advances: AtomicBool::new(false),
             block: memory.address(),
             stream,
             others: Vec::new(),
@@ -157,7 +150,7 @@ impl GraphResources {
         memory::begin_capture_to_pool(runtime, self.pool.id, capture)?;
         self.is_user = true;
         for generator in &self.generators {
-            let address = generator.replay_state.address();
+            let address = generator.seed_and_offset.address();
             generator.state.begin_capture(capture, address, address + 8)?;
             capture_scope::add(capture, generator);
         }
@@ -190,15 +183,27 @@ impl GraphResources {
         !self.generators.is_empty()
     }
 
-    /// Makes each replay write the seeds and offsets: somebody may change the graph's nodes, or launch it, so that it is not
-    /// known how many blocks count themselves.
-    pub fn write_each_time(&self) {
-        for generator in &self.generators {
-            // Locked, so that a replay of another thread does not set it again.
-            let mut current = generator.current.lock();
-            generator.blocks.store(0, Ordering::Relaxed);
-            *current = None;
+    /// Adds the nodes to the captured graph that advance the offsets when all others are done.
+    pub fn add_advances(&mut self, runtime: &Runtime, graph: Graph) -> Result<()> {
+        if self.generators.is_empty() {
+            return Ok(());
         }
+        let device = runtime.device(self.device as i32)?;
+        let function = device.kernel(&runtime.driver, Kernel::AdvanceOffset)?;
+        device.with_context(&runtime.driver, |driver| {
+            let leaves = leaves(driver, graph)?;
+            for generator in &self.generators {
+                driver.graph_add_advance(graph, &leaves, function, generator.offset(), generator.used())?;
+            }
+            Ok(())
+        })?;
+        self.advances = AtomicBool::new(true);
+        Ok(())
+    }
+
+    /// Makes each replay write the seeds and offsets, because the program may change or launch the graph itself.
+    pub fn write_each_time(&self) {
+        self.advances.store(false, Ordering::Release);
     }
 
     /// Writes the seeds and offsets in a stream, as far as they are not there, then launches the graph. After a failure no
@@ -208,7 +213,7 @@ impl GraphResources {
             self.generators.iter().map(|generator| generator.state.begin_replay(generator.used())).collect();
         let mut writes = Vec::new();
         for (generator, reservation) in self.generators.iter().zip(&reservations) {
-            generator.prepare(reservation.start(), &mut writes);
+            generator.prepare(reservation.start(), self.advances.load(Ordering::Acquire), &mut writes);
         }
         if !writes.is_empty() {
             runtime
@@ -217,7 +222,7 @@ impl GraphResources {
         }
         launch()?;
         for (generator, reservation) in self.generators.iter().zip(reservations) {
-            generator.commit(reservation);
+            generator.commit(reservation, self.advances.load(Ordering::Acquire));
         }
         Ok(())
     }

@@ -15,7 +15,6 @@ pub fn all(handle: u64) -> Result<Vec<GraphNode>> {
     let mut graph_state = lock(handle)?;
     let ready = graph_state.ready_mut("listing the nodes of a graph")?;
     let native = ready.nodes()?;
-    ready.resources.write_each_time();
     let nodes = runtime.in_any_context(|driver| Ok(driver.graph_nodes(native)?)).context(|| "listing nodes")?;
     nodes.iter().for_each(|node| ready.parts.add_node(*node));
     Ok(nodes)

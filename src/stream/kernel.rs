@@ -72,6 +72,7 @@ kernels! {
     Sleep = "plinth_sleep" in SLEEP;
     ConditionSet = "plinth_condition_set" in CONDITION;
 
+    AdvanceOffset = "plinth_advance_offset" in RANDOM;
     StandardUniformF32 = "plinth_standard_uniform_f32" in RANDOM;
     StandardUniformF16 = "plinth_standard_uniform_f16" in RANDOM_HALF;
     StandardUniformBf16 = "plinth_standard_uniform_bf16" in RANDOM_HALF;

@@ -1,6 +1,6 @@
 //! The parameters of the random kernels, as kernels/random/fill.cuh declares them, and their launch.
 
-use super::{Driver, DriverResult, Function, Span, Stream};
+use super::{Driver, DriverResult, Function, Graph, GraphNode, KernelNode, Span, Stream};
 
 /// The state of the Philox generator: the seed and the offset, or, in a capture, the addresses at which a replay finds
 /// them.
@@ -16,25 +16,8 @@ pub struct PhiloxState {
     pub graph_offset: u64,
     /// 1 in a capture, else 0.
     pub captured: u32,
-    /// 1 if the seed is in a [`ReplayState`] whose readers the blocks of the launch count, else 0.
-    pub counts_readers: u32,
-}
-
-/// Where the fills of a graph find the seed and the offset of a replay, in device memory. Each of their blocks counts itself
-/// once it has read them, and the last one advances the offset, so that a next replay needs no other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(C)]
-pub struct ReplayState {
-    /// The seed.
-    pub seed: u64,
-    /// The offset at which the replay starts.
-    pub offset: u64,
-    /// The blocks that have read it.
-    pub readers: u32,
-    /// The blocks of all fills. If it is 0, the offset does not advance.
-    pub blocks: u32,
-    /// The numbers of each subsequence that a replay consumes.
-    pub used: u64,
+    /// 0.
+    pub reserved: u32,
 }
 
 /// A fill of `numel` elements. Element i is number `(i / lanes) % unroll` of call `i / (lanes * unroll)` of subsequence
@@ -141,6 +124,22 @@ pub enum Parameters<'a> {
 }
 
 impl Driver {
+    /// Adds a node that adds `used` to the number that begins `offset`, in device memory.
+    pub fn graph_add_advance(
+        &self,
+        graph: Graph,
+        dependencies: &[GraphNode],
+        function: Function,
+        offset: Span,
+        used: u64,
+    ) -> DriverResult<GraphNode> {
+        let address = offset.with_length(size_of::<u64>()).address();
+        let parameters = [std::ptr::from_ref(&address).cast(), std::ptr::from_ref(&used).cast()];
+        // SAFETY: the kernel takes an address and a 64-bit integer, and the constructors of `Span` guarantee the memory.
+        let kernel = unsafe { KernelNode::new(function, &parameters) };
+        self.graph_add_kernel(graph, dependencies, &kernel)
+    }
+
     /// Launches blocks of [`THREADS`] threads of a random kernel, in a two-dimensional grid.
     pub fn launch_random(
         &self,

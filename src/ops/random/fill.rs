@@ -71,25 +71,23 @@ fn fill_real(target: &FillTarget, tensor: &Tensor, plan: &FillPlan) -> Result<()
     let bytes = tensor.element.bytes();
     if layout.is_split(bytes) {
         // PyTorch advances the offset for the whole tensor before it splits it, and then again for each part.
-        reservation.skip(target.geometry.increment(tensor.numel, plan.unroll));
+        reservation.next(target.geometry.increment(tensor.numel, plan.unroll));
     }
     layout.for_each_part(bytes, &mut |part| {
-        let philox = reservation.next_counting(target.geometry.increment(part.numel(), plan.unroll));
-        reservation.count_blocks(launch_part(target, tensor, plan, part, philox)?);
-        Ok(())
+        let philox = reservation.next(target.geometry.increment(part.numel(), plan.unroll));
+        launch_part(target, tensor, plan, part, philox)
     })?;
     reservation.commit();
     Ok(())
 }
 
-/// Launches the fill of a part. Returns the number of blocks.
 fn launch_part(
     target: &FillTarget,
     tensor: &Tensor,
     plan: &FillPlan,
     part: &Layout,
     philox: PhiloxState,
-) -> Result<u32> {
+) -> Result<()> {
     let numel = part.numel();
     let bytes = tensor.element.bytes();
     let memory = tensor.memory.offset_by(part.start * bytes as i64);
@@ -119,10 +117,9 @@ fn launch_part(
     fill.steps = steps as u32;
     let blocks = [across, calls.div_ceil(steps) as u32];
     match dense {
-        Some(dense) => target.launch(dense.kernel, blocks, &Parameters::Dense(&fill))?,
-        None => target.launch(plan.any, blocks, &Parameters::Strided(&fill, &part.strided()))?,
+        Some(dense) => target.launch(dense.kernel, blocks, &Parameters::Dense(&fill)),
+        None => target.launch(plan.any, blocks, &Parameters::Strided(&fill, &part.strided())),
     }
-    Ok(blocks[0].saturating_mul(blocks[1]))
 }
 
 /// The maximum number of elements of one launch with a probability for each element.

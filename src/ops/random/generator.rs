@@ -36,8 +36,6 @@ struct Capture {
     offset: u64,
     /// The numbers that the graph has used so far.
     used: u64,
-    /// The blocks of the kernels that use them; `None` if a kernel does that does not count its blocks.
-    blocks: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -71,8 +69,6 @@ pub struct PhiloxReservation<'a> {
     /// Index of the capture that the numbers are for.
     capture: Option<usize>,
     used: u64,
-    /// As in [`Capture`]. The capture has none meanwhile, because a kernel may be captured although its launch fails.
-    blocks: Option<u32>,
 }
 
 /// Numbers that are reserved for the launch of a graph. If it is dropped without [`commit`](Self::commit), no numbers
@@ -91,7 +87,7 @@ impl GeneratorState {
     /// Begins a reservation of numbers for work in a stream. `capture` is the id of the capture that the stream takes
     /// part in, if any.
     pub fn reserve(&self, capture: Option<u64>) -> Result<PhiloxReservation<'_>> {
-        let mut numbers = self.numbers.lock();
+        let numbers = self.numbers.lock();
         let capture = match capture {
             None => None,
             Some(id) => Some(numbers.captures.iter().position(|capture| capture.id == id).ok_or_else(|| {
@@ -102,8 +98,7 @@ impl GeneratorState {
                 )
             })?),
         };
-        let blocks = capture.and_then(|index| numbers.captures[index].blocks.take());
-        Ok(PhiloxReservation { numbers, capture, used: 0, blocks })
+        Ok(PhiloxReservation { numbers, capture, used: 0 })
     }
 
     /// Makes the work of a capture use the numbers of a graph: `seed` and `offset` are the device addresses of those
@@ -113,19 +108,15 @@ impl GeneratorState {
         if numbers.captures.iter().any(|capture| capture.id == id) {
             return Err(Error::new(Status::INVALID_VALUE, "the generator is registered with this capture already"));
         }
-        numbers.captures.push(Capture { id, seed, offset, used: 0, blocks: Some(0) });
+        numbers.captures.push(Capture { id, seed, offset, used: 0 });
         Ok(())
     }
 
-    /// Ends a capture. Returns how many numbers of each subsequence the graph uses, and the blocks that count themselves as
-    /// readers of the offset; 0 if there are others.
-    pub fn end_capture(&self, id: u64) -> (u64, u32) {
+    /// Ends a capture and returns how many numbers of each subsequence the graph uses.
+    pub fn end_capture(&self, id: u64) -> u64 {
         let mut numbers = self.numbers.lock();
         let index = numbers.captures.iter().position(|capture| capture.id == id);
-        index.map_or((0, 0), |index| {
-            let capture = numbers.captures.swap_remove(index);
-            (capture.used, capture.blocks.unwrap_or(0))
-        })
+        index.map_or(0, |index| numbers.captures.swap_remove(index).used)
     }
 
     /// Begins a reservation of the numbers of a graph's replay.
@@ -238,33 +229,10 @@ impl ReplayReservation<'_> {
 }
 
 impl PhiloxReservation<'_> {
-    /// Consumes `increment` numbers, rounded up to a multiple of 4, which no launch uses. Returns those before it.
-    pub fn skip(&mut self, increment: u64) -> u64 {
-        let used = self.used;
-        self.used = used.wrapping_add(increment.wrapping_add(3) & !3);
-        used
-    }
-
     /// Reserves the numbers of a launch that advances the offset by `increment`, rounded up to a multiple of 4.
     pub fn next(&mut self, increment: u64) -> PhiloxState {
-        self.blocks = None;
-        self.state(increment)
-    }
-
-    /// As [`next`](Self::next), for a launch whose blocks count themselves as readers of the offset in a replay. The caller
-    /// adds their number by [`count_blocks`](Self::count_blocks).
-    pub fn next_counting(&mut self, increment: u64) -> PhiloxState {
-        let state = self.state(increment);
-        PhiloxState { counts_readers: state.captured, ..state }
-    }
-
-    /// Adds the blocks of a launch.
-    pub fn count_blocks(&mut self, blocks: u32) {
-        self.blocks = self.blocks.and_then(|sum| sum.checked_add(blocks));
-    }
-
-    fn state(&mut self, increment: u64) -> PhiloxState {
-        let used = self.skip(increment);
+        let used = self.used;
+        self.used = used.wrapping_add(increment.wrapping_add(3) & !3);
         match self.capture.and_then(|index| self.numbers.captures.get(index)) {
             None => PhiloxState {
                 seed: self.numbers.seed,
@@ -276,17 +244,17 @@ impl PhiloxReservation<'_> {
                 offset: capture.offset,
                 graph_offset: capture.used.wrapping_add(used),
                 captured: 1,
-                counts_readers: 0,
+                reserved: 0,
             },
         }
     }
 
     /// Consumes the reserved numbers.
     pub fn commit(mut self) {
-        let (used, blocks) = (self.used, self.blocks);
+        let used = self.used;
         match self.capture.and_then(|index| self.numbers.captures.get_mut(index)) {
             None => self.numbers.offset = self.numbers.offset.wrapping_add(used),
-            Some(capture) => (capture.used, capture.blocks) = (capture.used.wrapping_add(used), blocks),
+            Some(capture) => capture.used = capture.used.wrapping_add(used),
         }
     }
 }
@@ -394,38 +362,6 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_known_if_all_kernels_count_theirs() {
-        let state = GeneratorState::new(0, 7);
-        let capture = |id: u64, fills: &[Option<u32>]| {
-            state.begin_capture(id, 0x100, 0x108).unwrap();
-            for blocks in fills {
-                let mut reservation = state.reserve(Some(id)).unwrap();
-                reservation.skip(4);
-                match blocks {
-                    Some(blocks) => {
-                        assert_eq!(reservation.next_counting(4).counts_readers, 1);
-                        reservation.count_blocks(*blocks);
-                    }
-                    None => assert_eq!(reservation.next(4).counts_readers, 0),
-                }
-                reservation.commit();
-            }
-        };
-        capture(1, &[Some(3), Some(4)]);
-        assert_eq!(state.end_capture(1), (16, 7));
-        capture(2, &[Some(3), None, Some(4)]);
-        assert_eq!(state.end_capture(2), (24, 0));
-        capture(3, &[Some(u32::MAX), Some(1)]);
-        assert_eq!(state.end_capture(3), (16, 0));
-        capture(4, &[Some(1)]);
-        // A launch that failed may have been captured.
-        state.reserve(Some(4)).unwrap().next_counting(4);
-        assert_eq!(state.end_capture(4), (8, 0));
-        // Outside a capture nothing counts.
-        assert_eq!(state.reserve(None).unwrap().next_counting(4).counts_readers, 0);
-    }
-
-    #[test]
     fn a_capture_has_its_own_numbers() {
         let state = GeneratorState::new(0, 7);
         state.begin_capture(5, 0x100, 0x108).unwrap();
@@ -437,7 +373,7 @@ mod tests {
             assert_eq!((philox.seed, philox.offset, philox.graph_offset, philox.captured), (0x100, 0x108, used, 1));
             reservation.commit();
         }
-        assert_eq!((state.end_capture(5), state.end_capture(5)), ((24, 0), (0, 0)));
+        assert_eq!((state.end_capture(5), state.end_capture(5)), (24, 0));
         for (offset, counts) in [(0, true), (24, false), (24, true), (48, true)] {
             let reservation = state.begin_replay(24);
             assert_eq!(reservation.start(), (7, offset));

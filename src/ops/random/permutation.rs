@@ -112,7 +112,7 @@ fn permute(target: &FillTarget, tensor: &Tensor, stride: i64) -> Result<()> {
     permutation.philox = reservation.next(consumed);
     permutation.shuffle_calls = consumed / 4;
     // The shuffle of equal keys may consume a number for each element.
-    reservation.skip(n);
+    reservation.next(n);
     launch(target, &permutation, scratch.as_ref(), lanes, calls)?;
     reservation.commit();
     Ok(())

@@ -32,14 +32,13 @@ use crate::driver::{
     collective::Table,
     half::{Bf16, F16},
     permutation::Permutation,
-    random::{ElementCode, Fill, PhiloxState, ReplayState, Strided},
+    random::{ElementCode, Fill, PhiloxState, Strided},
     table::Code,
 };
 use real::{
     Cauchy, CauchyDouble, Exponential, ExponentialDouble, Geometric, GeometricDouble, Normal, NormalDouble, Uniform,
     UniformDouble,
 };
-use std::sync::atomic::{AtomicU32, Ordering};
 use walk::{Distribution, Offsets, Sink, Walk};
 use whole::{Bernoulli, BernoulliDouble, Integers, WideIntegers};
 
@@ -47,6 +46,8 @@ use whole::{Bernoulli, BernoulliDouble, Integers, WideIntegers};
 const DENSE: &[usize] = &[size_of::<Fill>()];
 const STRIDED: &[usize] = &[size_of::<Fill>(), size_of::<Strided>()];
 const EACH: &[usize] = &[size_of::<Fill>(), size_of::<Strided>(), size_of::<Strided>()];
+/// The parameter sizes of the kernel that advances an offset.
+const ADVANCE: &[usize] = &[size_of::<u64>(), size_of::<u64>()];
 /// The parameter sizes of the permutation kernels; those that generate keys use `KEYS`.
 const PERMUTATION: &[usize] = &[size_of::<Permutation>()];
 /// The parameter sizes of the collective kernels.
@@ -151,6 +152,7 @@ cpu_kernels! {
     "plinth_bernoulli_each_b32" EACH: each::run::<u32, false>,
     "plinth_bernoulli_each_b64" EACH: each::run::<u64, false>,
     "plinth_bernoulli_each_f64" EACH: each::run::<u64, true>,
+    "plinth_advance_offset" ADVANCE: advance_offset,
     "plinth_permutation_small" PERMUTATION: permutation::run,
     "plinth_permutation_count" KEYS: permutation::run_keys,
     "plinth_permutation_deal" KEYS: permutation::run_keys,
@@ -220,28 +222,21 @@ fn origin(launch: &Launch, state: &PhiloxState) -> Result<(u64, u64), Code> {
     if state.captured == 0 {
         return Ok((state.seed, state.offset));
     }
-    let origin = (number(launch, state.seed)?, number(launch, state.offset)?.wrapping_add(state.graph_offset));
-    if state.counts_readers != 0 {
-        count_readers(launch, state.seed)?;
-    }
-    Ok(origin)
+    Ok((number(launch, state.seed)?, number(launch, state.offset)?.wrapping_add(state.graph_offset)))
 }
 
-/// Counts the blocks of a launch as readers of a replay's offset, and advances the offset if they are the last ones.
-fn count_readers(launch: &Launch, address: u64) -> Result<(), Code> {
-    launch.memory(address, size_of::<ReplayState>() as u64, true)?;
-    let replay = address as *mut ReplayState;
-    let blocks = launch.grid.iter().product::<u32>();
-    // SAFETY: the struct was checked to be accessible, and `number` checked that its first field is aligned. The readers are
-    // atomic to all launches. Of the other fields none is written while launches that read them run, except by the last one.
-    unsafe {
-        let readers = AtomicU32::from_ptr(&raw mut (*replay).readers);
-        if readers.fetch_add(blocks, Ordering::AcqRel).wrapping_add(blocks) == (*replay).blocks {
-            readers.store(0, Ordering::Relaxed);
-            (*replay).offset = (*replay).offset.wrapping_add((*replay).used);
-        }
-    }
-    Ok(())
+/// Advances the offset of a graph's replay for the next one.
+fn advance_offset(launch: &Launch) {
+    let run = || {
+        let (Some(address), Some(used)) = (launch.u64(0), launch.u64(1)) else {
+            return Err(codes::CUDA_ERROR_INVALID_VALUE);
+        };
+        let offset = elements::<u64>(launch, address, (0, 0), true)?;
+        // SAFETY: checked to be accessible and aligned. The nodes of the graph that read it are done.
+        unsafe { offset.write(offset.read().wrapping_add(used)) };
+        Ok(())
+    };
+    run().unwrap_or_else(|error| launch.fail(error));
 }
 
 /// Returns the order of a fill's elements from its parameters.
