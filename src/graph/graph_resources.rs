@@ -1,9 +1,6 @@
 //! The resources that a graph holds for its replays: the memory of its capture, and the generators that it uses.
 
-use super::{
-    parts::leaves,
-    replay_order::{self, SharedPool},
-};
+use super::replay_order::{self, SharedPool};
 use crate::{
     base::log,
     driver::{Graph, Span},
@@ -191,7 +188,7 @@ impl GraphResources {
         let device = runtime.device(self.device as i32)?;
         let function = device.kernel(&runtime.driver, Kernel::AdvanceOffset)?;
         device.with_context(&runtime.driver, |driver| {
-            let leaves = leaves(driver, graph)?;
+            let leaves = driver.graph_leaves(graph)?;
             for generator in &self.generators {
                 driver.graph_add_advance(graph, &leaves, function, generator.offset(), generator.used())?;
             }

@@ -7,7 +7,7 @@ use super::{
     GRAPHS, GraphState, Ready, Stage, condition, graph_resources::GraphResources, lock, replay_order::SharedPool,
 };
 use crate::{
-    driver::{self, GraphNode},
+    driver::GraphNode,
     error::{Context, Error, Result},
     runtime::Runtime,
     status::Status,
@@ -198,17 +198,8 @@ impl Ready {
         }
         let native = self.nodes()?;
         runtime.in_stream(stream, |driver, raw| {
-            let leaves = leaves(driver, native)?;
+            let leaves = driver.graph_leaves(native)?;
             Ok(driver.stream_begin_capture_to_graph(raw, native, &leaves, mode)?)
         })
     }
-}
-
-/// Returns the nodes that no other node depends on.
-pub fn leaves(driver: &driver::Driver, graph: driver::Graph) -> Result<Vec<GraphNode>> {
-    let mut leaves = driver.graph_nodes(graph)?;
-    let awaited: std::collections::HashSet<GraphNode> =
-        driver.graph_edges(graph)?.into_iter().map(|(from, _)| from).collect();
-    leaves.retain(|node| !awaited.contains(node));
-    Ok(leaves)
 }

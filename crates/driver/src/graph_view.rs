@@ -2,6 +2,7 @@
 
 use super::{Driver, DriverResult, Failure, Function, Graph, GraphNode, call, graph_node::FillNode, types::*};
 use std::{
+    collections::HashSet,
     ffi::{CStr, c_uint, c_void},
     mem::MaybeUninit,
     ptr,
@@ -123,6 +124,14 @@ impl Driver {
         // SAFETY: the graph is live; with a null output the call writes only the count.
         unsafe { call!(self, cuGraphGetNodes(graph.raw(), ptr::null_mut(), &mut count)) }?;
         Ok(count)
+    }
+
+    /// Returns the nodes that no other node depends on.
+    pub fn graph_leaves(&self, graph: Graph) -> DriverResult<Vec<GraphNode>> {
+        let mut leaves = self.graph_nodes(graph)?;
+        let awaited: HashSet<GraphNode> = self.graph_edges(graph)?.into_iter().map(|(from, _)| from).collect();
+        leaves.retain(|node| !awaited.contains(node));
+        Ok(leaves)
     }
 
     /// Returns the edges of a graph as pairs; the second node depends on the first.
