@@ -15,6 +15,8 @@ pub const MAX_BLOCKS: u32 = 64;
 pub const THREADS: u32 = 512;
 /// The maximum number of blocks (lanes) that share a large transfer.
 pub const LANES: u32 = 16;
+/// The bytes for which a transfer that is not short has one lane more.
+pub const LANE_BYTES: u64 = 16 << 10;
 /// The number of chunks that are in flight per lane of a transfer.
 pub const ENTRIES: u32 = 4;
 /// The number of windows of registered memory whose addresses kernels can find by their places, and the bytes of each row.
@@ -313,12 +315,13 @@ impl Collective {
 }
 
 impl Transfer {
-    /// Creates a transfer of a span. It has a chunk for each of its lanes, or more if the group has no more lanes. If it is
-    /// short, each thread sends 16 bytes, or more if the group has no more lanes.
+    /// Creates a transfer of a span. Each lane has [`LANE_BYTES`], or more if the group has no more lanes. If it is short, each
+    /// thread sends 16 bytes, or more if the group has no more lanes.
     pub fn of(group_info: &GroupInfo, memory: Span, peer: u32, sends: bool, element: u32) -> Transfer {
         let (bytes, entry) = (memory.bytes() as u64, u64::from(group_info.entry).max(16));
         let is_short = bytes <= u64::from(group_info.short_transfer);
-        let each = if is_short { u64::from(group_info.short_entry.clamp(16, 16 * THREADS)) } else { entry };
+        let each =
+            if is_short { u64::from(group_info.short_entry.clamp(16, 16 * THREADS)) } else { entry.min(LANE_BYTES) };
         let lanes = bytes.div_ceil(each).clamp(1, u64::from(group_info.lanes).max(1));
         let part = bytes.div_ceil(lanes).next_multiple_of(16);
         let chunks = part.div_ceil(entry).max(1);

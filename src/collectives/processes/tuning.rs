@@ -55,8 +55,15 @@ const REGISTERED: [(u32, u64); 3] = [(2, 1 << 20), (4, 512 << 10), (u32::MAX, 12
 /// Bytes of a row in packets for each block: a unit of 16 bytes for each thread.
 const PACKET_BLOCK: u64 = 16 * THREADS as u64;
 
-/// Bytes of one chunk in each lane from a rank.
-const RING: u64 = 256 << 10;
+/// Bytes of one chunk in each lane from a rank, by the maximum number of ranks. Long transfers are faster with long chunks,
+/// whose memory grows with the number of ranks.
+const RING: [(u32, u64); 2] = [(4, 2 << 20), (u32::MAX, 256 << 10)];
+
+/// The largest transfer from registered memory that is copied although the receiver could read the memory.
+const COPIED_TRANSFER: u64 = 1 << 20;
+
+/// The largest transfer in packets.
+const SHORT_TRANSFER: u64 = 256 << 10;
 
 /// The fewest lanes of the largest transfer, and how many of its blocks run at the same time on a multiprocessor.
 const LEAST_LANES: u32 = 4;
@@ -85,7 +92,7 @@ impl Tuning {
             block_bytes: 8 << 10,
             blocks: MAX_BLOCKS,
             staging: 8 << 20,
-            entry: (RING / u64::from(lanes)) & !15,
+            entry: (by_ranks(&RING, size) / u64::from(lanes)) & !15,
             lanes,
             piece: 32 << 10,
         };
@@ -161,10 +168,16 @@ impl Tuning {
 
     /// Returns the maximum bytes of a transfer that is sent in packets, with one chunk in each lane.
     pub fn short_transfer(&self) -> u64 {
-        self.packets_for(Mode::Broadcast).min(u64::from(self.lanes) * self.entry)
+        self.packets_for(Mode::Broadcast).min(u64::from(self.lanes) * self.entry).min(SHORT_TRANSFER)
     }
 
-    /// Returns the maximum bytes of a lane's part of such a transfer.
+    /// Returns the maximum bytes of a transfer from registered memory that is copied through the ring all the same: a send that
+    /// fits there does not wait for the receiver.
+    pub fn copied_transfer(&self) -> u64 {
+        (u64::from(self.lanes * ENTRIES) * self.entry).min(COPIED_TRANSFER).max(self.registered)
+    }
+
+    /// Returns the maximum bytes of a lane's part of a short transfer.
     pub fn short_entry(&self) -> u64 {
         self.short_transfer().div_ceil(u64::from(self.lanes)).next_multiple_of(16)
     }

@@ -13,7 +13,7 @@ use crate::{
     base::{deadline::Deadline, log, units::Bytes},
     driver::{
         Driver, Physical, Span,
-        group::{DirectMemory, ENTRIES, Mode, PLACE_BITS, WINDOW_BYTES, WINDOWS_LISTED, offsets, place},
+        group::{DirectMemory, Mode, PLACE_BITS, WINDOW_BYTES, WINDOWS_LISTED, offsets, place},
     },
     error::{Context, Error, Result, invalid},
     memory::registration::{self, PartHandle},
@@ -275,11 +275,9 @@ impl ProcessGroup {
         })
     }
 
-    /// Returns the place of memory that this rank sends, if the receiver can read it where it is; else 0. Shorter messages
-    /// fit into the buffer between two ranks, so that a send does not wait.
+    /// Returns the place of memory that this rank sends, if the receiver is to read it where it is; else 0.
     pub(super) fn place_to_send(&self, windows: &[Window], memory: Span) -> u64 {
-        let buffered = u64::from(self.tuning.lanes * ENTRIES) * self.tuning.entry;
-        if memory.bytes() as u64 <= buffered.max(self.tuning.registered) {
+        if memory.bytes() as u64 <= self.tuning.copied_transfer() {
             return 0;
         }
         listed_place(windows, memory)
