@@ -152,19 +152,22 @@ void test_pools() {
   caching::emptyCache(inner);
   EXPECT(held(inner) == 0);
 
-  // While requests go to a pool, a stream may capture, so a pool that is released then is destroyed later.
-  const c10::MempoolId_t early{0, 40};
-  const c10::MempoolId_t open{0, 41};
-  caching::beginAllocateToPool(0, early, [](cudaStream_t) { return true; });
-  allocator->raw_delete(allocator->raw_alloc(kMiB));
-  caching::endAllocateToPool(0, early);
-  caching::beginAllocateToPool(0, open, [](cudaStream_t) { return true; });
-  caching::releasePool(0, early);
-  caching::emptyCache(early);
-  EXPECT(held(early) > 0);
-  caching::endAllocateToPool(0, open);
-  EXPECT(held(early) == 0);
-  caching::releasePool(0, open);
+  // While the requests of a capture go to a pool, which no stream's are before it begins, a pool that is released is destroyed
+  // later; while others do, at once.
+  for (const bool captures : {true, false}) {
+    const c10::MempoolId_t early{0, captures ? 40ULL : 42ULL};
+    const c10::MempoolId_t open{0, captures ? 41ULL : 43ULL};
+    caching::beginAllocateToPool(0, early, every_stream());
+    allocator->raw_delete(allocator->raw_alloc(kMiB));
+    caching::endAllocateToPool(0, early);
+    caching::beginAllocateToPool(0, open, [captures](cudaStream_t) { return !captures; });
+    caching::releasePool(0, early);
+    caching::emptyCache(early);
+    EXPECT((held(early) > 0) == captures);
+    caching::endAllocateToPool(0, open);
+    EXPECT(held(early) == 0);
+    caching::releasePool(0, open);
+  }
 
   // use_on_oom: requests outside may use the pool's free memory.
   for (const bool use_on_oom : {false, true}) {

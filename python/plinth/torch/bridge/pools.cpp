@@ -128,12 +128,19 @@ void Pools::begin(c10::DeviceIndex device, c10::MempoolId_t id, Filter filter) {
                   describe(device, id), ": this was begun already, and has not ended");
     }
   }
+  const bool captures = !filter(c10::cuda::getCurrentCUDAStream(device).stream());
   auto pool = add_reference(device, id, nullptr);
   // The caller may hold the GIL, and a tracker that a destruction calls may wait for it. After this time no destruction is
   // where a capture disturbs it.
   const std::unique_lock<std::shared_timed_mutex> none(destroying_, std::chrono::milliseconds(100));
   const std::lock_guard<std::shared_mutex> lock(routes_mutex_);
-  routes_.push_back({std::move(pool), std::move(filter)});
+  routes_.push_back({std::move(pool), std::move(filter), captures});
+  count_routes();
+}
+
+void Pools::count_routes() {
+  const auto captures = std::count_if(routes_.begin(), routes_.end(), [](const Route& route) { return route.captures; });
+  capture_count_.store(static_cast<size_t>(captures), std::memory_order_release);
   route_count_.store(routes_.size(), std::memory_order_release);
 }
 
@@ -145,7 +152,7 @@ void Pools::end(c10::DeviceIndex device, c10::MempoolId_t id) {
     });
     TORCH_CHECK(found != routes_.end(), "ending to allocate to pool ", describe(device, id), ": this was not begun");
     routes_.erase(found);
-    route_count_.store(routes_.size(), std::memory_order_release);
+    count_routes();
   }
   destroy_released();
 }
@@ -170,9 +177,8 @@ void Pools::release(c10::DeviceIndex device, c10::MempoolId_t id) {
 
 void Pools::destroy_released() {
   const std::shared_lock<std::shared_timed_mutex> no_begin(destroying_);
-  // While requests go to a pool, a stream may be capturing. plinth waits for the device before it releases the memory of
-  // graphs, which would invalidate the capture.
-  if (route_count_.load(std::memory_order_acquire) != 0) return;
+  // plinth waits for the device before it releases the memory of graphs, which would invalidate a capture.
+  if (capture_count_.load(std::memory_order_acquire) != 0) return;
   std::vector<plinth_pool_id_t> released;
   {
     const std::lock_guard<std::mutex> lock(ids_mutex_);

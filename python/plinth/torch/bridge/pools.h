@@ -70,10 +70,14 @@ class Pools {
   struct Route {
     std::shared_ptr<Pool> pool;
     Filter filter;
+    // Whether it is of a capture. That of a CUDAGraph begins before the capture, and accepts only capturing streams.
+    bool captures;
   };
 
-  // Destroys the pools that were released, unless requests go to a pool; the last such end does it then.
+  // Destroys the pools that were released, unless a graph is captured; the end of the last capture does it then.
   void destroy_released();
+  // Counts the routes again, after one was added or removed.
+  void count_routes();
   std::shared_ptr<Pool> select_routed(c10::DeviceIndex device, cudaStream_t stream);
   std::shared_ptr<Pool> find(c10::DeviceIndex device, c10::MempoolId_t id);
 
@@ -82,6 +86,7 @@ class Pools {
   std::shared_mutex routes_mutex_;
   std::vector<Route> routes_;
   std::atomic<size_t> route_count_{0};
+  std::atomic<size_t> capture_count_{0};
   // Held shared while pools are destroyed, exclusively while requests begin to go to one.
   std::shared_timed_mutex destroying_;
   // By index of the plinth pool: torch's id, also of released pools that hold memory.
