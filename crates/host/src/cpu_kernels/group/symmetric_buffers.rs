@@ -1,0 +1,189 @@
+//! The symmetric buffers of a group, and waits for what other ranks write into them.
+
+use crate::{
+    driver::{
+        codes,
+        group::{
+            ENTRIES, GroupInfo, LANES, MAX_RANKS, Reason, ReportPage, WINDOW_BYTES, WINDOWS_LISTED, offsets, read_place,
+        },
+        table::Code,
+    },
+    kernels::Launch,
+};
+use std::{
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+/// The group was aborted. The launch ends, and the reason was reported.
+pub struct Aborted;
+
+/// What a rank says of a call, so that ranks that do not call for the same find out.
+pub type Header = [u64; 4];
+
+/// The symmetric buffers of a group, all of which this launch may access.
+pub struct SymmetricBuffers<'a>(pub &'a GroupInfo);
+
+impl SymmetricBuffers<'_> {
+    /// Checks that a launch may access the buffers, and the report.
+    pub fn of<'a>(launch: &Launch, group_info: &'a GroupInfo) -> Result<SymmetricBuffers<'a>, Code> {
+        let size = group_info.size as usize;
+        let staging_end = offsets::STAGING + u64::from(group_info.size) * 2 * u64::from(group_info.slot);
+        let ring = u64::from(group_info.size * group_info.lanes * ENTRIES) * u64::from(group_info.entry);
+        if size > MAX_RANKS
+            || group_info.lanes > LANES
+            || group_info.rank >= group_info.size
+            || group_info.window_bytes < staging_end + ring
+        {
+            return Err(codes::CUDA_ERROR_INVALID_VALUE);
+        }
+        for window in &group_info.windows[..size] {
+            launch.memory(*window, group_info.window_bytes, true)?;
+        }
+        launch.memory(group_info.report, size_of::<ReportPage>() as u64, true)?;
+        Ok(SymmetricBuffers(group_info))
+    }
+
+    /// Returns a word of a rank's buffer.
+    pub fn word32(&self, rank: u32, at: u64) -> &AtomicU32 {
+        let address = self.0.windows[rank as usize] + at;
+        // SAFETY: the address is in a buffer that `of` found accessible, at a multiple of 4; all ranks use it as an
+        // atomic.
+        unsafe { AtomicU32::from_ptr(address as *mut u32) }
+    }
+
+    /// Returns a number in a rank's buffer.
+    pub fn word64(&self, rank: u32, at: u64) -> &AtomicU64 {
+        let address = self.0.windows[rank as usize] + at;
+        // SAFETY: as above, at a multiple of 8.
+        unsafe { AtomicU64::from_ptr(address as *mut u64) }
+    }
+
+    /// Returns the page on which this rank reports why the group has failed.
+    pub fn report(&self) -> &ReportPage {
+        // SAFETY: `of` found the report accessible; all accesses to its fields are atomic.
+        unsafe { &*(self.0.report as *const ReportPage) }
+    }
+
+    /// Returns the slot of a rank in the buffer of another, for even or for odd steps.
+    pub fn slot(&self, at: u32, step: u64, from: u32) -> *mut u8 {
+        let index = (step & 1) * u64::from(self.0.size) + u64::from(from);
+        (self.0.windows[at as usize] + offsets::STAGING + index * u64::from(self.0.slot)) as *mut u8
+    }
+
+    /// Returns the address in this process of a place in the registered memory of a rank.
+    pub fn find_place(&self, place: u64, rank: u32) -> Option<u64> {
+        let (number, offset) = read_place(place)?;
+        let row = offsets::WINDOWS + number % WINDOWS_LISTED * WINDOW_BYTES;
+        let word = |index: u64| self.word64(self.0.rank, row + index * 8).load(Ordering::Relaxed);
+        (word(0) == number).then(|| word(1 + u64::from(rank)) + offset)
+    }
+
+    /// Aborts the group. The first call reports its reason and notifies the other ranks.
+    pub fn abort(&self, word: u32, by: u32, headers: Option<(&Header, &Header)>) {
+        let failed = self.word32(self.0.rank, offsets::FAILED);
+        if failed.compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return;
+        }
+        let report = self.report();
+        report.by.store(by, Ordering::Relaxed);
+        if let Some((own, other)) = headers {
+            for index in 0..4 {
+                report.own[index].store(own[index], Ordering::Relaxed);
+                report.other[index].store(other[index], Ordering::Relaxed);
+            }
+        }
+        report.word.store(word, Ordering::Release);
+        for peer in (0..self.0.size).filter(|peer| *peer != self.0.rank) {
+            self.word32(peer, offsets::POISON + u64::from(self.0.rank) * 4).store(word, Ordering::Release);
+        }
+    }
+
+    /// Fails if the group was aborted, here or by another rank. Otherwise data that arrived before its rank failed
+    /// would let this rank continue without it.
+    pub fn check(&self) -> Result<(), Aborted> {
+        let group_info = self.0;
+        let poison =
+            |rank: &u32| self.word32(group_info.rank, offsets::POISON + u64::from(*rank) * 4).load(Ordering::Acquire);
+        if let Some(rank) = (0..group_info.size).find(|rank| poison(rank) != 0) {
+            self.abort(poison(&rank), rank, None);
+        }
+        if self.word32(group_info.rank, offsets::FAILED).load(Ordering::Acquire) != 0 { Err(Aborted) } else { Ok(()) }
+    }
+
+    /// Fails if a wait for `peer` since `start` must end: by an abort, a stop request or the timeout.
+    pub fn check_wait(&self, start: Instant, peer: u32) -> Result<(), Aborted> {
+        self.check()?;
+        let group_info = self.0;
+        let mut word = self.report().stop.load(Ordering::Acquire);
+        if word == 0 && group_info.timeout != 0 && start.elapsed() > Duration::from_nanos(group_info.timeout) {
+            word = Reason::Timeout.word(peer);
+        }
+        if word == 0 {
+            return Ok(());
+        }
+        self.abort(word, group_info.rank, None);
+        Err(Aborted)
+    }
+
+    /// Waits until a number that `peer` writes is at least `value`.
+    pub fn wait(&self, number: &AtomicU64, value: u64, peer: u32) -> Result<(), Aborted> {
+        let mut backoff = Backoff::new();
+        while number.load(Ordering::Acquire) < value {
+            backoff.pause(|start| self.check_wait(start, peer))?;
+        }
+        Ok(())
+    }
+
+    /// Writes a header into a rank's buffer.
+    pub fn write_header(&self, rank: u32, at: u64, header: &Header) {
+        for (index, word) in header.iter().enumerate() {
+            self.word64(rank, at + index as u64 * 8).store(*word, Ordering::Relaxed);
+        }
+    }
+
+    /// Aborts the group if another rank's header differs.
+    pub fn compare(&self, at: u64, header: &Header, peer: u32) -> Result<(), Aborted> {
+        let other =
+            std::array::from_fn(|index| self.word64(self.0.rank, at + index as u64 * 8).load(Ordering::Relaxed));
+        if other == *header {
+            return Ok(());
+        }
+        self.abort(Reason::Mismatch.word(peer), self.0.rank, Some((header, &other)));
+        Err(Aborted)
+    }
+}
+
+/// Backoff of a waiting thread: it spins, then yields, then sleeps for short intervals.
+pub struct Backoff {
+    pauses: u32,
+    start: Option<Instant>,
+}
+
+impl Backoff {
+    /// Begins a wait.
+    pub fn new() -> Backoff {
+        Backoff { pauses: 0, start: None }
+    }
+
+    /// Lets other threads run. When the wait is long, checks with its start whether it must end.
+    pub fn pause(&mut self, check: impl FnOnce(Instant) -> Result<(), Aborted>) -> Result<(), Aborted> {
+        self.pauses += 1;
+        match self.pauses {
+            0..32 => std::hint::spin_loop(),
+            32..128 => std::thread::yield_now(),
+            _ => {
+                check(*self.start.get_or_insert_with(Instant::now))?;
+                std::thread::sleep(Duration::from_micros(40));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Copies between a program's memory and a symmetric buffer.
+pub fn copy(from: *const u8, to: *mut u8, bytes: u64) {
+    // SAFETY: the launch checked access to both for all of its parameters; a symmetric buffer and a program's memory do
+    // not overlap.
+    unsafe { std::ptr::copy_nonoverlapping(from, to, bytes as usize) };
+}
