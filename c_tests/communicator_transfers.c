@@ -222,29 +222,30 @@ TEST(messages_of_other_sizes_and_types_are_mismatches) {
 
 /* ---- graphs */
 
+enum { KINDS = 6 };
+static const size_t kinds[KINDS] = {9, 4096, 0, 40001, 65537, 16};
+
 static void all_kinds(int rank) {
-  static const size_t sizes[] = {9, 4096, 0, 40001, 65537, 16};
-  for (size_t index = 0; index < 6; index++) {
+  for (size_t index = 0; index < KINDS; index++) {
     if ((index + (size_t)rank) % 2 == 0) {
-      send(rank, index, sizes[index], 1 - rank);
+      send(rank, index, kinds[index], 1 - rank);
     } else {
-      receive(rank, GUARD + index * (LARGEST / 8), sizes[index], 1 - rank);
+      receive(rank, GUARD + index * (LARGEST / 8), kinds[index], 1 - rank);
     }
   }
   CHECK_OK(plinth_communicator_group_start());
   send(rank, 3, rank == 0 ? 4097 : 33, 1 - rank);
-  receive(rank, GUARD + 6 * (LARGEST / 8), rank == 0 ? 33 : 4097, 1 - rank);
+  receive(rank, GUARD + KINDS * (LARGEST / 8), rank == 0 ? 33 : 4097, 1 - rank);
   CHECK_OK(plinth_communicator_group_end());
 }
 
 static void expect_all_kinds(int round) {
-  static const size_t sizes[] = {9, 4096, 0, 40001, 65537, 16};
-  for (size_t index = 0; index < 6; index++) {
+  for (size_t index = 0; index < KINDS; index++) {
     const int sender = (int)(index % 2);
-    expect(1 - sender, GUARD + index * (LARGEST / 8), sizes[index], sender, round, index);
+    expect(1 - sender, GUARD + index * (LARGEST / 8), kinds[index], sender, round, index);
   }
-  expect(0, GUARD + 6 * (LARGEST / 8), 33, 1, round, 3);
-  expect(1, GUARD + 6 * (LARGEST / 8), 4097, 0, round, 3);
+  expect(0, GUARD + KINDS * (LARGEST / 8), 33, 1, round, 3);
+  expect(1, GUARD + KINDS * (LARGEST / 8), 4097, 0, round, 3);
 }
 
 TEST(captured_messages_are_replayed_between_others) {

@@ -14,6 +14,16 @@ static int kind_of(size_t which) {
   return kinds[which];
 }
 
+/* Destroys what a test compared: the generators, the device's memory and the results in pinned memory. */
+static void end_comparison(plinth_generator_t eager, plinth_generator_t captured, void *memory, void *one, void *other) {
+  CHECK_OK(plinth_generator_destroy(eager));
+  CHECK_OK(plinth_generator_destroy(captured));
+  release(memory);
+  CHECK_OK(plinth_pinned_free(one));
+  CHECK_OK(plinth_pinned_free(other));
+  expect_nothing_left();
+}
+
 /* Two fills in sequence. */
 static void draw_twice(size_t which, void *first, void *second, plinth_generator_t generator, plinth_stream_t stream) {
   tensor one;
@@ -300,12 +310,7 @@ TEST(a_graph_advances_the_offset_itself) {
   for (int index = 0; index < 2; index++) {
     CHECK_OK(plinth_graph_destroy(graphs[index]));
   }
-  CHECK_OK(plinth_generator_destroy(eager));
-  CHECK_OK(plinth_generator_destroy(captured));
-  release(memory);
-  CHECK_OK(plinth_pinned_free(expected));
-  CHECK_OK(plinth_pinned_free(actual));
-  expect_nothing_left();
+  end_comparison(eager, captured, memory, expected, actual);
 }
 
 /* A disabled fill draws nothing, but its numbers are consumed. */
@@ -351,12 +356,7 @@ TEST(numbers_of_a_changed_graph) {
     CHECK(memcmp(expected, actual, BYTES) == 0);
   }
   CHECK_OK(plinth_graph_destroy(graph));
-  CHECK_OK(plinth_generator_destroy(eager));
-  CHECK_OK(plinth_generator_destroy(captured));
-  release(memory);
-  CHECK_OK(plinth_pinned_free(expected));
-  CHECK_OK(plinth_pinned_free(actual));
-  expect_nothing_left();
+  end_comparison(eager, captured, memory, expected, actual);
 }
 
 /* Replays in several streams are ordered: each draws the numbers of its position. */
@@ -390,10 +390,5 @@ TEST(replays_in_several_streams_have_their_own_numbers) {
     CHECK(memcmp(expected, copied + round * COUNT, COUNT * 4) == 0);
   }
   CHECK_OK(plinth_graph_destroy(graph));
-  CHECK_OK(plinth_generator_destroy(eager));
-  CHECK_OK(plinth_generator_destroy(captured));
-  release(memory);
-  CHECK_OK(plinth_pinned_free(copied));
-  CHECK_OK(plinth_pinned_free(expected));
-  expect_nothing_left();
+  end_comparison(eager, captured, memory, copied, expected);
 }

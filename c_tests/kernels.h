@@ -53,19 +53,22 @@ static inline void need_headers(std::initializer_list<const char *> headers) {
   }
 }
 
-/* Returns the folder of plinth_philox.cuh. Skips the test if the program runs without the sources. */
-static inline std::string include_folder() {
+/* Returns a folder of the project, which has a file. Skips the test if the program runs without the sources. */
+static inline std::string folder_with(const std::string &folder, const std::string &file) {
   const std::string here = __FILE__;
   const std::size_t slash = here.rfind('/');
-  const std::string beside = (slash == std::string::npos ? std::string(".") : here.substr(0, slash)) + "/../include";
-  for (const std::string &folder : {beside, std::string("include")}) {
-    if (access((folder + "/plinth_philox.cuh").c_str(), R_OK) == 0) {
-      return folder;
+  const std::string beside = (slash == std::string::npos ? std::string(".") : here.substr(0, slash)) + "/../" + folder;
+  for (const std::string &candidate : {beside, folder}) {
+    if (access((candidate + "/" + file).c_str(), R_OK) == 0) {
+      return candidate;
     }
   }
-  SKIP("plinth_philox.cuh is not here");
+  SKIP((file + " is not here").c_str());
   return std::string();
 }
+
+/* Returns the folder of plinth_philox.cuh. */
+static inline std::string include_folder() { return folder_with("include", "plinth_philox.cuh"); }
 
 /* On the host device, compiles a kernel with NVRTC too, if PLINTH_NVRTC_LIBRARY names one: a source that only the host
  * device accepts is an error. */

@@ -13,19 +13,8 @@
 
 using Bytes = std::vector<unsigned char>;
 
-/* Returns the folder of the library's kernels. Skips the test if the program runs without the sources. */
-inline std::string kernels_folder() {
-  const std::string here = __FILE__;
-  const std::size_t slash = here.rfind('/');
-  const std::string beside = (slash == std::string::npos ? std::string(".") : here.substr(0, slash)) + "/../kernels";
-  for (const std::string &folder : {beside, std::string("kernels")}) {
-    if (access((folder + "/collective.cu").c_str(), R_OK) == 0) {
-      return folder;
-    }
-  }
-  SKIP("kernels/collective.cu is not here");
-  return std::string();
-}
+/* Returns the folder of the library's kernels. */
+inline std::string kernels_folder() { return folder_with("kernels", "collective.cu"); }
 
 /* Returns the text of a file of that folder. Of the lines that make a kernel each, PLINTH_NAME(kernel, ...), only that of
  * `kernel`. */
