@@ -427,17 +427,18 @@ impl Grower<'_> {
         policy::choose(candidates, missing_bytes, room, sizes)
     }
 
-    /// Asks again which arenas are idle, now that their handles are detached.
+    /// Queries again which arenas are idle, now that their handles are detached.
     fn check_idle(&self, site_handles: &mut SiteHandles) {
-        let mut asked: Vec<(u32, bool)> = Vec::new();
+        let mut known: Vec<(u32, bool)> = Vec::new();
         for (pick, _) in site_handles.moved.iter_mut().filter(|(pick, _)| pick.idle) {
-            let answer = asked.iter().find(|(number, _)| *number == pick.arena.number).copied();
-            let (number, idle) =
-                answer.unwrap_or_else(|| (pick.arena.number, stream_events::is_idle(self.runtime, pick.arena)));
-            if answer.is_none() {
-                asked.push((number, idle));
-            }
-            pick.idle = idle;
+            pick.idle = match known.iter().find(|(number, _)| *number == pick.arena.number) {
+                Some((_, idle)) => *idle,
+                None => {
+                    let idle = stream_events::is_idle(self.runtime, pick.arena);
+                    known.push((pick.arena.number, idle));
+                    idle
+                }
+            };
         }
     }
 

@@ -152,10 +152,11 @@ fn included(text: &str, operators: &mut Operators) -> Option<BTreeSet<String>> {
             let before = &joined[..at];
             // `#ifdef __has_include` has no operand.
             let Some(operand) = skip_blanks(&joined[at + operator.len()..]).strip_prefix('(') else { continue };
-            if before.ends_with(is_identifier_part) || defined_macro(before).is_some_and(str::is_empty) {
+            let definition = defined_macro(before);
+            if before.ends_with(is_identifier_part) || definition.is_some_and(str::is_empty) {
                 continue;
             }
-            match (quoted(skip_blanks(operand)), defined_macro(before)) {
+            match (quoted(skip_blanks(operand)), definition) {
                 (Some(name), _) => drop(names.insert(name.to_owned())),
                 (None, Some(definition)) => drop(found.insert(macro_of_parameter(definition, operand)?.to_owned())),
                 (None, None) => return None,
