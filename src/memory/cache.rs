@@ -225,7 +225,7 @@ pub fn empty(runtime: &'static Runtime) -> Result<()> {
     let mut outcome = Ok(());
     for device in runtime.devices() {
         device.memory().waits.increment();
-        device.memory().moved.reset();
+        device.memory().moves.lock().reset();
         outcome = outcome.and(empty_arenas(runtime, device, device.memory().arenas(), deadline));
     }
     outcome

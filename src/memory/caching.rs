@@ -369,7 +369,7 @@ pub fn reset_peak_stats(number: i32) -> Result<()> {
     with_memory(number, |runtime, device| {
         backend::reset_peak(device, runtime);
         peak_budget::reset(device.memory());
-        device.memory().moved.reset();
+        device.memory().moves.lock().reset();
         device.memory().reset_held_peak();
     })
 }

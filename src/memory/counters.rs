@@ -246,6 +246,11 @@ impl Counters {
         self.bytes.current()
     }
 
+    /// Returns the bytes of all blocks that were ever allocated in a zone.
+    pub fn allocated_in(&self, zone: Zone) -> u64 {
+        self.zones[zone as usize].bytes.increased
+    }
+
     /// Counts an allocation.
     #[inline]
     pub fn count_alloc(&mut self, zone: Zone, bytes: u64, requested: u64) {

@@ -4,6 +4,7 @@ use super::{
     arena::{Arena, Key, MAX_ARENAS, StreamEvent, StreamUse},
     handle_types::Support,
     peak_budget::Peak,
+    policy::ExcessMoves,
     pool::{self, PoolId},
     recorder,
     route::Routes,
@@ -100,8 +101,8 @@ pub struct DeviceMemory {
     pub created: Count,
     /// Handles and segments that were returned to the driver.
     pub released: Count,
-    /// Bytes of handles that were moved.
-    pub moved: Count,
+    /// Handles that were moved, in excess of what allocations account for.
+    pub moves: Mutex<ExcessMoves>,
     /// The held bytes that are released when the work that may use them is done.
     pub pending_release: AtomicU64,
 }

@@ -481,7 +481,7 @@ impl Grower<'_> {
         let handles: Vec<Handle> = site_handles.handles().collect();
         // First the previous addresses, so that no handle is counted twice.
         for (pick, detached) in &site_handles.moved {
-            self.device.memory().moved.add(detached.bytes);
+            self.device.memory().moves.lock().add(detached.bytes);
             pick.arena.lock().space.mark_moved(detached);
         }
         let address = self.arena.lock().space.commit_site(site, &handles, request.size, request.requested);

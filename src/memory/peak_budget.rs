@@ -130,9 +130,9 @@ pub fn ensure_budget(memory: &DeviceMemory, requester: &Arena) {
     }
 }
 
-/// Counts, and distributes the budget, most of it to `requester`.
-pub fn flush_peak(memory: &DeviceMemory, requester: &Arena) -> LevelsAndPeaks {
-    count(memory, &mut memory.peak.lock(), EVERYTHING, Budgets::Prefer(requester))
+/// Counts, distributes the budget, most of it to `requester`, and calls `body` at the same moment.
+pub fn flush_peak<T>(memory: &DeviceMemory, requester: &Arena, body: impl FnOnce(Moment) -> T) -> (LevelsAndPeaks, T) {
+    count_with(memory, &mut memory.peak.lock(), EVERYTHING, Budgets::Prefer(requester), body)
 }
 
 /// Counts after an allocation of another backend, which has no budget.

@@ -5,11 +5,13 @@ use super::block::{SMALL, Zone};
 
 /// The memory that may be held before memory is moved instead of created, in thousandths of the live peak.
 const SLACK: u64 = 1040;
-/// The increment of [`SLACK`], in thousandths, for each time that as many bytes were moved as the live peak, not
-/// counting the first half; and the maximum increment. A program that keeps moving memory is better off with more of
-/// it.
-const SLACK_FOR_MOVES: u64 = 40;
-const MORE_SLACK: u64 = 150;
+/// The bytes of large blocks allocated for each byte that may be moved meanwhile. Programs with a repeated step move less, and
+/// random sizes several times as much.
+const ALLOCATED_FOR_MOVE: u64 = 64;
+/// The moved bytes beyond that which earn no slack, in thousandths of the live peak: reorganizations that happen once.
+const FREE_MOVES: u64 = 500;
+/// The maximum slack that further moves earn, in thousandths of the live peak.
+const MAX_EARNED_SLACK: u64 = 150;
 /// The additional bytes that each arena may hold, because its handles are never all full.
 const SLACK_OF_ARENA: u64 = 4 << 20;
 /// The maximum growth of a zone of small blocks. A zone grows by its current size up to this, so that threads soon stop
@@ -17,9 +19,8 @@ const SLACK_OF_ARENA: u64 = 4 << 20;
 const MAX_SMALL_GROWTH: u64 = 8 << 20;
 /// The growth is at most the limit divided by this.
 const SMALL_GROWTHS_OF_LIMIT: u64 = 1024;
-/// The largest handle. Handles of this size give kernels the bandwidth of the driver's own allocations; larger ones are
-/// seldom completely free.
-const MAX_HANDLE: u64 = 32 << 20;
+/// The largest handle. A larger one saves few driver calls: releasing it takes longer in proportion to its size.
+const MAX_HANDLE: u64 = 256 << 20;
 /// The smallest handle for large blocks while memory is not short.
 const MIN_LARGE_HANDLE: u64 = 8 << 20;
 /// The live bytes divided by this give the handle size. Unreleasable memory in partly used handles amounts to a few
@@ -27,12 +28,19 @@ const MIN_LARGE_HANDLE: u64 = 8 << 20;
 const HANDLES_OF_LIVE: u64 = 128;
 /// The same for a limit on a device that processes share. Handles of a busy stream cannot be split, so they are smaller.
 const HANDLES_OF_SHARED_LIMIT: u64 = 1024;
-/// From this size on, growth uses the largest handles regardless of the live bytes.
+/// From this size on, growth uses at least the next size of handles, regardless of the live bytes. They give kernels the
+/// bandwidth of the driver's own allocations.
 const LARGE_NEED: u64 = 256 << 20;
+const LARGE_NEED_HANDLE: u64 = 32 << 20;
+/// The limit divided by this is the largest handle, unless that is less than for a large need.
+const HANDLES_OF_LIMIT: u64 = 512;
 /// The held part of the limit, in thousandths, from which memory counts as short.
-const SHORT: u64 = 500;
-/// The maximum unreleasable memory when memory is short, in thousandths of the live peak.
-const UNRELEASABLE_WHEN_SHORT: u64 = 5;
+const SHORT: u64 = 900;
+/// The unreleasable memory that is allowed when memory is short: what the limit leaves beyond the live peak, divided by the
+/// first, within bounds in thousandths of the live peak.
+const SPARE_FOR_UNRELEASABLE: u64 = 4;
+const MIN_UNRELEASABLE: u64 = 5;
+const MAX_UNRELEASABLE: u64 = 15;
 
 /// Limits on splitting blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,21 +63,49 @@ impl SplitLimits {
     }
 }
 
-/// Returns how many bytes may be held while `live` bytes are in use, the live peak is `live_peak`, `request` more bytes
-/// are requested, `moved` bytes were moved so far, and there are `arenas` arenas.
-pub fn soft_limit(live: u64, live_peak: u64, request: u64, moved: u64, arenas: u64) -> u64 {
-    let peak = live.saturating_add(request).max(live_peak);
-    let often = moved.saturating_sub(peak / 2);
-    let more = (often.saturating_mul(SLACK_FOR_MOVES) / peak.max(1)).min(MORE_SLACK);
-    (peak / 1000).saturating_mul(SLACK + more).saturating_add(SLACK_OF_ARENA * arenas)
+/// The moves of a device that its allocations do not account for. They earn slack, because a program that keeps moving
+/// memory is better off with more of it; allocations without moves use it up again.
+#[derive(Debug, Default)]
+pub struct ExcessMoves {
+    bytes: u64,
+    /// The bytes of large blocks that were allocated before the last query.
+    allocated: u64,
+}
+
+impl ExcessMoves {
+    /// Counts a moved handle.
+    pub fn add(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// Forgets all moves.
+    pub fn reset(&mut self) {
+        self.bytes = 0;
+    }
+
+    /// Returns the earned slack in bytes: a byte for each byte moved, within the limits, while large blocks of `allocated`
+    /// bytes were allocated so far. That sum decreases if an arena retires.
+    pub fn earned_slack(&mut self, allocated: u64, peak: u64) -> u64 {
+        let part = |thousandths| peak / 1000 * thousandths;
+        let allowed = allocated.saturating_sub(self.allocated) / ALLOCATED_FOR_MOVE;
+        self.allocated = allocated;
+        self.bytes = self.bytes.saturating_sub(allowed).min(part(FREE_MOVES + MAX_EARNED_SLACK));
+        self.bytes.saturating_sub(part(FREE_MOVES))
+    }
+}
+
+/// Returns how many bytes may be held when the peak of live memory is `peak`, moves have earned `earned` bytes of slack, and
+/// there are `arenas` arenas.
+pub fn soft_limit(peak: u64, earned: u64, arenas: u64) -> u64 {
+    (peak / 1000).saturating_mul(SLACK).saturating_add(earned).saturating_add(SLACK_OF_ARENA * arenas)
 }
 
 /// How much memory there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Supply {
-    /// More than half of the limit is not held.
+    /// More than a tenth of the limit is not held.
     Plenty,
-    /// At least half of the limit is held.
+    /// At least nine tenths of the limit are held.
     Short,
     /// Other processes may ask for it: what this one cannot release is missing in them.
     Shared,
@@ -86,14 +122,25 @@ pub fn supply(held: u64, limit: u64, shared: bool) -> Supply {
 
 /// Returns an arena's limits on unreleasable memory; see [`UnreleasableLimits`]. There are none while memory is plentiful:
 /// a split costs as much as three moves, and leaves more handles to move.
-pub fn unreleasable_limits(supply: Supply, budget: u64, live_elsewhere: u64, live_peak: u64) -> UnreleasableLimits {
+///
+/// The arena may hold `budget` bytes together with those that have `live_elsewhere` bytes in use.
+pub fn unreleasable_limits(
+    supply: Supply,
+    limit: u64,
+    budget: u64,
+    live_elsewhere: u64,
+    live_peak: u64,
+) -> UnreleasableLimits {
     if supply == Supply::Plenty {
         return UnreleasableLimits::default();
     }
-    UnreleasableLimits {
-        budget: budget.saturating_sub(live_elsewhere),
-        max_unreleasable: live_peak / 1000 * UNRELEASABLE_WHEN_SHORT,
-    }
+    let part = |thousandths| live_peak / 1000 * thousandths;
+    let spare = limit.saturating_sub(live_peak) / SPARE_FOR_UNRELEASABLE;
+    let max_unreleasable = match supply {
+        Supply::Shared => part(MIN_UNRELEASABLE),
+        Supply::Plenty | Supply::Short => spare.clamp(part(MIN_UNRELEASABLE), part(MAX_UNRELEASABLE)),
+    };
+    UnreleasableLimits { budget: budget.saturating_sub(live_elsewhere), max_unreleasable }
 }
 
 /// How much memory in partly used handles may be unreleasable before an arena splits a handle instead of placing the
@@ -134,10 +181,11 @@ pub fn handle_size(zone: Zone, need: u64, zone_bytes: u64, live: u64, supply: Su
             let max_handle = MAX_SMALL_GROWTH.min(limit / SMALL_GROWTHS_OF_LIMIT).max(granule);
             (1 << zone_bytes.max(1).ilog2()).clamp(granule, max_handle)
         }
-        Zone::Large if need >= LARGE_NEED => MAX_HANDLE,
         Zone::Large => {
-            let share = (live.saturating_add(need) / HANDLES_OF_LIVE).max(1);
-            (1 << share.ilog2()).clamp(MIN_LARGE_HANDLE, MAX_HANDLE)
+            let most = (limit / HANDLES_OF_LIMIT).clamp(LARGE_NEED_HANDLE, MAX_HANDLE);
+            let share = (live.saturating_add(need) / HANDLES_OF_LIVE).clamp(1, most);
+            let least = if need >= LARGE_NEED { LARGE_NEED_HANDLE } else { MIN_LARGE_HANDLE };
+            (1 << share.ilog2()).max(least)
         }
     };
     let handles_of_limit = if supply == Supply::Shared { HANDLES_OF_SHARED_LIMIT } else { HANDLES_OF_LIVE };
@@ -223,10 +271,48 @@ mod tests {
 
     #[test]
     fn handles_are_split_only_while_memory_is_short() {
-        let limits = |supply| unreleasable_limits(supply, 1100 << 20, 0, 1000 << 20);
-        assert_eq!(limits(Supply::Plenty), UnreleasableLimits::default());
-        assert_eq!(limits(Supply::Short).allowance(1000 << 20), (1000 << 20) / 1000 * UNRELEASABLE_WHEN_SHORT);
-        assert_eq!(limits(Supply::Shared).allowance(1099 << 20), 1 << 19);
+        const LIVE: u64 = 1000 << 20;
+        let limits = |supply, limit| unreleasable_limits(supply, limit, 1100 << 20, 0, LIVE);
+        assert_eq!(limits(Supply::Plenty, 1100 << 20), UnreleasableLimits::default());
+        assert_eq!(limits(Supply::Short, LIVE).allowance(LIVE), LIVE / 1000 * MIN_UNRELEASABLE);
+        assert_eq!(limits(Supply::Short, 1040 << 20).allowance(LIVE), 10 << 20);
+        assert_eq!(limits(Supply::Short, 1100 << 20).allowance(LIVE), LIVE / 1000 * MAX_UNRELEASABLE);
+        assert_eq!(limits(Supply::Shared, 1100 << 20).allowance(LIVE), LIVE / 1000 * MIN_UNRELEASABLE);
+        assert_eq!(limits(Supply::Short, 1100 << 20).allowance(1099 << 20), 1 << 19);
+    }
+
+    #[test]
+    fn handles_grow_with_live_memory_within_the_limit() {
+        let size = |need: u64, live: u64, limit: u64| {
+            handle_size(Zone::Large, need << 20, 0, live << 30, Supply::Plenty, limit << 30, 2 << 20) >> 20
+        };
+        assert_eq!([size(2, 0, 64), size(2, 2, 64), size(2, 16, 64), size(2, 30, 40)], [8, 16, 128, 64]);
+        assert_eq!([size(300, 0, 64), size(300, 16, 16), size(2, 100, 140)], [32, 32, 256]);
+    }
+
+    #[test]
+    fn moves_earn_slack_and_allocations_use_it_up() {
+        const PEAK: u64 = 1000 << 20;
+        let mut moves = ExcessMoves::default();
+        assert_eq!(moves.earned_slack(0, PEAK), 0);
+        // As many moves as the allocations account for, however often.
+        for step in 1..1000 {
+            moves.add(PEAK);
+            assert_eq!(moves.earned_slack(step * PEAK * ALLOCATED_FOR_MOVE, PEAK), 0);
+        }
+        let allocated = 999 * PEAK * ALLOCATED_FOR_MOVE;
+        moves.add(PEAK / 2);
+        assert_eq!(moves.earned_slack(allocated, PEAK), 0);
+        moves.add(10 << 20);
+        assert_eq!(moves.earned_slack(allocated, PEAK), 10 << 20);
+        moves.add(u64::MAX);
+        assert_eq!(moves.earned_slack(allocated, PEAK), PEAK / 1000 * MAX_EARNED_SLACK);
+        let unused = PEAK / 1000 * MAX_EARNED_SLACK - (20 << 20);
+        assert_eq!(moves.earned_slack(allocated + (20 << 20) * ALLOCATED_FOR_MOVE, PEAK), unused);
+        // An arena has retired.
+        assert_eq!(moves.earned_slack(0, PEAK), unused);
+        moves.reset();
+        assert_eq!(moves.earned_slack(0, PEAK), 0);
     }
 
     #[test]

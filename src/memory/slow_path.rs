@@ -151,9 +151,13 @@ impl SlowPath {
             self.wait_for_device()?;
         }
         let limit = self.limit()?;
-        let (live, live_peak) = peak_budget::flush_peak(self.memory(), self.arena).live();
-        let arenas = self.memory().count_arenas();
-        let soft = policy::soft_limit(live, live_peak, self.request.size, self.memory().moved.get(), arenas).min(limit);
+        let (counted, allocated) = peak_budget::flush_peak(self.memory(), self.arena, |moment| {
+            moment.arenas().map(|inner| inner.space.counters.allocated_in(Zone::Large)).sum()
+        });
+        let (live, live_peak) = counted.live();
+        let peak = live.saturating_add(self.request.size).max(live_peak);
+        let earned = self.memory().moves.lock().earned_slack(allocated, peak);
+        let soft = policy::soft_limit(peak, earned, self.memory().count_arenas()).min(limit);
         self.set_unreleasable_limits(limit, soft, live, live_peak);
         if let Some(address) = self.search_again() {
             return Ok(Some(address));
@@ -249,7 +253,7 @@ impl SlowPath {
         let mut inner = self.arena.lock();
         let live_elsewhere = live.saturating_sub(inner.space.counters.live());
         let supply = policy::supply(self.memory().held(), limit, self.memory().is_shared());
-        let limits = policy::unreleasable_limits(supply, budget, live_elsewhere, live_peak);
+        let limits = policy::unreleasable_limits(supply, limit, budget, live_elsewhere, live_peak);
         inner.space.set_unreleasable_limits(limits);
     }
 

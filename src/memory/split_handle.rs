@@ -40,7 +40,7 @@ pub fn split(runtime: &Runtime, device: &Device, arena: &'static Arena, split: H
         arena.lock().space.reattach(detached.block);
         return;
     }
-    device.memory().moved.add(split.bytes);
+    device.memory().moves.lock().add(split.bytes);
     arena.lock().space.mark_moved(&detached);
     if retry(|| driver.memory_release(detached.physical)) {
         device.memory().released.increment();
