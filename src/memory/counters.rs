@@ -428,6 +428,27 @@ impl Counters {
         self.budget.allowance.as_flattened_mut()[index] = allowance;
     }
 
+    /// Moves budget of another arena here, for the quantities of a set: half of what the other does not need. Returns whether
+    /// the budget then suffices.
+    pub fn take_budget(&mut self, other: &mut Counters, which: QuantitySet) -> bool {
+        let others_levels = other.levels();
+        let others_max = other.budget.max.as_flattened_mut().iter_mut();
+        let all = self.budget.max.as_flattened_mut().iter_mut().zip(others_max).zip(others_levels.as_flattened());
+        for (index, ((max, others_max), others_level)) in all.enumerate() {
+            if which & (1 << index) != 0 {
+                let spare = others_max.saturating_sub(*others_level) / 2;
+                *others_max -= spare;
+                *max += spare;
+            }
+        }
+        other.set_limits();
+        let enough = !exceeds(&self.levels(), &self.budget.max);
+        if enough {
+            self.set_limits();
+        }
+        enough
+    }
+
     /// Adds the allowance to the budget. Returns whether the budget then suffices; if not, it is unchanged.
     pub fn use_allowance(&mut self) -> bool {
         let mut max = self.budget.max;

@@ -26,8 +26,9 @@ use std::{
 
 /// The number of spinning rounds, each twice as long as the one before: a few microseconds in all.
 const SPINS: u32 = 6;
-/// The number of rounds after those that yield the processor.
-const YIELDS: u32 = 4;
+/// The number of rounds after those that yield the processor: some tens of microseconds, so that a count over all arenas,
+/// which holds their locks, is over before a waiter sleeps. The shortest sleep takes Linux some 60 microseconds.
+const YIELDS: u32 = 64;
 const SHORTEST_SLEEP: Duration = Duration::from_micros(2);
 /// The number of times that the sleep doubles; the longest sleep is 64 microseconds.
 const LONGER_SLEEPS: u32 = 5;

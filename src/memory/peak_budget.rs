@@ -9,7 +9,8 @@
 //! Threads that allocate concurrently in their own arenas would ask all the time. So when threads alternate more often
 //! than once per `INTERVAL`, an arena that asks gets its allowance without a count, once until the next count. The
 //! allowances are the possible error: all of them together are an eighth of the peak, or `MIN_ALLOWANCE` for each arena
-//! if that is more. An arena that has used its allowance is counted at once.
+//! if that is more. An arena that has used its allowance takes budget of some other arenas, which changes no sum, and is
+//! counted if that does not suffice.
 //!
 //! A program whose sum stays close to the peak would trigger counts all the time, too. So only the peaks of all allocated
 //! bytes and of mappings are exact: the budgets of the other quantities sum up to a little more than the peak, by one part
@@ -30,9 +31,11 @@ use crate::runtime::thread;
 use std::time::{Duration, Instant};
 
 /// The average interval at which another thread may trigger a count.
-const INTERVAL: Duration = Duration::from_micros(200);
+const INTERVAL: Duration = Duration::from_millis(1);
 /// The number of such changes of thread that are allowed in a burst.
 const BURST: u32 = 64;
+/// The number of arenas that are asked for budget before a count.
+const LENDERS: usize = 4;
 /// The part of a peak by which the budgets of all arenas may exceed it, for quantities whose peak is not exact: one in
 /// `SLACK_DIVISOR`.
 const SLACK_DIVISOR: u64 = 64;
@@ -125,9 +128,27 @@ pub fn ensure_budget(memory: &DeviceMemory, requester: &Arena) {
         return;
     }
     // Another thread is counting now or did so recently.
-    if !requester.lock().space.counters.use_allowance() {
+    if !requester.lock().space.counters.use_allowance() && !take_budget(memory, requester, exceeded) {
         count(memory, &mut memory.peak.lock(), exceeded, Budgets::Prefer(requester));
     }
+}
+
+/// Moves budget of other arenas, one after the other, to `requester`, until it suffices. Returns whether it does. The sum of
+/// the budgets stays the same, and only two arenas at a time are locked.
+fn take_budget(memory: &DeviceMemory, requester: &Arena, exceeded: QuantitySet) -> bool {
+    let arenas = memory.arenas();
+    let next = arenas.partition_point(|arena| arena.number <= requester.number);
+    let others = arenas[next..].iter().chain(&arenas[..next]).filter(|arena| arena.number != requester.number);
+    others.take(LENDERS).any(|other| {
+        // In the order in which a count locks them.
+        let (mut own, mut others);
+        if requester.number < other.number {
+            (own, others) = (requester.lock(), other.lock());
+        } else {
+            (others, own) = (other.lock(), requester.lock());
+        }
+        own.space.counters.take_budget(&mut others.space.counters, exceeded)
+    })
 }
 
 /// Counts, distributes the budget, most of it to `requester`, and calls `body` at the same moment.
