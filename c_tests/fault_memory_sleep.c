@@ -19,6 +19,13 @@ static unsigned char *blocks[BLOCKS];
 static const size_t sizes[BLOCKS] = {700, 5 * MIB, 3 * MIB, 900, 64 * 1024, 2 * MIB};
 static plinth_stream_t own;
 static bool keeps_contents;
+static unsigned seed; /* of the contents */
+
+static void put_contents(void) {
+  for (int index = 0; index < BLOCKS; index++) {
+    put_pattern(blocks[index], sizes[index], seed + (unsigned)index);
+  }
+}
 
 /* Two pools, with blocks of two streams and, where there are two, of two devices. */
 static void set_up(void) {
@@ -33,8 +40,8 @@ static void set_up(void) {
     enter(pool, device);
     blocks[index] = alloc_on(sizes[index], device, index == 2 ? own : NULL);
     leave(pool, device);
-    put_pattern(blocks[index], sizes[index], (unsigned)index + 1);
   }
+  put_contents();
 }
 
 static void tear_down(void) {
@@ -64,11 +71,11 @@ static void expect_contents(void) {
   RETRY(plinth_memory_free_backup(NULL));
   expect_awake();
   CHECK_EQ(info_now().backup_bytes, 0);
+  if (!keeps_contents) {
+    put_contents();
+  }
   for (int index = 0; index < BLOCKS; index++) {
-    if (!keeps_contents) {
-      put_pattern(blocks[index], sizes[index], (unsigned)index + 1);
-    }
-    CHECK(has_pattern(blocks[index], sizes[index], (unsigned)index + 1));
+    CHECK(has_pattern(blocks[index], sizes[index], seed + (unsigned)index));
   }
 }
 
@@ -143,4 +150,48 @@ SCENARIO_OF(sleep_plan, an_asynchronous_wake) {
   wake(plinth_memory_wake_async);
   RETRY(plinth_memory_wake_wait("kv", own));
   RETRY(plinth_stream_synchronize(own));
+}
+
+/* A limit below the memory that is held keeps a sleep that fails from mapping again what it has released. So the pools are
+ * left partly asleep. */
+TEST(a_sleep_that_fails_and_cannot_be_undone_keeps_the_contents) {
+  CHECK_OK(plinth_enable_fault_injection());
+  plinth_sleep_options_t options = PLINTH_SLEEP_OPTIONS_INIT;
+  options.backup = PLINTH_BACKUP_PINNED;
+  keeps_contents = true;
+  need_devices(2);
+  last_device = 1;
+  set_up();
+  /* With it, the first pool has memory in three places: when one is not yet saved, one may be released. */
+  enter(pools[0], 0);
+  unsigned char *third = alloc_on(4 * MIB, 0, NULL);
+  leave(pools[0], 0);
+  int partly_asleep = 0;
+  for (uint64_t nth = 1;; nth++) {
+    for (int32_t device = 0; device < 2; device++) {
+      CHECK_OK(plinth_set_per_process_memory_fraction(1e-6, device));
+    }
+    /* Other contents than in earlier backups. */
+    seed += BLOCKS;
+    put_contents();
+    put_pattern(third, 4 * MIB, seed);
+    CHECK_OK(plinth_inject_fault(nth, CUDA_ERROR_UNKNOWN));
+    const plinth_status_t slept = plinth_memory_sleep("weights,kv", &options);
+    const bool tripped = plinth_tripped_fault() != NULL;
+    CHECK_OK(plinth_inject_fault(0, 0));
+    for (int32_t device = 0; device < 2; device++) {
+      CHECK_OK(plinth_set_per_process_memory_fraction(1.0, device));
+    }
+    const plinth_sleep_info_t info = info_now();
+    partly_asleep += info.pools_asleep > 0 && info.mapped_bytes > 0;
+    expect_contents();
+    CHECK(has_pattern(third, 4 * MIB, seed));
+    if (!tripped) {
+      CHECK_OK(slept);
+      break;
+    }
+  }
+  CHECK(partly_asleep > 0);
+  release(third);
+  tear_down();
 }
