@@ -3,6 +3,7 @@
 /* env: PLINTH_HOST_DEVICES=4 */
 /* env: PLINTH_COMMUNICATOR_ENGINE=shared */
 /* alone: each_fault_of_a_cycle_leaves_all_ranks_in_one_state; enables fault injection before the first call */
+/* alone: two_processes_sleep_and_one_ends; forks before the first call */
 /* timeout: 120 */
 /* library: fake_nccl */
 #include "driver.h"

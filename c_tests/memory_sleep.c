@@ -162,6 +162,76 @@ TEST(pools_of_several_devices_sleep_together) {
   expect_nothing_left();
 }
 
+static int64_t large_handles(void) {
+  plinth_memory_stats_t stats = PLINTH_MEMORY_STATS_INIT;
+  CHECK_OK(plinth_memory_stats(0, &stats));
+  return stats.segment.large_pool.current;
+}
+
+/* A pool that grew block by block has small handles. It gets those of a pool that grows at once. */
+TEST(memory_wakes_in_fewer_handles) {
+  enum { PIECES = 32 };
+  const plinth_sleep_options_t options = backup_in(PLINTH_BACKUP_PINNED);
+  const plinth_pool_id_t pool = tagged_pool("weights");
+  unsigned char *pieces[PIECES];
+  for (int index = 0; index < PIECES; index++) {
+    pieces[index] = alloc_in(pool, 8 * MIB, 0, NULL);
+    put_pattern(pieces[index], 8 * MIB, (unsigned)index + 1);
+  }
+  const int64_t handles = large_handles();
+  const size_t held = pool_reserved(pool, 0);
+  for (int round = 0; round < 2; round++) {
+    CHECK_OK(plinth_memory_sleep("weights", &options));
+    CHECK_OK(plinth_memory_wake("weights"));
+    CHECK_EQ(pool_reserved(pool, 0), held);
+    CHECK(large_handles() <= handles / 2);
+    expect_sound();
+    for (int index = 0; index < PIECES; index++) {
+      CHECK(has_pattern(pieces[index], 8 * MIB, (unsigned)index + 1));
+    }
+  }
+  /* Blocks share handles now; the memory of all is released in the end. */
+  for (int index = 0; index < PIECES; index++) {
+    release(pieces[(index * 5) % PIECES]);
+  }
+  expect_sound();
+  destroy(pool);
+  expect_nothing_left();
+}
+
+/* The new handles begin and end elsewhere than the old ones, whose contents were saved each for itself. */
+TEST(memory_of_odd_sizes_wakes_in_other_handles) {
+  static const size_t mebibytes[] = {5, 13, 2, 30, 22, 7, 64, 18, 3, 96, 41, 1, 27};
+  enum { PIECES = sizeof mebibytes / sizeof *mebibytes };
+  static const plinth_backup_t backups[] = {PLINTH_BACKUP_PINNED, PLINTH_BACKUP_PINNED, PLINTH_BACKUP_PAGEABLE,
+                                            PLINTH_BACKUP_FILE};
+  const plinth_pool_id_t pool = tagged_pool("weights");
+  unsigned char *pieces[PIECES];
+  for (int index = 0; index < PIECES; index++) {
+    pieces[index] = alloc_in(pool, mebibytes[index] * MIB + 3000, 0, NULL);
+    put_pattern(pieces[index], mebibytes[index] * MIB + 3000, (unsigned)index + 1);
+  }
+  for (int round = 0; round < 4; round++) {
+    const plinth_sleep_options_t options = backup_in(backups[round]);
+    CHECK_OK(plinth_memory_sleep("weights", &options));
+    if (round == 1) {
+      CHECK_OK(plinth_memory_wake_async("weights"));
+      CHECK_OK(plinth_memory_wake_wait("weights", NULL));
+    } else {
+      CHECK_OK(plinth_memory_wake("weights"));
+    }
+    for (int index = 0; index < PIECES; index++) {
+      CHECK(has_pattern(pieces[index], mebibytes[index] * MIB + 3000, (unsigned)index + 1));
+    }
+    expect_sound();
+  }
+  for (int index = 0; index < PIECES; index++) {
+    release(pieces[index]);
+  }
+  destroy(pool);
+  expect_nothing_left();
+}
+
 /* ---- graphs */
 
 TEST(a_graph_over_the_memory_replays_afterwards) {

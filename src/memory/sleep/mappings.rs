@@ -4,10 +4,10 @@ use super::backup::Piece;
 use crate::{
     driver::Physical,
     memory::{
-        block::BlockState,
+        block::{BlockState, Zone},
         history::Action,
         mapped::{Backing, Mapped},
-        space::Space,
+        space::{Region, Space},
     },
 };
 
@@ -48,13 +48,42 @@ impl Space {
         self.mapped.values().any(|mapped| mapped.backing == Backing::Suspended)
     }
 
+    /// Returns the suspended memory in ascending order: mappings of large blocks that are adjacent as one, since their handles
+    /// may have other sizes when they are created again.
+    pub(super) fn suspended_runs(&self) -> Vec<(SuspendedMapping, Zone)> {
+        let mut runs: Vec<(SuspendedMapping, Zone)> = Vec::new();
+        for mapping in self.suspended_mappings() {
+            let Some(region) = self.region_of(mapping) else { continue };
+            match runs.last_mut() {
+                Some((run, Zone::Large))
+                    if run.address + run.bytes == mapping.address && mapping.address != region.address =>
+                {
+                    run.bytes += mapping.bytes;
+                }
+                _ => runs.push((mapping, region.zone)),
+            }
+        }
+        runs
+    }
+
+    /// Puts handles behind all suspended memory.
+    pub(super) fn resume(&mut self, handles: impl IntoIterator<Item = (SuspendedMapping, Physical)>) {
+        self.mapped.retain(|_, mapped| mapped.backing != Backing::Suspended);
+        for (mapping, physical) in handles {
+            self.set_backing(mapping, Backing::Handle(physical));
+        }
+    }
+
+    fn region_of(&self, mapping: SuspendedMapping) -> Option<&Region> {
+        self.regions.iter().find(|region| {
+            region.address <= mapping.address && mapping.address + mapping.bytes <= region.address + region.bytes
+        })
+    }
+
     /// Sets the memory behind an address.
     pub(in crate::memory) fn set_backing(&mut self, mapping: SuspendedMapping, backing: Backing) {
         self.mapped.insert(mapping.address, Mapped { bytes: mapping.bytes, backing });
-        let region = self.regions.iter().find(|region| {
-            region.address <= mapping.address && mapping.address + mapping.bytes <= region.address + region.bytes
-        });
-        if let Some(zone) = region.map(|region| region.zone) {
+        if let Some(zone) = self.region_of(mapping).map(|region| region.zone) {
             match backing {
                 Backing::Suspended => {
                     self.counters.unmap(zone, mapping.bytes);
@@ -122,6 +151,20 @@ pub(super) fn pieces_of(mappings: &[(SuspendedMapping, Physical)], runs: &[(u64,
     pieces
 }
 
+/// The parts of pieces, sorted by address, that lie between two addresses.
+pub(super) fn clip(pieces: &[Piece], (start, end): (u64, u64)) -> Vec<Piece> {
+    let first = pieces.partition_point(|piece| piece.address + piece.bytes <= start);
+    let parts = pieces[first..].iter().take_while(|piece| piece.address < end).map(|piece| {
+        let address = piece.address.max(start);
+        Piece {
+            address,
+            bytes: (piece.address + piece.bytes).min(end) - address,
+            offset: piece.offset + (address - piece.address),
+        }
+    });
+    parts.collect()
+}
+
 /// The pieces, sorted by address, of mappings that are adjacent in memory.
 pub(super) fn pieces_in<'a, T>(
     pieces: &'a [Piece],
@@ -183,6 +226,18 @@ mod tests {
         let pieces: Vec<_> = pieces_of(&handles, &runs).iter().map(|piece| (piece.address, piece.bytes)).collect();
         let second = (mib + MAX_GAP + 512, 400_000 - MAX_GAP - 512);
         assert_eq!(pieces, [(0, mib), second, (2 * mib - 512, 512), (2 * mib, 512)]);
+    }
+
+    #[test]
+    fn pieces_are_clipped() {
+        let pieces = [Piece { address: 10, bytes: 10, offset: 100 }, Piece { address: 30, bytes: 10, offset: 200 }];
+        let parts = |start, end| -> Vec<_> {
+            clip(&pieces, (start, end)).iter().map(|piece| (piece.address, piece.bytes, piece.offset)).collect()
+        };
+        assert_eq!(parts(0, 100), [(10, 10, 100), (30, 10, 200)]);
+        assert_eq!(parts(15, 35), [(15, 5, 105), (30, 5, 200)]);
+        assert_eq!(parts(12, 18), [(12, 6, 102)]);
+        assert_eq!(parts(20, 30), []);
     }
 
     #[test]

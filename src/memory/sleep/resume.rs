@@ -4,7 +4,7 @@ use super::{
     Part,
     backup::Piece,
     describe,
-    mappings::{SuspendedMapping, adjacent, intersect, pieces_in},
+    mappings::{SuspendedMapping, adjacent, clip, intersect},
     on_each_device, stream_of, take_transfer,
     transfer::Transfer,
     transfers_of, with_transfer,
@@ -14,10 +14,11 @@ use crate::{
     error::{Context, Error, Result},
     memory::{
         arena::Arena,
+        block::Zone,
         cache,
+        device_memory::Method,
         handles::{self, Handle},
-        mapped::Backing,
-        peak_budget,
+        peak_budget, policy,
         pool::MemoryOptions,
     },
     observe::{self, Kind, Operand},
@@ -127,7 +128,7 @@ fn restore_part(
     if let (Some(transfer), Some(backup), Some(resumed)) = (transfer.as_mut(), &part.saved.backup, &part.resumed) {
         // After a sleep that failed, the backup may lack what is still mapped.
         for group in adjacent(&resumed.mappings, u64::MAX, |(_, mapping)| *mapping) {
-            let restored = transfer.restore(backup, pieces_in(&pieces, group, |(_, mapping)| *mapping));
+            let restored = transfer.restore(backup, &clip(&pieces, range_of(group)));
             restored.context(|| format!("waking {}", describe(part.id)))?;
         }
     }
@@ -142,11 +143,7 @@ fn map_part(
     mut transfer: Option<&mut Transfer<'_>>,
     pieces: &[Piece],
 ) -> Result<()> {
-    let mut mappings: Vec<ArenaMapping> = Vec::new();
-    for arena in &part.arenas {
-        mappings.extend(arena.lock().space.suspended_mappings().into_iter().map(|mapping| (*arena, mapping)));
-    }
-    mappings.sort_unstable_by_key(|(_, mapping)| mapping.address);
+    let mappings = mappings_to_resume(runtime, part)?;
     let mut created = Vec::with_capacity(mappings.len());
     let mut map_group = |group: &[ArenaMapping]| {
         let handles = create_for(runtime, part, &mappings, group)?;
@@ -157,9 +154,7 @@ fn map_part(
         created.extend(handles);
         group.iter().for_each(|(_, mapping)| observe::on_wake(mapping.address, mapping.bytes));
         match (transfer.as_mut(), &part.saved.backup) {
-            (Some(transfer), Some(backup)) => {
-                transfer.restore(backup, pieces_in(pieces, group, |(_, mapping)| *mapping))
-            }
+            (Some(transfer), Some(backup)) => transfer.restore(backup, &clip(pieces, range_of(group))),
             _ => Ok(()),
         }
     };
@@ -206,8 +201,45 @@ fn end_restore(
     Ok(())
 }
 
+/// Returns the addresses of mappings that are adjacent in memory.
+fn range_of(group: &[ArenaMapping]) -> (u64, u64) {
+    let ends = group.first().zip(group.last());
+    ends.map_or((0, 0), |((_, first), (_, last))| (first.address, last.address + last.bytes))
+}
+
 fn ranges_of(pieces: &[Piece]) -> Vec<(u64, u64)> {
     pieces.iter().map(|piece| (piece.address, piece.address + piece.bytes)).collect()
+}
+
+/// Returns mappings for all suspended memory of a pool on a device, sorted by address. Large blocks get handles of the size
+/// that new memory has now: the pool may have grown in smaller ones, and each takes the driver as long.
+fn mappings_to_resume(runtime: &Runtime, part: &Part<'_>) -> Result<Vec<ArenaMapping>> {
+    let (driver, memory) = (&runtime.driver, part.device.memory());
+    let total = memory.total(part.device, driver)?;
+    let limit = memory.limit(total).unwrap_or(total);
+    let live = peak_budget::read(memory).live().0;
+    let method = memory.method(part.device, driver)?;
+    let supply = policy::supply(memory.held(), limit, memory.is_shared());
+    let mut mappings: Vec<ArenaMapping> = Vec::new();
+    for arena in &part.arenas {
+        for (run, zone) in arena.lock().space.suspended_runs() {
+            let sizes = match method {
+                Method::Virtual { granule } if zone == Zone::Large => {
+                    let handle = policy::handle_size(zone, run.bytes, 0, live, supply, limit, granule);
+                    policy::handle_sizes(run.bytes, handle, granule)
+                }
+                _ => vec![run.bytes],
+            };
+            let mut address = run.address;
+            mappings.extend(sizes.into_iter().map(|bytes| {
+                let mapping = SuspendedMapping { address, bytes };
+                address += bytes;
+                (*arena, mapping)
+            }));
+        }
+    }
+    mappings.sort_unstable_by_key(|(_, mapping)| mapping.address);
+    Ok(mappings)
 }
 
 /// Creates the handles of a group of the mappings.
@@ -258,10 +290,10 @@ fn create(runtime: &Runtime, device: &Device, wanted: &[Wanted]) -> Result<Optio
 impl Part<'_> {
     /// Lets the program use memory that is mapped again.
     fn commit(&mut self, resumed: Resumed) {
-        for ((arena, mapping), (physical, _)) in resumed.mappings.into_iter().zip(resumed.created) {
-            arena.lock().space.set_backing(mapping, Backing::Handle(physical));
-        }
+        let handles: Vec<_> = resumed.mappings.into_iter().zip(resumed.created).collect();
         for arena in &self.arenas {
+            let own = handles.iter().filter(|((other, _), _)| other.number == arena.number);
+            arena.lock().space.resume(own.map(|((_, mapping), (physical, _))| (*mapping, *physical)));
             peak_budget::ensure_budget(self.device.memory(), arena);
         }
         self.saved.pieces = None;
@@ -290,17 +322,7 @@ impl Part<'_> {
         if !asynchronous {
             return pieces.to_vec();
         }
-        let runs = self.live_runs();
-        let live = |piece: &Piece| -> Vec<Piece> {
-            intersect(&[(piece.address, piece.address + piece.bytes)], &runs)
-                .map(|(start, end)| Piece {
-                    address: start,
-                    bytes: end - start,
-                    offset: piece.offset + (start - piece.address),
-                })
-                .collect()
-        };
-        pieces.iter().flat_map(live).collect()
+        self.live_runs().into_iter().flat_map(|run| clip(pieces, run)).collect()
     }
 
     /// Returns the address ranges of the live blocks, in ascending order.
