@@ -141,13 +141,13 @@ fn take_budget(memory: &DeviceMemory, requester: &Arena, exceeded: QuantitySet) 
     let others = arenas[next..].iter().chain(&arenas[..next]).filter(|arena| arena.number != requester.number);
     others.take(LENDERS).any(|other| {
         // In the order in which a count locks them.
-        let (mut own, mut others);
+        let (mut own, mut lender);
         if requester.number < other.number {
-            (own, others) = (requester.lock(), other.lock());
+            (own, lender) = (requester.lock(), other.lock());
         } else {
-            (others, own) = (other.lock(), requester.lock());
+            (lender, own) = (other.lock(), requester.lock());
         }
-        own.space.counters.take_budget(&mut others.space.counters, exceeded)
+        own.space.counters.take_budget(&mut lender.space.counters, exceeded)
     })
 }
 
