@@ -67,6 +67,7 @@ TEST(a_pinned_request_that_is_too_large_is_refused) {
 
 TEST(a_full_host_device_reports_it_and_recovers) {
   setenv("PLINTH_DEVICE", "host", 1);
+  unsetenv("CUDA_VISIBLE_DEVICES");
   setenv("PLINTH_HOST_MEMORY", "64MiB", 1);
   void *memory[3];
   void *pointer = UNTOUCHED_POINTER;

@@ -187,6 +187,7 @@ TEST(a_capture_continues_after_out_of_memory) {
 
 TEST(a_full_host_device_uses_its_cache) {
   setenv("PLINTH_DEVICE", "host", 1);
+  unsetenv("CUDA_VISIBLE_DEVICES");
   setenv("PLINTH_HOST_MEMORY", "64MiB", 1);
   for (int round = 0; round < 4; round++) {
     plinth_stream_t stream = stream_on(0);
