@@ -31,6 +31,16 @@ use parking_lot::Mutex;
 /// The most that is created and mapped before the copies to it begin.
 const MAP: u64 = 128 << 20;
 
+/// When contents are copied to memory that is mapped again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Copies {
+    /// Those of each group of handles as soon as it is mapped, so that they are in progress while the next one is.
+    Interleaved,
+    /// When everything is mapped: the driver may let a thread that maps memory wait for the copies of its device, and those
+    /// of other devices for it.
+    AfterMapping,
+}
+
 /// A suspended mapping and its arena.
 type ArenaMapping = (&'static Arena, SuspendedMapping);
 
@@ -47,32 +57,26 @@ pub(super) fn resume_parts(runtime: &'static Runtime, parts: &mut [Part<'_>], as
     let arenas: Vec<&'static Arena> = parts.iter().flat_map(|part| part.arenas.clone()).collect();
     let _growing: Vec<_> = arenas.iter().map(|arena| arena.growth.lock()).collect();
     let transfers = Mutex::new(transfers_of(runtime, parts)?);
-    // A device that maps memory waits for its copies, and others wait until it has mapped. So several devices map
-    // everything first; with one, its copies are in progress meanwhile.
-    let maps_first = parts.first().map(|part| part.device.ordinal) != parts.last().map(|part| part.device.ordinal);
-    let resumed = on_each_device(parts, |parts| {
+    let one_device = parts.first().map(|part| part.device.ordinal) == parts.last().map(|part| part.device.ordinal);
+    let copies = if one_device { Copies::Interleaved } else { Copies::AfterMapping };
+    let mapped = on_each_device(parts, |parts| {
         with_transfer(runtime, parts, &transfers, &|parts, transfer| {
-            if maps_first {
-                for part in parts.iter_mut() {
-                    part.await_restore_unless(asynchronous, runtime)?;
-                    map_part(runtime, part, None, &[])?;
-                }
-                return parts.iter_mut().try_for_each(|part| restore_part(runtime, part, transfer, asynchronous));
-            }
             parts.iter_mut().try_for_each(|part| {
-                part.await_restore_unless(asynchronous, runtime)?;
-                map_and_restore(runtime, part, transfer, asynchronous)
+                if !asynchronous {
+                    part.await_restore(runtime)?;
+                }
+                map_part(runtime, part, transfer, copies, asynchronous)
             })
         })
     });
     for part in parts {
         let mut transfer = take_transfer(&transfers, part.device);
-        if resumed.is_err() {
+        if mapped.is_err() {
             retry(|| {
                 part.device.with_context(&runtime.driver, |driver| {
                     driver.with_relaxed_capture(|| {
                         if let Some(resumed) = part.resumed.take() {
-                            part.undo(runtime, resumed, transfer.as_mut());
+                            part.undo(runtime, resumed, &mut transfer);
                         }
                     })?;
                     Ok(())
@@ -85,7 +89,7 @@ pub(super) fn resume_parts(runtime: &'static Runtime, parts: &mut [Part<'_>], as
             part.commit(resumed);
         }
     }
-    resumed
+    mapped
 }
 
 /// Resumes the memory of a pool on a device; all or nothing. The growth locks are held and the device's context is
@@ -95,110 +99,83 @@ pub(super) fn resume_part(
     part: &mut Part<'_>,
     transfer: &mut Option<Transfer<'_>>,
 ) -> Result<()> {
-    let outcome = map_and_restore(runtime, part, transfer, false);
-    match part.resumed.take() {
-        Some(resumed) if outcome.is_ok() => part.commit(resumed),
-        Some(resumed) => part.undo(runtime, resumed, transfer.as_mut()),
-        None => {}
+    map_part(runtime, part, transfer, Copies::Interleaved, false)?;
+    if let Some(resumed) = part.resumed.take() {
+        part.commit(resumed);
     }
-    outcome
+    Ok(())
 }
 
-/// Maps the memory of a pool on a device, and restores the contents of each group of handles as soon as it is mapped. The
-/// part has the memory until it is committed or undone, also after an error.
-fn map_and_restore(
-    runtime: &'static Runtime,
-    part: &mut Part<'_>,
-    transfer: &mut Option<Transfer<'_>>,
-    asynchronous: bool,
-) -> Result<()> {
-    let pieces = part.pieces_to_restore(asynchronous);
-    map_part(runtime, part, transfer.as_mut(), &pieces)?;
-    end_restore(runtime, part, transfer, &pieces, asynchronous)
-}
-
-/// Restores the contents of a pool's memory on a device, which is mapped.
-fn restore_part(
-    runtime: &'static Runtime,
-    part: &mut Part<'_>,
-    transfer: &mut Option<Transfer<'_>>,
-    asynchronous: bool,
-) -> Result<()> {
-    let pieces = part.pieces_to_restore(asynchronous);
-    if let (Some(transfer), Some(backup), Some(resumed)) = (transfer.as_mut(), &part.saved.backup, &part.resumed) {
-        // After a sleep that failed, the backup may lack what is still mapped.
-        for group in adjacent(&resumed.mappings, u64::MAX, |(_, mapping)| *mapping) {
-            let restored = transfer.restore(backup, &clip(&pieces, range_of(group)));
-            restored.context(|| format!("waking {}", describe(part.id)))?;
-        }
-    }
-    end_restore(runtime, part, transfer, &pieces, asynchronous)
-}
-
-/// Creates and maps handles for a pool on a device, and begins to copy what `transfer` has of their contents. After an error
-/// the part has no memory.
+/// Maps the memory of a pool on a device and restores its contents. The part has the memory until it is committed or
+/// undone; after an error it has none.
 fn map_part(
     runtime: &'static Runtime,
     part: &mut Part<'_>,
-    mut transfer: Option<&mut Transfer<'_>>,
-    pieces: &[Piece],
+    transfer: &mut Option<Transfer<'_>>,
+    copies: Copies,
+    asynchronous: bool,
 ) -> Result<()> {
     let mappings = mappings_to_resume(runtime, part)?;
     let mut created = Vec::with_capacity(mappings.len());
-    let mut map_group = |group: &[ArenaMapping]| {
-        let handles = create_for(runtime, part, &mappings, group)?;
+    match map_and_restore(runtime, part, &mappings, &mut created, transfer, copies, asynchronous) {
+        Ok(restored) => {
+            part.resumed = Some(Resumed { mappings, created, restored });
+            Ok(())
+        }
+        Err(error) => {
+            part.undo(runtime, Resumed { mappings, created, restored: None }, transfer);
+            Err(error.context(format_args!("waking {}", describe(part.id))))
+        }
+    }
+}
+
+/// Creates and maps handles, which are added to `created`, and copies their contents. Returns the event after copies that may
+/// be in progress.
+fn map_and_restore(
+    runtime: &'static Runtime,
+    part: &Part<'_>,
+    mappings: &[ArenaMapping],
+    created: &mut Vec<Handle>,
+    transfer: &mut Option<Transfer<'_>>,
+    copies: Copies,
+    asynchronous: bool,
+) -> Result<Option<PooledEvent>> {
+    let pieces = part.pieces_to_restore(asynchronous);
+    // After a sleep that failed, the backup may lack what is still mapped: only what is mapped here is copied.
+    let mut copy = |group: &[ArenaMapping]| match (transfer.as_mut(), &part.saved.backup) {
+        (Some(transfer), Some(backup)) => transfer.restore(backup, &clip(&pieces, range_of(group))),
+        _ => Ok(()),
+    };
+    let groups = adjacent(mappings, MAP, |(_, mapping)| *mapping);
+    for group in &groups {
+        let handles = create_for(runtime, part, mappings, group)?;
         if let Err(error) = handles::map(part.device, &runtime.driver, group[0].1.address, &handles) {
             handles::undo(part.device, &runtime.driver, handles);
             return Err(error);
         }
         created.extend(handles);
         group.iter().for_each(|(_, mapping)| observe::on_wake(mapping.address, mapping.bytes));
-        match (transfer.as_mut(), &part.saved.backup) {
-            (Some(transfer), Some(backup)) => transfer.restore(backup, &clip(pieces, range_of(group))),
-            _ => Ok(()),
-        }
-    };
-    let outcome = adjacent(&mappings, MAP, |(_, mapping)| *mapping).into_iter().try_for_each(&mut map_group);
-    let resumed = Resumed { mappings, created, restored: None };
-    match outcome {
-        Ok(()) => {
-            part.resumed = Some(resumed);
-            Ok(())
-        }
-        Err(error) => {
-            part.undo(runtime, resumed, transfer);
-            Err(error.context(format_args!("waking {}", describe(part.id))))
+        if copies == Copies::Interleaved {
+            copy(group)?;
         }
     }
-}
-
-/// Waits for the copies to a part, or records an event after them, which the part then has.
-fn end_restore(
-    runtime: &Runtime,
-    part: &mut Part<'_>,
-    transfer: &mut Option<Transfer<'_>>,
-    pieces: &[Piece],
-    asynchronous: bool,
-) -> Result<()> {
-    let Some(transfer) = transfer else { return Ok(()) };
-    let mut end = || {
-        if !asynchronous || pieces.is_empty() {
-            return transfer.finish().map(|()| None);
-        }
-        let restored = part.record_restore(runtime)?;
-        // A block that was freed since the copies began may be used again before their end.
-        if intersect(&ranges_of(pieces), &part.live_runs()).map(|(start, end)| end - start).sum::<u64>()
-            < pieces.iter().map(|piece| piece.bytes).sum()
-        {
-            return transfer.finish().map(|()| None);
-        }
-        Ok(Some(restored))
-    };
-    let restored = end().context(|| format!("waking {}", describe(part.id)))?;
-    if let Some(resumed) = &mut part.resumed {
-        resumed.restored = restored;
+    if copies == Copies::AfterMapping {
+        groups.into_iter().try_for_each(copy)?;
     }
-    Ok(())
+    match transfer.as_mut() {
+        Some(transfer) if asynchronous && !pieces.is_empty() => {
+            let restored = part.record_restore(runtime)?;
+            // A block that was freed since the copies began may be used again before their end.
+            if intersect(&ranges_of(&pieces), &part.live_runs()).map(|(start, end)| end - start).sum::<u64>()
+                < pieces.iter().map(|piece| piece.bytes).sum()
+            {
+                return transfer.finish().map(|()| None);
+            }
+            Ok(Some(restored))
+        }
+        Some(transfer) => transfer.finish().map(|()| None),
+        None => Ok(None),
+    }
 }
 
 /// Returns the addresses of mappings that are adjacent in memory.
@@ -303,7 +280,7 @@ impl Part<'_> {
     }
 
     /// Unmaps and releases memory that is mapped again. The device's context is current.
-    fn undo(&self, runtime: &Runtime, resumed: Resumed, transfer: Option<&mut Transfer<'_>>) {
+    fn undo(&self, runtime: &Runtime, resumed: Resumed, transfer: &mut Option<Transfer<'_>>) {
         if let Some(transfer) = transfer {
             retry(|| transfer.finish());
         }
@@ -332,11 +309,8 @@ impl Part<'_> {
         runs
     }
 
-    /// Waits for the copies of an earlier asynchronous wake, unless this one is asynchronous too.
-    fn await_restore_unless(&mut self, asynchronous: bool, runtime: &Runtime) -> Result<()> {
-        if asynchronous {
-            return Ok(());
-        }
+    /// Waits for the copies of an earlier asynchronous wake.
+    fn await_restore(&mut self, runtime: &Runtime) -> Result<()> {
         if let Some(event) = &self.saved.restored {
             event.synchronize(runtime).context(|| "waiting for the copies of a backup")?;
         }
