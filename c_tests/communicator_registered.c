@@ -555,9 +555,10 @@ static void use_another_engine(int rank) {
   CHECK_MESSAGE("PLINTH_ENGINE_SHARED");
   CHECK_STATUS(plinth_communicator_deregister(communicator, block), PLINTH_ERROR_NOT_SUPPORTED);
   CHECK_OK(plinth_communicator_destroy(communicator));
+  CHECK_OK(plinth_caching_allocator_delete(block));
 }
 
-TEST(other_engines_do_not_register) { use_another_engine(0); }
+TEST(other_engines_do_not_register) { run_processes(1, use_another_engine); }
 
 /* ---- what a registration keeps */
 

@@ -6,6 +6,7 @@
 /* also: PLINTH_GROUP_TUNING=packets=0,broadcast=0,entry=1024,lanes=2 */
 /* also: PLINTH_GROUP_TUNING=broadcast=65536,entry=65536,lanes=1 */
 /* also: PLINTH_GROUP_TUNING= */
+/* also: PLINTH_HOST_CONTENTS=arbitrary */
 /* timeout: 240 */
 #include "ranks.h"
 

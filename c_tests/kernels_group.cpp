@@ -78,9 +78,13 @@ std::size_t up_to_16(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
 class Group {
  public:
   explicit Group(std::uint32_t size) : size_(size), streams_(size), infos_(size) {
-    const std::size_t bytes = kStaging + std::size_t(size) * (2 * kSlot + kLanes * kEntries * (kEntry + 2 * kShortEntry) + 4 * kBroadcastPackets);
+    /* Kernels compare counters and packets with numbers of steps, so they are 0; the data of slots and chunks is not compared. */
+    const std::size_t chunks_end = kStaging + std::size_t(size) * (2 * kSlot + kLanes * kEntries * kEntry);
+    const std::size_t bytes = chunks_end + std::size_t(size) * (2 * kLanes * kEntries * kShortEntry + 4 * kBroadcastPackets);
+    std::vector<std::uint64_t> contents(bytes / 8);
+    std::fill(contents.begin() + kStaging / 8, contents.begin() + chunks_end / 8, 0x1FFFFFFFF);
     for (std::uint32_t rank = 0; rank < size; rank++) {
-      windows_.emplace_back(new Device<std::uint64_t>(bytes / 8));
+      windows_.emplace_back(new Device<std::uint64_t>(contents));
       reports_.emplace_back(new Device<Report>(1));
     }
     for (std::uint32_t rank = 0; rank < size; rank++) {

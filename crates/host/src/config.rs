@@ -37,6 +37,8 @@ pub struct Config {
     pub fabric: bool,
     /// Whether each copy takes milliseconds, so that a program that does not wait for it gets wrong results.
     pub slow_copies: bool,
+    /// Whether new memory holds arbitrary bytes, so that a program that does not initialize it gets wrong results.
+    pub arbitrary_contents: bool,
     pub costs: Costs,
     pub checks: Checks,
 }
@@ -140,13 +142,30 @@ impl Config {
             Some("slow") => true,
             Some(text) => return Err(format!("PLINTH_HOST_COPIES is \"{text}\"; set it to fast or slow")),
         };
+        let arbitrary_contents = match get("PLINTH_HOST_CONTENTS").as_deref().map(str::trim) {
+            None | Some("" | "zero") => false,
+            Some("arbitrary") => true,
+            Some(text) => return Err(format!("PLINTH_HOST_CONTENTS is \"{text}\"; set it to zero or arbitrary")),
+        };
         let checks = match get("PLINTH_HOST_CHECKS") {
             None => Checks::default(),
             Some(text) => Checks::parse(&text).ok_or_else(|| {
                 format!("PLINTH_HOST_CHECKS is \"{text}\"; set it to addresses, shared, both with a comma, 1 or 0")
             })?,
         };
-        Ok(Config { model, visible, memory, memory_name, launch_blocking, peers, fabric, slow_copies, costs, checks })
+        Ok(Config {
+            model,
+            visible,
+            memory,
+            memory_name,
+            launch_blocking,
+            peers,
+            fabric,
+            slow_copies,
+            arbitrary_contents,
+            costs,
+            checks,
+        })
     }
 }
 
@@ -184,9 +203,10 @@ mod tests {
         assert!(config.peers);
         assert_eq!(config.memory_name, None);
         assert!(!read(&[("PLINTH_HOST_PEERS", "none")]).unwrap().peers);
-        assert!(!config.fabric && !config.slow_copies);
+        assert!(!config.fabric && !config.slow_copies && !config.arbitrary_contents);
         assert!(read(&[("PLINTH_HOST_COPIES", "slow")]).unwrap().slow_copies);
         assert!(read(&[("PLINTH_HOST_FABRIC", "1")]).unwrap().fabric);
+        assert!(read(&[("PLINTH_HOST_CONTENTS", "arbitrary")]).unwrap().arbitrary_contents);
     }
 
     #[test]

@@ -44,11 +44,11 @@ impl ProcessGroup {
         let tuning = Tuning::of(size, device.properties(driver)?.multi_processor_count as u32)?;
         let links = Links::new(Vec::new()).map_err(no_links)?;
         let stream = device.with_context(driver, |driver| Ok(driver.stream_create(0)?))?;
-        let (own, descriptor) = SymmetricBuffer::create(runtime, device, tuning.buffer_bytes(size), stream)
-            .inspect_err(|_| {
-                // Return the first error; the stream is unused.
-                retry(|| driver.stream_destroy(stream));
-            })?;
+        let (bytes, zeroed) = (tuning.buffer_bytes(size), tuning.zeroed(size));
+        let (own, descriptor) = SymmetricBuffer::create(runtime, device, bytes, &zeroed, stream).inspect_err(|_| {
+            // Return the first error; the stream is unused.
+            retry(|| driver.stream_destroy(stream));
+        })?;
         let mut group = ProcessGroup {
             rank,
             size,

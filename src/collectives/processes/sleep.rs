@@ -180,9 +180,8 @@ impl ProcessGroup {
 
     /// Returns the parts of this rank's buffer that are saved.
     fn saved_parts(&self) -> [Span; 2] {
-        let (size, own) = (u64::from(self.size), self.own_buffer());
-        let rings = offsets::STAGING + 2 * size * self.tuning.slot(self.size);
-        [own.part(0, offsets::STAGING), own.part(rings, size * self.tuning.ring_bytes())]
+        let (own, rings) = (self.own_buffer(), self.tuning.rings(self.size));
+        [own.part(0, offsets::STAGING), own.part(rings.start, rings.end - rings.start)]
     }
 
     fn unmap_all(&self, driver: &Driver) {
@@ -196,7 +195,8 @@ impl ProcessGroup {
         let allocated = step(runtime, device, |driver| {
             // What an earlier failure has left.
             self.unmap_all(driver);
-            descriptor = Some(self.own_buffer().allocate(runtime, device, self.stream)?);
+            descriptor =
+                Some(self.own_buffer().allocate(runtime, device, &self.tuning.zeroed(self.size), self.stream)?);
             // Before any other rank writes to it.
             if let Some(SavedContents(contents)) = &*self.contents.lock() {
                 let mut rest = &contents[..];

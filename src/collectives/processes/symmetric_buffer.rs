@@ -8,7 +8,7 @@ use crate::{
     status::Status,
 };
 use parking_lot::Mutex;
-use std::os::fd::OwnedFd;
+use std::{ops::Range, os::fd::OwnedFd};
 
 /// A rank's symmetric buffer or registered memory: addresses in this process, and the memory that is mapped there, unless
 /// the group sleeps.
@@ -21,18 +21,19 @@ pub struct SymmetricBuffer {
 }
 
 impl SymmetricBuffer {
-    /// Creates this rank's buffer of at least `bytes` bytes, filled with zeros.
+    /// Creates this rank's buffer of at least `bytes` bytes, with zeros in the parts `zeroed`.
     pub fn create(
         runtime: &Runtime,
         device: &Device,
         bytes: u64,
+        zeroed: &[Range<u64>],
         stream: Stream,
     ) -> Result<(SymmetricBuffer, OwnedFd)> {
         sync_debug::check("the creation of a group's memory")?;
         let driver = &runtime.driver;
         let bytes = bytes.next_multiple_of(driver.memory_granularity(device.native)?.max(1));
         let buffer = SymmetricBuffer::reserve(driver, bytes)?;
-        match buffer.allocate(runtime, device, stream) {
+        match buffer.allocate(runtime, device, zeroed, stream) {
             Ok(descriptor) => Ok((buffer, descriptor)),
             Err(error) => {
                 buffer.release(driver);
@@ -64,8 +65,14 @@ impl SymmetricBuffer {
         Ok(SymmetricBuffer { address, bytes, parts: Mutex::default() })
     }
 
-    /// Allocates the memory of this rank's buffer, fills it with zeros, and exports it for the other ranks.
-    pub fn allocate(&self, runtime: &Runtime, device: &Device, stream: Stream) -> Result<OwnedFd> {
+    /// Allocates the memory of this rank's buffer, fills the parts `zeroed` with zeros, and exports it for the other ranks.
+    pub fn allocate(
+        &self,
+        runtime: &Runtime,
+        device: &Device,
+        zeroed: &[Range<u64>],
+        stream: Stream,
+    ) -> Result<OwnedFd> {
         let driver = &runtime.driver;
         let allocated = || {
             let types = HandleTypes { file_descriptor: true, ..HandleTypes::default() };
@@ -73,8 +80,10 @@ impl SymmetricBuffer {
             self.map(driver, device, vec![(physical, self.bytes)])?;
             let (mut filled, mut is_done) = (Ok(()), true);
             let entered = device.with_context(driver, |driver| {
-                filled = driver.fill_8(self.span(), 0, stream);
-                is_done = filled.is_err() || retry(|| driver.stream_synchronize(stream));
+                filled = zeroed
+                    .iter()
+                    .try_for_each(|range| driver.fill_8(self.part(range.start, range.end - range.start), 0, stream));
+                is_done = retry(|| driver.stream_synchronize(stream));
                 Ok(())
             });
             if !is_done {

@@ -9,6 +9,7 @@ use crate::{
     error::{Error, Result},
     status::Status,
 };
+use std::ops::Range;
 
 /// The parameters of the algorithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,11 +155,25 @@ impl Tuning {
         (self.staging / u64::from(size)).max(16) & !15
     }
 
-    /// Returns the bytes of the symmetric buffer of each of `size` ranks.
+    /// Returns the bytes of the symmetric buffer of each of `size` ranks: the counters, the slots, the rings of transfers, and
+    /// the packets of collectives.
     pub fn buffer_bytes(&self, size: u32) -> u64 {
         // A packet of 16 bytes has 8 bytes of data.
         let packets = 2 * 2 * self.packets_for(Mode::Broadcast);
-        offsets::STAGING + u64::from(size) * (2 * self.slot(size) + self.ring_bytes() + packets)
+        self.rings(size).end + u64::from(size) * packets
+    }
+
+    /// Returns the part of a symmetric buffer with the rings of transfers.
+    pub fn rings(&self, size: u32) -> Range<u64> {
+        let start = offsets::STAGING + 2 * u64::from(size) * self.slot(size);
+        start..start + u64::from(size) * self.ring_bytes()
+    }
+
+    /// Returns the parts of a symmetric buffer that must be zero at first: the counters, and the packets, in which a rank looks
+    /// for the number of a step. The packets of transfers are at the end of the rings.
+    pub fn zeroed(&self, size: u32) -> [Range<u64>; 2] {
+        let chunks = u64::from(size * self.lanes * ENTRIES) * self.entry;
+        [0..offsets::STAGING, self.rings(size).start + chunks..self.buffer_bytes(size)]
     }
 
     /// Returns the bytes of the chunks of all lanes from a rank, and of the packets of such chunks of short transfers.

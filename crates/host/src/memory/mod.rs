@@ -50,6 +50,8 @@ pub struct Memory {
     pub pools: Vec<pool::Pool>,
     /// For each device, the devices whose whole allocations it may access, one bit each.
     pub peers: [u64; MAX_DEVICES],
+    /// Whether new memory holds arbitrary bytes.
+    arbitrary_contents: bool,
     next_buffer: u64,
 }
 
@@ -109,6 +111,7 @@ impl Memory {
             variables: BTreeMap::new(),
             pools: config.visible.iter().map(|_| pool::Pool::default()).collect(),
             peers: [0; MAX_DEVICES],
+            arbitrary_contents: config.arbitrary_contents,
             next_buffer: 1,
         }
     }

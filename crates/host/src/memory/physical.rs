@@ -60,6 +60,9 @@ pub struct Physical {
 /// The name of all the memory files.
 pub const FILE_NAME: &str = "plinth-host-memory";
 
+/// Bytes for new memory, which as floating-point numbers are NaN, tiny or both, and half of which are small counters.
+const ARBITRARY: [u8; 8] = [0xFF, 0xFF, 0xFF, 0xFF, 1, 0, 0, 0];
+
 impl DeviceMemory {
     pub fn new(total: u64, shared: Option<(&'static SharedAmounts, usize)>) -> DeviceMemory {
         DeviceMemory { total, used: 0, shared, file: None, next: 0, pending_release: Vec::new() }
@@ -141,7 +144,10 @@ impl Memory {
             }
         }
         let offset = owner.next + if types.file_descriptor { GRANULE } else { 0 };
-        sys::grow(&file, offset + bytes).map_err(os_error).inspect_err(|_| owner.give(bytes))?;
+        sys::grow(&file, offset + bytes)
+            .and_then(|()| if self.arbitrary_contents { sys::fill(&file, offset, bytes, &ARBITRARY) } else { Ok(()) })
+            .map_err(os_error)
+            .inspect_err(|_| owner.give(bytes))?;
         owner.next = offset + bytes;
         let id = ids::next();
         let physical = Physical {

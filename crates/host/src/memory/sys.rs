@@ -7,8 +7,12 @@ use rustix::{
 };
 use std::{
     ffi::CStr,
+    fs::File,
     io,
-    os::fd::{BorrowedFd, OwnedFd, RawFd},
+    os::{
+        fd::{BorrowedFd, OwnedFd, RawFd},
+        unix::fs::FileExt,
+    },
     ptr,
 };
 
@@ -17,6 +21,8 @@ pub const PROT_READ: ProtFlags = ProtFlags::READ;
 pub const PROT_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
 const RESERVED: MapFlags = MapFlags::PRIVATE.union(MapFlags::NORESERVE);
+
+const FILL_BYTES: usize = 64 << 10;
 
 /// Reserves `bytes` of addresses with no access, aligned to `alignment` (a power of two), at `hint` if that is free.
 pub fn reserve(bytes: u64, alignment: u64, hint: u64) -> Option<u64> {
@@ -107,6 +113,13 @@ pub fn has_fixed_bytes(file: &OwnedFd, bytes: u64) -> bool {
 /// Makes a file at least `bytes` long.
 pub fn grow(file: &OwnedFd, bytes: u64) -> io::Result<()> {
     Ok(retry_on_intr(|| fs::ftruncate(file, bytes))?)
+}
+
+/// Writes a pattern to part of a file. Its size is a multiple of `FILL_BYTES`.
+pub fn fill(file: &OwnedFd, offset: u64, bytes: u64, pattern: &[u8; 8]) -> io::Result<()> {
+    let writer = File::from(file.try_clone()?);
+    let block = pattern.repeat(FILL_BYTES / pattern.len());
+    (offset..offset + bytes).step_by(FILL_BYTES).try_for_each(|place| writer.write_all_at(&block, place))
 }
 
 /// Releases the pages of part of a file to the system. Failure only means that they stay in use.

@@ -4,6 +4,19 @@ use super::*;
 use crate::driver::codes::*;
 
 #[test]
+fn new_memory_holds_arbitrary_bytes_if_the_environment_says_so() {
+    let variables = [("PLINTH_HOST_CONTENTS", "arbitrary".into())];
+    in_child("memory::new_memory_holds_arbitrary_bytes_if_the_environment_says_so", &variables, || {
+        let t = setup(0);
+        for bytes in [8, 3 * MIB] {
+            let pointer = alloc(&t, bytes);
+            assert!(read(&t, pointer, bytes).chunks(8).all(|chunk| chunk == [0xFF, 0xFF, 0xFF, 0xFF, 1, 0, 0, 0]));
+            ok!(t.cuMemFree_v2(pointer));
+        }
+    });
+}
+
+#[test]
 fn small_and_large_allocations() {
     in_child("memory::small_and_large_allocations", &[], || {
         let t = setup(0);
