@@ -195,3 +195,32 @@ TEST(a_sleep_that_fails_and_cannot_be_undone_keeps_the_contents) {
   release(third);
   tear_down();
 }
+
+/* Drivers may let a call that maps memory wait for copies. The names of the calls that fail are those of a wake, in order. */
+TEST(an_asynchronous_wake_maps_all_pools_before_it_copies) {
+  CHECK_OK(plinth_enable_fault_injection());
+  plinth_sleep_options_t options = PLINTH_SLEEP_OPTIONS_INIT;
+  options.backup = PLINTH_BACKUP_PINNED;
+  CHECK_OK(plinth_init());
+  set_up();
+  CHECK_OK(plinth_memory_alloc_backup(NULL, &options));
+  uint64_t last_mapping = 0, first_copy = 0;
+  const char *call = "";
+  for (uint64_t nth = 1; call != NULL; nth++) {
+    CHECK_OK(plinth_memory_sleep("weights,kv", &options));
+    CHECK_OK(plinth_inject_fault(nth, CUDA_ERROR_UNKNOWN));
+    const plinth_status_t woken = plinth_memory_wake_async("weights,kv");
+    call = plinth_tripped_fault();
+    CHECK_OK(plinth_inject_fault(0, 0));
+    CHECK(call != NULL || woken == PLINTH_OK);
+    CHECK_OK(plinth_memory_wake(NULL));
+    if (call != NULL && strcmp(call, "cuMemSetAccess") == 0) {
+      last_mapping = nth;
+    } else if (call != NULL && first_copy == 0 && strstr(call, "Memcpy") != NULL) {
+      first_copy = nth;
+    }
+  }
+  CHECK(last_mapping > 0 && first_copy > last_mapping);
+  CHECK_OK(plinth_memory_free_backup(NULL));
+  tear_down();
+}

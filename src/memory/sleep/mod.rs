@@ -156,40 +156,17 @@ fn stream_of(runtime: &Runtime, device: &Device) -> Result<Stream> {
     stream::resolve_on(runtime, *handle, device.ordinal)
 }
 
-/// Prepares the copies of parts, which are sorted by device, on each device with a backup.
-fn transfers_of<'a>(runtime: &'a Runtime, parts: &[Part<'a>]) -> Result<BTreeMap<u32, Transfer<'a>>> {
-    let mut transfers = BTreeMap::new();
-    for parts in parts.chunk_by(|one, other| one.device.ordinal == other.device.ordinal) {
-        let used = parts.iter().filter(|part| part.saved.pieces.is_some());
-        let backups: Vec<&Backup> = used.filter_map(|part| part.saved.backup.as_ref()).collect();
-        if !backups.is_empty() {
-            let device = parts[0].device;
-            let stream = stream_of(runtime, device)?;
-            transfers.insert(device.ordinal, Transfer::new(runtime, device, stream, backups)?);
-        }
-    }
-    Ok(transfers)
+/// Prepares the copies of parts of one device, if they have a backup.
+fn transfer_of<'a>(runtime: &'a Runtime, parts: &[Part<'a>]) -> Result<Option<Transfer<'a>>> {
+    let used = parts.iter().filter(|part| part.saved.pieces.is_some());
+    let backups: Vec<&Backup> = used.filter_map(|part| part.saved.backup.as_ref()).collect();
+    let Some(device) = parts.first().map(|part| part.device).filter(|_| !backups.is_empty()) else { return Ok(None) };
+    Transfer::new(runtime, device, stream_of(runtime, device)?, backups).map(Some)
 }
 
-fn take_transfer<'a>(transfers: &Mutex<BTreeMap<u32, Transfer<'a>>>, device: &Device) -> Option<Transfer<'a>> {
-    transfers.lock().remove(&device.ordinal)
-}
-
-type PartsBody<'a> = &'a (dyn Fn(&mut [Part<'_>], &mut Option<Transfer<'_>>) -> Result<()> + Sync);
-
-/// Calls `body` with the parts of one device, in its context.
-fn with_transfer(
-    runtime: &Runtime,
-    parts: &mut [Part<'_>],
-    transfers: &Mutex<BTreeMap<u32, Transfer<'_>>>,
-    body: PartsBody<'_>,
-) -> Result<()> {
-    let device = parts[0].device;
-    let mut transfer = take_transfer(transfers, device);
-    let done =
-        device.with_context(&runtime.driver, |driver| driver.with_relaxed_capture(|| body(parts, &mut transfer))?);
-    transfers.lock().extend(transfer.map(|transfer| (device.ordinal, transfer)));
-    done
+/// Calls `body` in a device's context. Another thread may be capturing.
+fn in_context<T>(runtime: &Runtime, device: &Device, body: impl FnOnce() -> Result<T>) -> Result<T> {
+    device.with_context(&runtime.driver, |driver| driver.with_relaxed_capture(body)?)
 }
 
 /// What becomes of live blocks outside of graphs, whose contents get lost without a backup.
@@ -241,12 +218,10 @@ pub fn sleep(runtime: &'static Runtime, ids: &[PoolId], options: &Options, block
 /// [`sleep`].
 pub fn wake(runtime: &'static Runtime, ids: &[PoolId], asynchronous: bool) -> Result<()> {
     let mut changes = lock_changes();
-    ids.iter().try_for_each(|id| {
-        let mut parts = parts_of(runtime, &mut changes, *id);
-        let outcome = resume::resume_parts(runtime, &mut parts, asynchronous);
-        return_parts(&mut changes, parts);
-        outcome.map(|()| pool::set_suspended(*id, false))
-    })
+    let mut pools: Vec<_> = ids.iter().map(|id| (*id, parts_of(runtime, &mut changes, *id))).collect();
+    let outcome = resume::resume_pools(runtime, &mut pools, asynchronous);
+    pools.into_iter().for_each(|(_, parts)| return_parts(&mut changes, parts));
+    outcome
 }
 
 /// Makes later work of a stream wait until the contents of pools are restored on its device.

@@ -3,11 +3,11 @@
 use super::{
     Part,
     backup::Piece,
-    describe,
+    describe, in_context,
     mappings::{SuspendedMapping, adjacent, clip, intersect},
-    on_each_device, stream_of, take_transfer,
+    on_each_device, stream_of,
     transfer::Transfer,
-    transfers_of, with_transfer,
+    transfer_of,
 };
 use crate::{
     base::{retry::retry, units::Bytes},
@@ -19,27 +19,18 @@ use crate::{
         device_memory::Method,
         handles::{self, Handle},
         peak_budget, policy,
-        pool::MemoryOptions,
+        pool::{self, MemoryOptions, PoolId},
     },
     observe::{self, Kind, Operand},
     runtime::{Runtime, checked_stream::StreamUse, device::Device},
     status::Status,
     stream::event_pool::PooledEvent,
 };
-use parking_lot::Mutex;
+use parking_lot::MutexGuard;
+use std::slice;
 
 /// The most that is created and mapped before the copies to it begin.
 const MAP: u64 = 128 << 20;
-
-/// When contents are copied to memory that is mapped again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Copies {
-    /// Those of each group of handles as soon as it is mapped, so that they are in progress while the next one is.
-    Interleaved,
-    /// When everything is mapped: the driver may let a thread that maps memory wait for the copies of its device, and those
-    /// of other devices for it.
-    AfterMapping,
-}
 
 /// A suspended mapping and its arena.
 type ArenaMapping = (&'static Arena, SuspendedMapping);
@@ -52,130 +43,153 @@ pub(super) struct Resumed {
     restored: Option<PooledEvent>,
 }
 
-/// Resumes the memory of a pool on every device; all or nothing. With `asynchronous`, does not wait for the copies.
-pub(super) fn resume_parts(runtime: &'static Runtime, parts: &mut [Part<'_>], asynchronous: bool) -> Result<()> {
-    let arenas: Vec<&'static Arena> = parts.iter().flat_map(|part| part.arenas.clone()).collect();
-    let _growing: Vec<_> = arenas.iter().map(|arena| arena.growth.lock()).collect();
-    let transfers = Mutex::new(transfers_of(runtime, parts)?);
-    let one_device = parts.first().map(|part| part.device.ordinal) == parts.last().map(|part| part.device.ordinal);
-    let copies = if one_device { Copies::Interleaved } else { Copies::AfterMapping };
-    let mapped = on_each_device(parts, |parts| {
-        with_transfer(runtime, parts, &transfers, &|parts, transfer| {
-            parts.iter_mut().try_for_each(|part| {
-                if !asynchronous {
-                    part.await_restore(runtime)?;
-                }
-                map_part(runtime, part, transfer, copies, asynchronous)
-            })
-        })
-    });
-    for part in parts {
-        let mut transfer = take_transfer(&transfers, part.device);
-        if mapped.is_err() {
-            retry(|| {
-                part.device.with_context(&runtime.driver, |driver| {
-                    driver.with_relaxed_capture(|| {
-                        if let Some(resumed) = part.resumed.take() {
-                            part.undo(runtime, resumed, &mut transfer);
-                        }
-                    })?;
-                    Ok(())
-                })
-            });
-        } else if let Some(resumed) = part.resumed.take() {
-            if let Some(transfer) = transfer.as_mut().filter(|_| resumed.restored.is_some()) {
-                transfer.leave_running();
-            }
-            part.commit(resumed);
-        }
+/// Resumes the memory of pools, each on its devices, in their order. Each wakes on all of its devices or not at all, and so do
+/// those behind it. With `asynchronous`, does not wait for the copies.
+pub(super) fn resume_pools(
+    runtime: &'static Runtime,
+    pools: &mut [(PoolId, Vec<Part<'_>>)],
+    asynchronous: bool,
+) -> Result<()> {
+    let mut parts = pools.iter().flat_map(|(_, parts)| parts);
+    let first = parts.next().map(|part| part.device.ordinal);
+    if asynchronous || parts.any(|part| Some(part.device.ordinal) != first) {
+        return map_and_then_copy(runtime, pools, asynchronous);
     }
-    mapped
+    pools.iter_mut().try_for_each(|(id, parts)| {
+        let _growing = lock_growth(parts.iter());
+        each_in_context(runtime, parts, |part| {
+            part.await_restore(runtime)?;
+            let mut transfer = transfer_of(runtime, slice::from_ref(part))?;
+            resume_part(runtime, part, &mut transfer)
+        })?;
+        pool::set_suspended(*id, false);
+        Ok(())
+    })
 }
 
-/// Resumes the memory of a pool on a device; all or nothing. The growth locks are held and the device's context is
-/// current.
+/// Maps the memory of all pools before the first copy: the driver may let a thread that maps memory wait for the copies of its
+/// device, and those of other devices for it.
+fn map_and_then_copy(
+    runtime: &'static Runtime,
+    pools: &mut [(PoolId, Vec<Part<'_>>)],
+    asynchronous: bool,
+) -> Result<()> {
+    let _growing = lock_growth(pools.iter().flat_map(|(_, parts)| parts));
+    let map = |part: &mut Part<'_>| {
+        if !asynchronous {
+            part.await_restore(runtime)?;
+        }
+        map_part(runtime, part, None)
+    };
+    let (mut mapped, mut outcome) = (0, Ok(()));
+    while let (Ok(()), Some((_, parts))) = (&outcome, pools.get_mut(mapped)) {
+        outcome = on_each_device(parts, |parts| each_in_context(runtime, parts, map));
+        mapped += usize::from(outcome.is_ok());
+    }
+    let copied = pools[..mapped].iter_mut().try_for_each(|(id, parts)| {
+        let copy = |part: &mut Part<'_>| copy_part(runtime, part, asynchronous);
+        on_each_device(parts, |parts| each_in_context(runtime, parts, copy))?;
+        parts.iter_mut().for_each(Part::commit);
+        pool::set_suspended(*id, false);
+        Ok(())
+    });
+    for part in pools.iter_mut().flat_map(|(_, parts)| parts).filter(|part| part.resumed.is_some()) {
+        retry(|| {
+            in_context(runtime, part.device, || {
+                part.undo(runtime);
+                Ok(())
+            })
+        });
+    }
+    copied.and(outcome)
+}
+
+/// Resumes the memory of a pool on a device, or none of it. Copies the contents of each group of handles as soon as it is
+/// mapped, so that they are in progress while the next one is. The growth locks are held and the device's context is current.
 pub(super) fn resume_part(
     runtime: &'static Runtime,
     part: &mut Part<'_>,
     transfer: &mut Option<Transfer<'_>>,
 ) -> Result<()> {
-    map_part(runtime, part, transfer, Copies::Interleaved, false)?;
-    if let Some(resumed) = part.resumed.take() {
-        part.commit(resumed);
-    }
+    map_part(runtime, part, transfer.as_mut())?;
+    part.commit();
     Ok(())
 }
 
-/// Maps the memory of a pool on a device and restores its contents. The part has the memory until it is committed or
-/// undone; after an error it has none.
-fn map_part(
-    runtime: &'static Runtime,
-    part: &mut Part<'_>,
-    transfer: &mut Option<Transfer<'_>>,
-    copies: Copies,
-    asynchronous: bool,
-) -> Result<()> {
-    let mappings = mappings_to_resume(runtime, part)?;
-    let mut created = Vec::with_capacity(mappings.len());
-    match map_and_restore(runtime, part, &mappings, &mut created, transfer, copies, asynchronous) {
-        Ok(restored) => {
-            part.resumed = Some(Resumed { mappings, created, restored });
-            Ok(())
+/// Maps the memory of a pool on a device, which the part has until it is committed or undone, or none of it. Copies the
+/// contents if there is a transfer.
+fn map_part(runtime: &'static Runtime, part: &mut Part<'_>, mut transfer: Option<&mut Transfer<'_>>) -> Result<()> {
+    let mut resumed = Resumed { mappings: mappings_to_resume(runtime, part)?, created: Vec::new(), restored: None };
+    let mapped = map_handles(runtime, part, &mut resumed, transfer.as_deref_mut());
+    part.resumed = Some(resumed);
+    mapped.map_err(|error| {
+        if let Some(transfer) = transfer {
+            retry(|| transfer.finish());
         }
-        Err(error) => {
-            part.undo(runtime, Resumed { mappings, created, restored: None }, transfer);
-            Err(error.context(format_args!("waking {}", describe(part.id))))
-        }
-    }
+        part.undo(runtime);
+        error.context(format_args!("waking {}", describe(part.id)))
+    })
 }
 
-/// Creates and maps handles, which are added to `created`, and copies their contents. Returns the event after copies that may
-/// be in progress.
-fn map_and_restore(
+/// Creates and maps handles, and copies their contents if there is a transfer.
+fn map_handles(
     runtime: &'static Runtime,
     part: &Part<'_>,
-    mappings: &[ArenaMapping],
-    created: &mut Vec<Handle>,
-    transfer: &mut Option<Transfer<'_>>,
-    copies: Copies,
-    asynchronous: bool,
-) -> Result<Option<PooledEvent>> {
-    let pieces = part.pieces_to_restore(asynchronous);
-    // After a sleep that failed, the backup may lack what is still mapped: only what is mapped here is copied.
-    let mut copy = |group: &[ArenaMapping]| match (transfer.as_mut(), &part.saved.backup) {
-        (Some(transfer), Some(backup)) => transfer.restore(backup, &clip(&pieces, range_of(group))),
-        _ => Ok(()),
-    };
-    let groups = adjacent(mappings, MAP, |(_, mapping)| *mapping);
-    for group in &groups {
-        let handles = create_for(runtime, part, mappings, group)?;
+    resumed: &mut Resumed,
+    mut transfer: Option<&mut Transfer<'_>>,
+) -> Result<()> {
+    let pieces = part.saved.pieces.as_deref().unwrap_or_default();
+    for group in adjacent(&resumed.mappings, MAP, |(_, mapping)| *mapping) {
+        let handles = create_for(runtime, part, &resumed.mappings, group)?;
         if let Err(error) = handles::map(part.device, &runtime.driver, group[0].1.address, &handles) {
             handles::undo(part.device, &runtime.driver, handles);
             return Err(error);
         }
-        created.extend(handles);
+        resumed.created.extend(handles);
         group.iter().for_each(|(_, mapping)| observe::on_wake(mapping.address, mapping.bytes));
-        if copies == Copies::Interleaved {
-            copy(group)?;
+        if let Some(transfer) = &mut transfer {
+            part.restore(transfer, pieces, group)?;
         }
     }
-    if copies == Copies::AfterMapping {
-        groups.into_iter().try_for_each(copy)?;
-    }
-    match transfer.as_mut() {
-        Some(transfer) if asynchronous && !pieces.is_empty() => {
-            let restored = part.record_restore(runtime)?;
-            // A block that was freed since the copies began may be used again before their end.
-            if intersect(&ranges_of(&pieces), &part.live_runs()).map(|(start, end)| end - start).sum::<u64>()
-                < pieces.iter().map(|piece| piece.bytes).sum()
-            {
-                return transfer.finish().map(|()| None);
+    transfer.map_or(Ok(()), Transfer::finish)
+}
+
+/// Copies the contents of memory that is mapped again. With `asynchronous`, the copies may be in progress afterwards. The
+/// device's context is current.
+fn copy_part(runtime: &'static Runtime, part: &mut Part<'_>, asynchronous: bool) -> Result<()> {
+    let what = || format!("waking {}", describe(part.id));
+    let Some(mut transfer) = transfer_of(runtime, slice::from_ref(part)).context(what)? else { return Ok(()) };
+    let pieces = part.pieces_to_restore(asynchronous);
+    let mappings = part.resumed.as_ref().map_or(&[][..], |resumed| &resumed.mappings);
+    let groups = adjacent(mappings, u64::MAX, |(_, mapping)| *mapping);
+    groups.into_iter().try_for_each(|group| part.restore(&mut transfer, &pieces, group)).context(what)?;
+    if asynchronous && !pieces.is_empty() {
+        let restored = part.record_restore(runtime).context(what)?;
+        // A block that was freed since the copies began may be used again before their end.
+        let live: u64 = intersect(&ranges_of(&pieces), &part.live_runs()).map(|(start, end)| end - start).sum();
+        if live == pieces.iter().map(|piece| piece.bytes).sum() {
+            transfer.leave_running();
+            if let Some(resumed) = &mut part.resumed {
+                resumed.restored = Some(restored);
             }
-            Ok(Some(restored))
+            return Ok(());
         }
-        Some(transfer) => transfer.finish().map(|()| None),
-        None => Ok(None),
     }
+    transfer.finish().context(what)
+}
+
+/// Locks the arenas of parts, so that they do not grow.
+fn lock_growth<'a, 'b: 'a>(parts: impl Iterator<Item = &'a Part<'b>>) -> Vec<MutexGuard<'static, ()>> {
+    parts.flat_map(|part| &part.arenas).map(|arena| arena.growth.lock()).collect()
+}
+
+/// Calls `body` for parts of one device, in its context.
+fn each_in_context<'a>(
+    runtime: &Runtime,
+    parts: &mut [Part<'a>],
+    mut body: impl FnMut(&mut Part<'a>) -> Result<()>,
+) -> Result<()> {
+    parts.iter_mut().try_for_each(|part| in_context(runtime, part.device, || body(part)))
 }
 
 /// Returns the addresses of mappings that are adjacent in memory.
@@ -265,8 +279,16 @@ fn create(runtime: &Runtime, device: &Device, wanted: &[Wanted]) -> Result<Optio
 }
 
 impl Part<'_> {
+    /// Copies the contents of mappings that are adjacent in memory. After a sleep that failed, the backup may lack what is still
+    /// mapped: only what has been mapped again is copied.
+    fn restore(&self, transfer: &mut Transfer<'_>, pieces: &[Piece], group: &[ArenaMapping]) -> Result<()> {
+        let clipped = clip(pieces, range_of(group));
+        self.saved.backup.as_ref().map_or(Ok(()), |backup| transfer.restore(backup, &clipped))
+    }
+
     /// Lets the program use memory that is mapped again.
-    fn commit(&mut self, resumed: Resumed) {
+    fn commit(&mut self) {
+        let Some(resumed) = self.resumed.take() else { return };
         let handles: Vec<_> = resumed.mappings.into_iter().zip(resumed.created).collect();
         for arena in &self.arenas {
             let own = handles.iter().filter(|((other, _), _)| other.number == arena.number);
@@ -279,10 +301,11 @@ impl Part<'_> {
         self.saved.drop_unreserved();
     }
 
-    /// Unmaps and releases memory that is mapped again. The device's context is current.
-    fn undo(&self, runtime: &Runtime, resumed: Resumed, transfer: &mut Option<Transfer<'_>>) {
-        if let Some(transfer) = transfer {
-            retry(|| transfer.finish());
+    /// Unmaps and releases memory that is mapped again, after the copies to it. The device's context is current.
+    fn undo(&mut self, runtime: &Runtime) {
+        let Some(resumed) = self.resumed.take() else { return };
+        if let Some(restored) = &resumed.restored {
+            retry(|| restored.synchronize(runtime));
         }
         let driver = &runtime.driver;
         for ((_, mapping), _) in resumed.mappings.iter().zip(&resumed.created) {

@@ -3,11 +3,11 @@
 use super::{
     LiveBlocks, Part,
     backup::{Backup, Kind, Options, PAGE},
-    describe,
+    describe, in_context,
     mappings::{SuspendedMapping, adjacent, pieces_in, pieces_of},
     on_each_device, resume,
     transfer::{Point, Transfer},
-    transfers_of, with_transfer,
+    transfer_of,
 };
 use crate::{
     base::{retry::retry, units::Bytes},
@@ -23,6 +23,7 @@ use crate::{
     stream::capture_lock,
 };
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 
 /// The most that is unmapped at a time: the driver takes less time for one range than for its parts.
 const UNMAP: u64 = 1 << 30;
@@ -45,14 +46,14 @@ pub(super) fn suspend_parts(
     for part in parts.iter_mut() {
         prepare(runtime, part, options)?;
     }
-    let transfers = Mutex::new(transfers_of(runtime, parts)?);
+    let transfers = transfers_of(runtime, parts)?;
     let suspended = on_each_device(parts, |parts| {
-        with_transfer(runtime, parts, &transfers, &|parts, transfer| suspend_on_device(runtime, parts, transfer))
+        with_transfer(runtime, parts, &transfers, |parts, transfer| suspend_on_device(runtime, parts, transfer))
     });
     if suspended.is_err() {
         // The error is that of the driver; if this fails too, the pool sleeps with its contents.
         let _ = on_each_device(parts, |parts| {
-            with_transfer(runtime, parts, &transfers, &|parts, transfer| {
+            with_transfer(runtime, parts, &transfers, |parts, transfer| {
                 parts.iter_mut().filter(|part| part.is_changing && part.saved.pieces.is_some()).try_for_each(|part| {
                     // A copy whose end could not be recorded may still be writing to the buffer that is used next.
                     transfer.as_mut().map_or(Ok(()), Transfer::finish)?;
@@ -62,6 +63,31 @@ pub(super) fn suspend_parts(
         });
     }
     suspended
+}
+
+/// The copies of each device with a backup, by its number. A thread takes those of its device, and returns them.
+type Transfers<'a> = Mutex<BTreeMap<u32, Transfer<'a>>>;
+
+fn transfers_of<'a>(runtime: &'a Runtime, parts: &[Part<'a>]) -> Result<Transfers<'a>> {
+    let mut transfers = BTreeMap::new();
+    for parts in parts.chunk_by(|one, other| one.device.ordinal == other.device.ordinal) {
+        transfers.extend(transfer_of(runtime, parts)?.map(|transfer| (parts[0].device.ordinal, transfer)));
+    }
+    Ok(Mutex::new(transfers))
+}
+
+/// Calls `body` with the parts of one device, in its context.
+fn with_transfer<'a>(
+    runtime: &Runtime,
+    parts: &mut [Part<'_>],
+    transfers: &Transfers<'a>,
+    body: impl FnOnce(&mut [Part<'_>], &mut Option<Transfer<'a>>) -> Result<()>,
+) -> Result<()> {
+    let device = parts[0].device;
+    let mut transfer = transfers.lock().remove(&device.ordinal);
+    let done = in_context(runtime, device, || body(parts, &mut transfer));
+    transfers.lock().extend(transfer.map(|transfer| (device.ordinal, transfer)));
+    done
 }
 
 fn check_can_suspend(runtime: &Runtime, part: &Part<'_>, blocks: LiveBlocks) -> Result<()> {
@@ -127,8 +153,8 @@ fn prepare(runtime: &Runtime, part: &mut Part<'_>, options: &Options) -> Result<
     let (mut pieces, mut needed) = (Vec::new(), 0);
     for arena in &part.arenas {
         check_not_shared(part.device, arena, part.id)?;
-        part.device.with_context(&runtime.driver, |driver| {
-            driver.with_relaxed_capture(|| stream_events::process_events(runtime, part.device, arena, true))?;
+        in_context(runtime, part.device, || {
+            stream_events::process_events(runtime, part.device, arena, true);
             Ok(())
         })?;
         if options.backup != Kind::None {
