@@ -396,7 +396,7 @@ pub unsafe extern "C" fn plinth_stream_device(stream: plinth_stream_t, device: *
 ///         initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_stream_is_capturing(stream: plinth_stream_t, capturing: *mut bool) -> plinth_status_t {
-    guard(|| {
+    guard_short(|| {
         // SAFETY: the caller passes NULL or a valid pointer.
         let capturing = unsafe { Output::new(capturing, "capturing") }?;
         capturing.set(stream::is_capturing(handle(stream))?);
@@ -411,7 +411,7 @@ pub unsafe extern "C" fn plinth_stream_is_capturing(stream: plinth_stream_t, cap
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_is_current_stream_capturing(capturing: *mut bool) -> plinth_status_t {
-    guard(|| {
+    guard_short(|| {
         // SAFETY: the caller passes NULL or a valid pointer.
         let capturing = unsafe { Output::new(capturing, "capturing") }?;
         capturing.set(stream::is_current_capturing()?);
