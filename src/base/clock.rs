@@ -29,10 +29,12 @@ fn system_time() -> u64 {
 
 #[cfg(target_arch = "x86_64")]
 fn has_time_stamps() -> bool {
-    use std::{arch::x86_64::__cpuid, sync::OnceLock};
+    use once_cell::sync::Lazy;
+    use std::arch::x86_64::__cpuid;
     const INVARIANT: u32 = 1 << 8;
-    static HAS: OnceLock<bool> = OnceLock::new();
-    *HAS.get_or_init(|| __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & INVARIANT != 0)
+    static HAS: Lazy<bool> =
+        Lazy::new(|| __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & INVARIANT != 0);
+    *HAS
 }
 
 /// Returns the current tick.

@@ -7,6 +7,7 @@ use super::images;
 use addr2line::Context;
 use gimli::{Dwarf, EndianSlice, LittleEndian};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
+use once_cell::sync::Lazy;
 use parking_lot::Mutex;
 use std::{
     collections::HashMap,
@@ -14,7 +15,7 @@ use std::{
     fs::File,
     os::fd::AsRawFd,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::Arc,
 };
 
 /// The name of a function whose name is unknown.
@@ -54,11 +55,11 @@ struct Reader {
     known: HashMap<u64, Arc<[Frame]>>,
 }
 
-static READER: OnceLock<Mutex<Reader>> = OnceLock::new();
+static READER: Lazy<Mutex<Reader>> = Lazy::new(Mutex::default);
 
 /// Symbolizes a stack of return addresses, innermost first. Omits the library's own functions.
 pub(super) fn symbolize(addresses: &[u64]) -> Arc<[Frame]> {
-    let mut reader = READER.get_or_init(Mutex::default).lock();
+    let mut reader = READER.lock();
     let mut frames: Vec<Frame> = Vec::new();
     for address in addresses {
         frames.extend(reader.frames(*address).iter().cloned());
@@ -74,9 +75,9 @@ pub(super) fn symbolize(addresses: &[u64]) -> Arc<[Frame]> {
 
 /// Returns whether the library is linked into the program's image.
 fn is_in_program() -> bool {
-    static IN_PROGRAM: OnceLock<bool> = OnceLock::new();
+    static IN_PROGRAM: Lazy<bool> =
+        Lazy::new(|| images::find(is_in_program as *const () as u64, |image| image.is_program()).unwrap_or(true));
     *IN_PROGRAM
-        .get_or_init(|| images::find(is_in_program as *const () as u64, |image| image.is_program()).unwrap_or(true))
 }
 
 impl Reader {

@@ -1,11 +1,9 @@
 //! The table of captured stacks: it stores each distinct stack once and numbers it.
 
 use super::symbols::{self, Frame};
+use once_cell::sync::Lazy;
 use parking_lot::Mutex;
-use std::{
-    collections::HashMap,
-    sync::{Arc, OnceLock},
-};
+use std::{collections::HashMap, sync::Arc};
 
 /// The number of a call stack; 0 means no stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -24,16 +22,12 @@ struct Table {
     symbolized: HashMap<u32, Arc<[Frame]>>,
 }
 
-static TABLE: OnceLock<Mutex<Table>> = OnceLock::new();
-
-fn table() -> &'static Mutex<Table> {
-    TABLE.get_or_init(Mutex::default)
-}
+static TABLE: Lazy<Mutex<Table>> = Lazy::new(Mutex::default);
 
 /// Returns the number of a stack of return addresses, innermost first. Adds the stack if it is new.
 #[cold]
 pub(super) fn number(addresses: &[u64]) -> StackId {
-    let mut table = table().lock();
+    let mut table = TABLE.lock();
     if let Some(number) = table.numbers.get(addresses) {
         return StackId(*number);
     }
@@ -48,7 +42,7 @@ pub(super) fn number(addresses: &[u64]) -> StackId {
 /// Returns the functions of a call stack, innermost first; none for stack 0 or an unknown number.
 pub fn frames(stack: StackId) -> Arc<[Frame]> {
     let addresses = {
-        let table = table().lock();
+        let table = TABLE.lock();
         if let Some(frames) = table.symbolized.get(&stack.0) {
             return frames.clone();
         }
@@ -58,13 +52,13 @@ pub fn frames(stack: StackId) -> Arc<[Frame]> {
     };
     // The lock is released, because this reads files and other threads capture stacks meanwhile.
     let frames = symbols::symbolize(&addresses);
-    table().lock().symbolized.insert(stack.0, frames.clone());
+    TABLE.lock().symbolized.insert(stack.0, frames.clone());
     frames
 }
 
 /// Returns the return addresses of a stack.
 #[cfg(test)]
 pub(super) fn addresses(stack: StackId) -> Arc<[u64]> {
-    let table = table().lock();
+    let table = TABLE.lock();
     (stack.0 as usize).checked_sub(1).and_then(|index| table.stacks.get(index)).cloned().unwrap_or_else(|| Arc::new([]))
 }

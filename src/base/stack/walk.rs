@@ -10,11 +10,11 @@ use super::{
     images, rules,
     table::{self, StackId},
 };
+use once_cell::sync::Lazy;
 use std::{
     cell::{Cell, RefCell},
     ffi::c_void,
     ops::Range,
-    sync::OnceLock,
 };
 
 /// The most frames of a stack that are kept, counted from the innermost.
@@ -40,11 +40,11 @@ thread_local! {
 
 /// Returns the range of the library's code; empty if the library is part of the program's image.
 fn own_code() -> &'static Range<u64> {
-    static OWN: OnceLock<Range<u64>> = OnceLock::new();
-    OWN.get_or_init(|| {
+    static OWN: Lazy<Range<u64>> = Lazy::new(|| {
         let code = images::find(own_code as *const () as u64, |image| (!image.is_program()).then(|| image.code()));
         code.flatten().unwrap_or(0..0)
-    })
+    });
+    &OWN
 }
 
 /// Mixes an address into a hash. The highest bits are distributed best.
