@@ -224,3 +224,47 @@ TEST(a_pool_sleeps_on_without_room_on_one_device) {
   destroy(pool);
   expect_nothing_left();
 }
+
+/* Lets the process reserve this much address space in addition to what it has. */
+static void leave_addresses(size_t bytes) {
+  size_t pages = 0;
+  FILE *file = fopen("/proc/self/statm", "r");
+  CHECK(file != NULL && fscanf(file, "%zu", &pages) == 1);
+  fclose(file);
+  struct rlimit limit;
+  CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
+  limit.rlim_cur = pages * (size_t)sysconf(_SC_PAGESIZE) + bytes;
+  CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+}
+
+/* Where addresses are scarce, a pool has several reservations, which may be adjacent and full. */
+TEST(a_pool_of_adjacent_reservations_sleeps) {
+  if (!on_host_device()) {
+    SKIP("is about the host device");
+  }
+  if (HARNESS_SANITIZED) {
+    SKIP("a sanitizer's address space cannot be limited");
+  }
+  enum { COUNT = 4 };
+  const plinth_sleep_options_t options = backup_in(PLINTH_BACKUP_PINNED);
+  const plinth_pool_id_t pool = tagged_pool("weights");
+  unsigned char *blocks[COUNT];
+  struct rlimit before;
+  CHECK_OK(plinth_synchronize(0));
+  CHECK(getrlimit(RLIMIT_AS, &before) == 0);
+  for (int index = 0; index < COUNT; index++) {
+    leave_addresses(70 * MIB);
+    blocks[index] = alloc_in(pool, 64 * MIB, 0, NULL);
+    CHECK(setrlimit(RLIMIT_AS, &before) == 0);
+    put_pattern(blocks[index], 64 * MIB, (unsigned)index);
+  }
+  CHECK_OK(plinth_memory_sleep("weights", &options));
+  CHECK_EQ(pool_reserved(pool, 0), 0);
+  CHECK_OK(plinth_memory_wake("weights"));
+  for (int index = 0; index < COUNT; index++) {
+    CHECK(has_pattern(blocks[index], 64 * MIB, (unsigned)index));
+    release(blocks[index]);
+  }
+  destroy(pool);
+  expect_nothing_left();
+}

@@ -253,7 +253,7 @@ static void *use_current_stream(void *context) {
   plinth_stream_t *stream = (plinth_stream_t *)context;
   unsigned char *memory = alloc_on(MIB, 0, NULL);
   CHECK_OK(plinth_set_stream(*stream));
-  *stream = NULL;
+  __atomic_store_n(stream, NULL, __ATOMIC_SEQ_CST);
   EVENTUALLY(__atomic_load_n(stream, __ATOMIC_SEQ_CST) != NULL);
   CHECK_STATUS(plinth_memset(memory, 1, MIB, PLINTH_STREAM_CURRENT), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_MESSAGE("was destroyed by another thread");

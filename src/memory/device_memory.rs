@@ -4,7 +4,7 @@ use super::{
     arena::{Arena, Key, MAX_ARENAS, StreamEvent, StreamUse},
     handle_types::Support,
     peak_budget::Peak,
-    policy::ExcessMoves,
+    policy::{self, ExcessMoves, Supply},
     pool::{self, PoolId},
     recorder,
     route::Routes,
@@ -278,6 +278,17 @@ impl DeviceMemory {
         let (fraction, share) = (self.fraction(), self.share.load(Ordering::Acquire));
         let part = (fraction < 1.0).then_some((total as f64 * fraction) as u64);
         if share == 0 { part } else { Some(part.map_or(share, |part| part.min(share))) }
+    }
+
+    /// Returns the maximum number of bytes that may be held: the limit, or all of the device.
+    pub fn max_held(&self, device: &Device, driver: &Driver) -> Result<u64> {
+        let total = self.total(device, driver)?;
+        Ok(self.limit(total).unwrap_or(total))
+    }
+
+    /// Returns how much memory there is of this maximum.
+    pub fn supply(&self, max_held: u64) -> Supply {
+        policy::supply(self.held(), max_held, self.is_shared())
     }
 
     /// Returns the arena with this key and its generation. Creates the arena if necessary.

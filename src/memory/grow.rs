@@ -337,7 +337,7 @@ impl Grower<'_> {
         let missing = site.need.saturating_sub(moved);
         let (zone, room) = (zone_of(request.size), site.room.saturating_sub(moved));
         let memory = self.device.memory();
-        let supply = policy::supply(memory.held(), limits.limit, memory.is_shared());
+        let supply = memory.supply(limits.limit);
         let zone_bytes = self.arena.lock().space.counters.zones[zone as usize].reserved.current;
         let handle = policy::handle_size(zone, missing, zone_bytes, limits.live, supply, limits.limit, granule);
         let create = if missing == 0 { 0 } else { policy::growth(missing, handle, room, creatable, supply) };

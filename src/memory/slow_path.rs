@@ -150,7 +150,7 @@ impl SlowPath {
         if wait {
             self.wait_for_device()?;
         }
-        let limit = self.limit()?;
+        let limit = self.memory().max_held(self.device, &self.runtime.driver)?;
         let (counted, allocated) = peak_budget::flush_peak(self.memory(), self.arena, |moment| {
             moment.arenas().map(|inner| inner.space.counters.allocated_in(Zone::Large)).sum()
         });
@@ -217,11 +217,6 @@ impl SlowPath {
         Ok(())
     }
 
-    fn limit(&self) -> Result<u64> {
-        let total = self.memory().total(self.device, &self.runtime.driver)?;
-        Ok(self.memory().limit(total).unwrap_or(total))
-    }
-
     /// Returns the bytes that remain of the pool's budget.
     fn remaining_budget(&self, budget: u64) -> u64 {
         budget.saturating_sub(stats_aggregation::pool_bytes(self.memory(), self.arena.key().pool).1)
@@ -252,7 +247,7 @@ impl SlowPath {
     fn set_unreleasable_limits(&self, limit: u64, budget: u64, live: u64, live_peak: u64) {
         let mut inner = self.arena.lock();
         let live_elsewhere = live.saturating_sub(inner.space.counters.live());
-        let supply = policy::supply(self.memory().held(), limit, self.memory().is_shared());
+        let supply = self.memory().supply(limit);
         let limits = policy::unreleasable_limits(supply, limit, budget, live_elsewhere, live_peak);
         inner.space.set_unreleasable_limits(limits);
     }

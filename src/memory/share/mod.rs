@@ -228,8 +228,7 @@ pub fn note_growth(device: &Device) {
 /// free. Returns whether it has more than before. The caller holds no lock.
 pub fn ask(runtime: &Runtime, device: &Device, size: u64, wanted: u64) -> Result<bool> {
     let Some(member) = member_of(device) else { return Ok(false) };
-    let total = device.memory().total(device, &runtime.driver)?;
-    let limit = device.memory().limit(total).unwrap_or(total);
+    let limit = device.memory().max_held(device, &runtime.driver)?;
     // More free memory would not help against the process's own limit.
     if !member.page.is_own() || device.memory().held().saturating_add(size) > limit {
         return Ok(false);

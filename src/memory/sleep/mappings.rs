@@ -177,14 +177,22 @@ pub(super) fn pieces_in<'a, T>(
     &pieces[from..pieces.partition_point(|piece| piece.address < end).max(from)]
 }
 
-/// The consecutive items that are adjacent in memory and at most `most` bytes together, or one larger item.
-pub(super) fn adjacent<T>(items: &[T], most: u64, mapping: impl Fn(&T) -> SuspendedMapping) -> Vec<&[T]> {
+/// The consecutive items that are adjacent in memory and at most `most` bytes together, or one larger item. Reservations may be
+/// adjacent, too, but a driver call is about one of them: `reservations` are their first addresses in ascending order.
+pub(super) fn adjacent<'a, T>(
+    items: &'a [T],
+    reservations: &[u64],
+    most: u64,
+    mapping: impl Fn(&T) -> SuspendedMapping,
+) -> Vec<&'a [T]> {
     let (mut groups, mut first, mut bytes) = (Vec::new(), 0, 0);
     for index in 0..items.len() {
         let next = mapping(&items[index]);
         let continues = index > first && {
             let last = mapping(&items[index - 1]);
-            last.address + last.bytes == next.address && bytes + next.bytes <= most
+            last.address + last.bytes == next.address
+                && bytes + next.bytes <= most
+                && reservations.binary_search(&next.address).is_err()
         };
         if !continues {
             if index > first {
@@ -241,10 +249,14 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_adjacent_and_not_too_large() {
+    fn groups_are_adjacent_in_a_reservation_and_not_too_large() {
         let all = [mapping(0, 4), mapping(4, 4), mapping(8, 4), mapping(16, 4), mapping(20, 40), mapping(60, 1)];
-        let groups: Vec<usize> = adjacent(&all, 10, |mapping| *mapping).iter().map(|group| group.len()).collect();
-        assert_eq!(groups, [2, 1, 1, 1, 1]);
-        assert!(adjacent(&all[..0], 10, |mapping| *mapping).is_empty());
+        let groups = |reservations: &[u64], most| -> Vec<usize> {
+            adjacent(&all, reservations, most, |mapping| *mapping).iter().map(|group| group.len()).collect()
+        };
+        assert_eq!(groups(&[0], 10), [2, 1, 1, 1, 1]);
+        assert_eq!(groups(&[0], 100), [3, 3]);
+        assert_eq!(groups(&[0, 8, 60], 100), [2, 1, 2, 1]);
+        assert!(adjacent(&all[..0], &[], 10, |mapping| *mapping).is_empty());
     }
 }

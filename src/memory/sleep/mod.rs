@@ -135,6 +135,15 @@ fn on_each_device<'a>(parts: &mut [Part<'a>], body: impl Fn(&mut [Part<'a>]) -> 
 }
 
 impl Part<'_> {
+    /// Returns the first addresses of the reservations, in ascending order.
+    fn reservations(&self) -> Vec<u64> {
+        let starts =
+            |arena: &&Arena| -> Vec<u64> { arena.lock().space.regions.iter().map(|region| region.address).collect() };
+        let mut all: Vec<u64> = self.arenas.iter().flat_map(starts).collect();
+        all.sort_unstable();
+        all
+    }
+
     fn is_any_suspended(&self) -> bool {
         self.arenas.iter().any(|arena| arena.lock().space.is_any_suspended())
     }

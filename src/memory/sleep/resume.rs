@@ -139,7 +139,7 @@ fn map_handles(
     mut transfer: Option<&mut Transfer<'_>>,
 ) -> Result<()> {
     let pieces = part.saved.pieces.as_deref().unwrap_or_default();
-    for group in adjacent(&resumed.mappings, MAP, |(_, mapping)| *mapping) {
+    for group in adjacent(&resumed.mappings, &part.reservations(), MAP, |(_, mapping)| *mapping) {
         let handles = create_for(runtime, part, &resumed.mappings, group)?;
         if let Err(error) = handles::map(part.device, &runtime.driver, group[0].1.address, &handles) {
             handles::undo(part.device, &runtime.driver, handles);
@@ -161,7 +161,7 @@ fn copy_part(runtime: &'static Runtime, part: &mut Part<'_>, asynchronous: bool)
     let Some(mut transfer) = transfer_of(runtime, slice::from_ref(part)).context(what)? else { return Ok(()) };
     let pieces = part.pieces_to_restore(asynchronous);
     let mappings = part.resumed.as_ref().map_or(&[][..], |resumed| &resumed.mappings);
-    let groups = adjacent(mappings, u64::MAX, |(_, mapping)| *mapping);
+    let groups = adjacent(mappings, &[], u64::MAX, |(_, mapping)| *mapping);
     groups.into_iter().try_for_each(|group| part.restore(&mut transfer, &pieces, group)).context(what)?;
     if asynchronous && !pieces.is_empty() {
         let restored = part.record_restore(runtime).context(what)?;
@@ -206,11 +206,10 @@ fn ranges_of(pieces: &[Piece]) -> Vec<(u64, u64)> {
 /// that new memory has now: the pool may have grown in smaller ones, and each takes the driver as long.
 fn mappings_to_resume(runtime: &Runtime, part: &Part<'_>) -> Result<Vec<ArenaMapping>> {
     let (driver, memory) = (&runtime.driver, part.device.memory());
-    let total = memory.total(part.device, driver)?;
-    let limit = memory.limit(total).unwrap_or(total);
+    let limit = memory.max_held(part.device, driver)?;
     let live = peak_budget::read(memory).live().0;
     let method = memory.method(part.device, driver)?;
-    let supply = policy::supply(memory.held(), limit, memory.is_shared());
+    let supply = memory.supply(limit);
     let mut mappings: Vec<ArenaMapping> = Vec::new();
     for arena in &part.arenas {
         for (run, zone) in arena.lock().space.suspended_runs() {
@@ -263,8 +262,7 @@ type Wanted = (u64, MemoryOptions);
 /// Creates handles: all of them, or none if memory does not suffice.
 fn create(runtime: &Runtime, device: &Device, wanted: &[Wanted]) -> Result<Option<Vec<Handle>>> {
     let driver = &runtime.driver;
-    let total = device.memory().total(device, driver)?;
-    let limit = device.memory().limit(total).unwrap_or(total);
+    let limit = device.memory().max_held(device, driver)?;
     let mut created = Vec::with_capacity(wanted.len());
     for (bytes, options) in wanted {
         match handles::create(device, driver, *bytes, limit, *options) {

@@ -202,7 +202,7 @@ fn suspend_on_device(runtime: &Runtime, parts: &[Part<'_>], transfer: &mut Optio
             handles.extend(handles_of(arena)?.into_iter().map(|(mapping, physical)| (*arena, mapping, physical)));
         }
         handles.sort_unstable_by_key(|(_, mapping, _)| mapping.address);
-        let groups = adjacent(&handles, UNMAP, |(_, mapping, _)| *mapping);
+        let groups = adjacent(&handles, &part.reservations(), UNMAP, |(_, mapping, _)| *mapping);
         let saved = part.saved.backup.as_ref().zip(part.saved.pieces.as_deref()).zip(transfer.as_mut());
         let Some(((backup, pieces), transfer)) = saved else {
             groups.into_iter().try_for_each(|group| release(runtime, device, group))?;

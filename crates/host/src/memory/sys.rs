@@ -35,7 +35,8 @@ pub fn reserve(bytes: u64, alignment: u64, hint: u64) -> Option<u64> {
     }
     let padded = bytes.checked_add(alignment)?;
     let address = anonymous(0, padded)?;
-    let start = address.next_multiple_of(alignment);
+    // As high as possible, because the kernel places mappings below each other: without gaps, as those of a driver.
+    let start = (address + padded - bytes) / alignment * alignment;
     if start > address {
         release(address, start - address);
     }
