@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// The variables that plinth and its Python package read, and their purpose.
-pub const KNOWN: [(&str, &str); 38] = [
+pub const KNOWN: [(&str, &str); 39] = [
     ("PLINTH_ALLOC_CONF", "settings of the allocator"),
     ("PLINTH_COMMUNICATOR_ENGINE", "the engine of communicators: auto, nccl, local, shared"),
     ("PLINTH_COMMUNICATOR_NCCL_FROM", "bytes from which collectives use NCCL"),
@@ -23,6 +23,7 @@ pub const KNOWN: [(&str, &str); 38] = [
     ("PLINTH_HOST_MEMORY_NAME", "the name by which processes share host devices' memory"),
     ("PLINTH_HOST_MODEL", "the GPU model of host devices"),
     ("PLINTH_HOST_COPIES", "copies of the host device: fast, or slow to find missing waits"),
+    ("PLINTH_HOST_CONTENTS", "new memory of the host device: zero, or arbitrary to find reads of it"),
     ("PLINTH_HOST_FABRIC", "whether host devices grant fabric handles: 1, 0"),
     ("PLINTH_HOST_PEERS", "peer access between host devices: all, none"),
     ("PLINTH_IPC", "the method of sharing memory between processes"),
