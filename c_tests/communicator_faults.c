@@ -103,26 +103,18 @@ TEST(a_failed_initialization_returns_no_communicator) {
   destroy_communicators();
 }
 
-/* Creates a rank in its own thread, from an NCCL id. */
-static void *init_rank(void *context) {
-  const int rank = *(int *)context;
-  static uint8_t id[PLINTH_UNIQUE_ID_SIZE];
-  static int made;
-  const plinth_communicator_options_t options = options_of(PLINTH_ENGINE_NCCL, 400, 0);
-  if (rank == 0) {
-    CHECK_OK(plinth_nccl_unique_id(id));
-    __atomic_store_n(&made, 1, __ATOMIC_SEQ_CST);
+/* Makes ranks in threads, with memory. */
+static void make_ranks(uint32_t engine, uint64_t milliseconds) {
+  need_nccl();
+  init_ranks(2, options_of(engine, milliseconds, 0), communicators);
+  for (int rank = 0; rank < 2; rank++) {
+    memory[rank] = floats_on(rank, COUNT, 1, 0);
   }
-  EVENTUALLY(__atomic_load_n(&made, __ATOMIC_SEQ_CST));
-  CHECK_OK(plinth_communicator_init_rank(2, id, rank, rank, &options, &communicators[rank]));
-  memory[rank] = floats_on(rank, COUNT, 1, 0);
-  return NULL;
 }
 
 TEST(an_asynchronous_error_aborts_the_communicator) {
   bool ready = false;
-  need_nccl();
-  run_threads(2, init_rank);
+  make_ranks(PLINTH_ENGINE_NCCL, 400);
   setenv("FAKE_NCCL_ASYNC", "6", 1);
   CHECK_STATUS(plinth_communicator_wait(communicators[0], 20000, NULL), PLINTH_ERROR_PEER_LOST);
   CHECK_MESSAGE("failed while it worked");
@@ -135,8 +127,7 @@ TEST(an_asynchronous_error_aborts_the_communicator) {
 }
 
 TEST(a_call_that_nccl_never_enqueues_times_out) {
-  need_nccl();
-  run_threads(2, init_rank);
+  make_ranks(PLINTH_ENGINE_NCCL, 400);
   setenv("FAKE_NCCL_STUCK", "1", 1);
   CHECK_STATUS(plinth_communicator_all_reduce(communicators[0], memory[0], memory[0], COUNT, FLOAT32, PLINTH_REDUCE_SUM, NULL),
                PLINTH_ERROR_TIMED_OUT);
@@ -155,8 +146,7 @@ static void *abort_soon(void *context) {
 
 TEST(an_abort_ends_a_blocked_call) {
   pthread_t thread;
-  need_nccl();
-  run_threads(2, init_rank);
+  make_ranks(PLINTH_ENGINE_NCCL, 400);
   CHECK_OK(plinth_communicator_set_timeout(communicators[0], 30000));
   setenv("FAKE_NCCL_STUCK", "1", 1);
   const double start = seconds_now();
@@ -227,8 +217,7 @@ static void *call_all_reduce(void *context) {
 }
 
 TEST(a_group_with_an_unsupported_call_runs_no_call) {
-  need_nccl();
-  run_threads(2, init_rank);
+  make_ranks(PLINTH_ENGINE_NCCL, 400);
   run_threads(2, call_unsupported_group);
   run_threads(2, call_all_reduce);
   destroy_communicators();
@@ -273,29 +262,15 @@ TEST(a_fault_in_a_group_aborts_the_communicators_or_leaves_them_usable) {
 
 /* ---- NCCL for large calls, the library's own kernels for small ones */
 
-static void *init_rank_with_nccl_for_large_calls(void *context) {
-  const int rank = *(int *)context;
-  static uint8_t id[PLINTH_UNIQUE_ID_SIZE];
-  static int made;
-  uint32_t engine = 77;
-  const plinth_communicator_options_t options = options_of(PLINTH_ENGINE_AUTO, 20000, 0);
-  if (rank == 0) {
-    CHECK_OK(plinth_nccl_unique_id(id));
-    __atomic_store_n(&made, 1, __ATOMIC_SEQ_CST);
-  }
-  EVENTUALLY(__atomic_load_n(&made, __ATOMIC_SEQ_CST));
-  CHECK_OK(plinth_communicator_init_rank(2, id, rank, rank, &options, &communicators[rank]));
-  CHECK_OK(plinth_communicator_engine(communicators[rank], &engine));
-  CHECK_EQ(engine, PLINTH_ENGINE_SHARED);
-  memory[rank] = floats_on(rank, COUNT, 1, 0);
-  return NULL;
-}
-
 static void make_ranks_with_nccl_for_large_calls(void) {
   setenv("PLINTH_COMMUNICATOR_ENGINE", "auto", 1);
   setenv("PLINTH_COMMUNICATOR_NCCL_FROM", "64", 1);
-  need_nccl();
-  run_threads(2, init_rank_with_nccl_for_large_calls);
+  make_ranks(PLINTH_ENGINE_AUTO, 20000);
+  for (int rank = 0; rank < 2; rank++) {
+    uint32_t engine = 77;
+    CHECK_OK(plinth_communicator_engine(communicators[rank], &engine));
+    CHECK_EQ(engine, PLINTH_ENGINE_SHARED);
+  }
 }
 
 TEST(an_asynchronous_nccl_error_aborts_ranks_with_nccl_for_large_calls) {

@@ -6,22 +6,10 @@
 
 enum { COUNT = 16, CYCLES_OF_A_SECOND = 1980000000 };
 
-static uint8_t id[PLINTH_UNIQUE_ID_SIZE];
 static uint64_t limit = 20000;
 static plinth_communicator_t communicators[2];
 
-static void *init_rank(void *context) {
-  const int rank = *(int *)context;
-  const plinth_communicator_options_t options = options_of(PLINTH_ENGINE_AUTO, limit, 0);
-  CHECK_OK(plinth_communicator_init_rank(2, id, rank, rank, &options, &communicators[rank]));
-  return NULL;
-}
-
-static void make_communicators(void) {
-  need_devices(2);
-  CHECK_OK(plinth_nccl_unique_id(id));
-  run_threads(2, init_rank);
-}
+static void make_communicators(void) { init_ranks(2, options_of(PLINTH_ENGINE_AUTO, limit, 0), communicators); }
 
 static void destroy_communicators(void) {
   CHECK_OK(plinth_communicator_destroy(communicators[0]));
@@ -146,13 +134,6 @@ TEST(an_abort_ends_a_split_at_once) {
 
 static plinth_communicator_t three_ranks[3];
 
-static void *init_rank_of_three(void *context) {
-  const int rank = *(int *)context;
-  const plinth_communicator_options_t options = options_of(PLINTH_ENGINE_AUTO, limit, 0);
-  CHECK_OK(plinth_communicator_init_rank(3, id, rank, rank, &options, &three_ranks[rank]));
-  return NULL;
-}
-
 static void *split_or_abort(void *context) {
   const int rank = *(int *)context;
   plinth_communicator_t part = UNTOUCHED_POINTER;
@@ -167,9 +148,7 @@ static void *split_or_abort(void *context) {
 }
 
 TEST(an_abort_of_one_rank_ends_the_splits_of_the_others) {
-  need_devices(3);
-  CHECK_OK(plinth_nccl_unique_id(id));
-  run_threads(3, init_rank_of_three);
+  init_ranks(3, options_of(PLINTH_ENGINE_AUTO, limit, 0), three_ranks);
   const double start = seconds_now();
   run_threads(3, split_or_abort);
   CHECK(seconds_now() - start < 10);

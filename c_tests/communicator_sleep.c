@@ -15,7 +15,6 @@ enum { COUNT = 1000, LARGE = 300000, MILLISECONDS = 30000, RANKS = 2, TIMED_OUT_
 static const size_t counts[] = {COUNT, 100000, 2 * LARGE};
 enum { SIZES = 3 };
 
-static uint8_t id[PLINTH_UNIQUE_ID_SIZE];
 static uint64_t limit = MILLISECONDS;
 static plinth_communicator_t communicators[RANKS];
 static plinth_stream_t streams[RANKS];
@@ -24,19 +23,10 @@ static float *inputs[RANKS], *outputs[RANKS];
 static plinth_status_t statuses[RANKS];
 static char messages[RANKS][512];
 
-static void *init_rank(void *context) {
-  const int rank = *(int *)context;
-  const plinth_communicator_options_t options = options_of(PLINTH_ENGINE_AUTO, limit, 0);
-  CHECK_OK(plinth_communicator_init_rank(RANKS, id, rank, rank, &options, &communicators[rank]));
-  streams[rank] = stream_on(rank);
-  return NULL;
-}
-
 static void make_communicators(void) {
-  need_devices(RANKS);
-  CHECK_OK(plinth_nccl_unique_id(id));
-  run_threads(RANKS, init_rank);
+  init_ranks(RANKS, options_of(PLINTH_ENGINE_AUTO, limit, 0), communicators);
   for (int rank = 0; rank < RANKS; rank++) {
+    streams[rank] = stream_on(rank);
     inputs[rank] = floats_on(rank, 2 * LARGE, (float)rank, 1);
     outputs[rank] = floats_on(rank, 2 * LARGE, -1, 0);
   }

@@ -17,17 +17,9 @@ static const size_t SIZES[] = {0,     1,     7,     8,     9,     15,    16,    
                                16383, 16384, 16385, 40001, 65535, 65536, 65537, 262143, 262144, 262145, LARGEST - 1, LARGEST};
 enum { SIZE_COUNT = sizeof SIZES / sizeof *SIZES };
 
-static uint8_t id[PLINTH_UNIQUE_ID_SIZE];
 static plinth_communicator_t communicators[2];
 static plinth_stream_t streams[2];
 static uint8_t *inputs[2], *outputs[2];
-
-static void *init_rank(void *context) {
-  const int rank = *(int *)context;
-  const plinth_communicator_options_t options = options_of(PLINTH_ENGINE_AUTO, MILLISECONDS, 0);
-  CHECK_OK(plinth_communicator_init_rank(2, id, rank, rank, &options, &communicators[rank]));
-  return NULL;
-}
 
 static uint8_t byte_of(int rank, int round, size_t index) {
   return (uint8_t)(index * 7 + index / 251 + (size_t)rank * 31 + (size_t)round * 13);
@@ -63,11 +55,7 @@ static void finish(void) {
   }
 }
 
-static void join(void) {
-  need_devices(2);
-  CHECK_OK(plinth_nccl_unique_id(id));
-  run_threads(2, init_rank);
-}
+static void join(void) { init_ranks(2, options_of(PLINTH_ENGINE_AUTO, MILLISECONDS, 0), communicators); }
 
 static void leave(void) {
   CHECK_OK(plinth_communicator_destroy(communicators[0]));

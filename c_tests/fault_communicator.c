@@ -138,17 +138,9 @@ TEST(sends_survive_faults) { survive(send_to_next, expect_neighbour); }
 
 enum { REGISTERED = 5000000, WARM_UP = 3 };
 
-static uint8_t id[PLINTH_UNIQUE_ID_SIZE];
 static void *blocks[2];
 static plinth_status_t statuses[2];
 static char messages[2][1024];
-
-static void *init_shared(void *context) {
-  const int rank = *(int *)context;
-  const plinth_communicator_options_t options = options_of(PLINTH_ENGINE_SHARED, 20000, 0);
-  CHECK_OK(plinth_communicator_init_rank(2, id, rank, rank, &options, &communicators[rank]));
-  return NULL;
-}
 
 static void *register_and_deregister(void *context) {
   const int rank = *(int *)context;
@@ -170,8 +162,7 @@ TEST(registrations_survive_faults) {
   if (!can_access) {
     SKIP("needs peer access");
   }
-  CHECK_OK(plinth_nccl_unique_id(id));
-  run_threads(2, init_shared);
+  init_ranks(2, options_of(PLINTH_ENGINE_SHARED, 20000, 0), communicators);
   for (int rank = 0; rank < 2; rank++) {
     CHECK_OK(plinth_caching_allocator_alloc(REGISTERED, rank, NULL, &blocks[rank]));
   }

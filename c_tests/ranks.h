@@ -78,6 +78,32 @@ static inline void expect_floats(const float *memory, size_t count, float first,
   free(numbers);
 }
 
+/* ---- ranks in threads */
+
+static struct {
+  uint8_t id[PLINTH_UNIQUE_ID_SIZE];
+  int count;
+  plinth_communicator_options_t options;
+  plinth_communicator_t *communicators;
+} threads_of_ranks;
+
+static inline void *init_rank_of_threads(void *context) {
+  const int rank = *(int *)context;
+  CHECK_OK(plinth_communicator_init_rank(threads_of_ranks.count, threads_of_ranks.id, rank, rank, &threads_of_ranks.options,
+                                         &threads_of_ranks.communicators[rank]));
+  return NULL;
+}
+
+/* Makes a communicator for each rank, on the device of its number. */
+static inline void init_ranks(int count, plinth_communicator_options_t options, plinth_communicator_t *communicators) {
+  need_devices(count);
+  threads_of_ranks.count = count;
+  threads_of_ranks.options = options;
+  threads_of_ranks.communicators = communicators;
+  CHECK_OK(plinth_nccl_unique_id(threads_of_ranks.id));
+  run_threads(count, init_rank_of_threads);
+}
+
 /* ---- ranks in processes: do not use the library before, because the children are forked */
 
 enum { MAX_PROCESSES = 8 };
