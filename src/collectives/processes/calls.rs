@@ -1,21 +1,20 @@
-//! The calls of a group: checks before a launch, the order of launches, and error messages of the kernels' reports.
+//! The calls of a group, and the checks before their launches.
 
-use super::{ProcessGroup, links::CompletedWork};
+use super::{
+    ProcessGroup,
+    launch_orders::{Sequence, StreamId},
+};
 use crate::{
     collectives::devices::ReduceOp,
     driver::{
-        self, Driver, Span, codes,
-        group::{
-            Collective, DirectMemory, ENTRIES, FailureReport, MAX_TRANSFERS, Mode, Reason, TRANSFER, Transfers,
-            read_place,
-        },
-        types::CU_STREAM_PER_THREAD,
+        self, Driver, Span,
+        group::{Collective, DirectMemory, MAX_TRANSFERS, Mode, Transfers},
     },
     error::{Context, Error, Result, invalid},
     observe::{self, Operand},
-    runtime::{self, Runtime, device::Device, tensor::ElementType},
+    runtime::{self, tensor::ElementType},
     status::Status,
-    stream::{self, Stream, capture_scope, event_pool::PooledEvent, kernel::Kernel, ordering},
+    stream::{self, Stream, capture_scope, kernel::Kernel},
 };
 
 /// One transfer of [`ProcessGroup::exchange`], to or from a rank.
@@ -32,7 +31,7 @@ pub struct Transfer {
 }
 
 /// The element types in the order of their codes, and the kernels that reduce them.
-const ELEMENTS: &[(ElementType, Kernel)] = &[
+pub(super) const ELEMENTS: &[(ElementType, Kernel)] = &[
     (ElementType::F16, Kernel::GroupF16),
     (ElementType::Bf16, Kernel::GroupBf16),
     (ElementType::F32, Kernel::GroupF32),
@@ -58,145 +57,8 @@ fn number_of(element: ElementType) -> Result<(u32, Kernel)> {
 }
 
 /// The operators, numbered as in the kernels.
-const OPS: [ReduceOp; 5] = [ReduceOp::Sum, ReduceOp::Product, ReduceOp::Minimum, ReduceOp::Maximum, ReduceOp::Average];
-
-/// The sequence that a launch belongs to: all collectives are one sequence, and so is each direction to each rank.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sequence {
-    Collectives,
-    Sends(u32),
-    Receives(u32),
-}
-
-/// The last launch of a sequence.
-#[derive(Debug)]
-struct LaunchOrder {
-    of: Sequence,
-    stream: Option<StreamId>,
-    event: PooledEvent,
-    /// The amount of work launched outside of captures: collectives, or chunks in the first lane of transfers.
-    parts: u64,
-    /// The stream of the last launch in a capture, with the id of that capture.
-    captured: Option<(u64, StreamId)>,
-    captured_event: PooledEvent,
-}
-
-/// A stream and its id, which distinguishes it from a later stream with the same handle and from the per-thread default
-/// streams of other threads.
-#[derive(Debug, Clone, Copy)]
-struct StreamId {
-    stream: driver::Stream,
-    /// `None` if the driver has no ids, and in a capture, because querying it would invalidate the capture.
-    number: Option<u64>,
-}
-
-impl StreamId {
-    fn of(driver: &Driver, stream: driver::Stream, capture: Option<u64>) -> StreamId {
-        let number = if capture.is_none() { driver.stream_number(stream).ok() } else { None };
-        StreamId { stream, number }
-    }
-
-    /// Returns whether eager work launched in both streams runs in launch order. A program may destroy a stream while
-    /// its work is pending and get the same handle for a new stream.
-    fn is_same_eager(self, other: StreamId) -> bool {
-        self.number.is_some() && (self.stream, self.number) == (other.stream, other.number)
-    }
-
-    /// Returns whether both are the same stream, given that both belong to the same valid capture. Destroying a stream
-    /// invalidates its capture, so the handle suffices, except for a handle that means another stream in another
-    /// thread.
-    fn is_same_captured(self, other: StreamId) -> bool {
-        self.stream == other.stream && self.stream.handle() > CU_STREAM_PER_THREAD
-    }
-}
-
-/// The order of the launches of a group. Launches of one sequence in different streams wait for each other; those of a
-/// capture wait for those of the same capture.
-#[derive(Debug, Default)]
-pub struct LaunchOrders(Vec<LaunchOrder>);
-
-impl LaunchOrders {
-    fn of(&mut self, of: Sequence, device: &Device, driver: &Driver) -> Result<&mut LaunchOrder> {
-        let index = match self.0.iter().position(|order| order.of == of) {
-            Some(index) => index,
-            None => {
-                let event = PooledEvent::acquire(device, driver, 0)?;
-                let captured_event = PooledEvent::acquire(device, driver, 0)?;
-                self.0.push(LaunchOrder { of, stream: None, event, parts: 0, captured: None, captured_event });
-                self.0.len() - 1
-            }
-        };
-        Ok(&mut self.0[index])
-    }
-
-    /// Returns whether work was launched, outside of captures, in which a rank that has left does not take part: it
-    /// cannot complete. A send only needs free entries.
-    pub fn exceeds(&self, peer: u32, done: &CompletedWork) -> bool {
-        self.0.iter().any(|order| match order.of {
-            Sequence::Collectives => order.parts > done.collectives,
-            Sequence::Sends(to) => to == peer && order.parts > done.received + u64::from(ENTRIES),
-            Sequence::Receives(from) => from == peer && order.parts > done.sent,
-        })
-    }
-
-    /// Returns whether a collective launched outside of captures has not completed.
-    pub fn has_pending_collective(&self) -> bool {
-        self.pending().iter().any(|order| order.of == Sequence::Collectives)
-    }
-
-    /// Returns whether all work launched outside of captures has completed.
-    pub fn is_idle(&self) -> bool {
-        self.pending().is_empty()
-    }
-
-    /// Returns the sequences whose last launch outside of captures has not completed. If that cannot be asked, it counts
-    /// as pending, because its memory must not be unmapped, unless the device has lost all work.
-    fn pending(&self) -> Vec<&LaunchOrder> {
-        let Ok(runtime) = runtime::ready() else { return Vec::new() };
-        let launched = || self.0.iter().filter(|order| order.stream.is_some());
-        let is_pending = |order: &&LaunchOrder| match runtime
-            .in_any_context(|driver| Ok(driver.event_query(order.event.native())?))
-        {
-            Ok(done) => !done,
-            Err(error) => !codes::is_context_lost(error.driver_code()),
-        };
-        let pending = runtime.driver.with_relaxed_capture(|| launched().filter(is_pending).collect());
-        pending.unwrap_or_else(|_| launched().collect())
-    }
-}
-
-impl LaunchOrder {
-    fn wait(&self, runtime: &Runtime, stream: Stream, stream_id: StreamId, capture: Option<u64>) -> Result<()> {
-        let awaited = match capture {
-            None => self.stream.filter(|before| !before.is_same_eager(stream_id)).map(|_| &self.event),
-            Some(id) => {
-                let captured = self.captured.filter(|(of, before)| *of == id && !before.is_same_captured(stream_id));
-                captured.map(|_| &self.captured_event)
-            }
-        };
-        match awaited {
-            Some(event) => ordering::wait_for_event(runtime, stream, event.native()),
-            None => Ok(()),
-        }
-    }
-
-    fn record(&mut self, driver: &Driver, stream_id: StreamId, capture: Option<u64>, parts: u64) -> Result<()> {
-        match capture {
-            None => {
-                self.parts += parts;
-                // The work is launched already, and only this event tells when it is done.
-                let record = || driver.event_record(self.event.native(), stream_id.stream);
-                record().or_else(|_| record()).or_else(|_| record())?;
-                self.stream = Some(stream_id);
-            }
-            Some(id) => {
-                driver.event_record(self.captured_event.native(), stream_id.stream)?;
-                self.captured = Some((id, stream_id));
-            }
-        }
-        Ok(())
-    }
-}
+pub(super) const OPS: [ReduceOp; 5] =
+    [ReduceOp::Sum, ReduceOp::Product, ReduceOp::Minimum, ReduceOp::Maximum, ReduceOp::Average];
 
 /// A collective call.
 struct Request {
@@ -460,12 +322,7 @@ impl ProcessGroup {
             // A graph that the program captures by the driver's own calls cannot be refused.
             capture_scope::add(capture, &self.sleep);
         }
-        for (sequence, _) in sequences {
-            orders.of(*sequence, device, &runtime.driver)?;
-        }
-        let parts = |of| sequences.iter().find(|(sequence, _)| *sequence == of).map(|(_, parts)| *parts);
-        let mut recorded: Vec<_> =
-            orders.0.iter_mut().filter_map(|order| parts(order.of).map(|parts| (order, parts))).collect();
+        let mut recorded = orders.of(sequences, device, &runtime.driver)?;
         runtime.in_stream(stream, |driver, raw| {
             let stream_id = StreamId::of(driver, raw, capture);
             recorded.iter().try_for_each(|(order, _)| order.wait(runtime, stream, stream_id, capture))?;
@@ -508,66 +365,6 @@ fn check_overlap(mode: Mode, own: u64, from: Span, to: Span) -> Result<()> {
     Err(invalid("what is read and what is written overlap, and not as they may"))
 }
 
-/// Describes the registered memory of a launch by its header.
-fn describe_memory(header: &[u64; 4]) -> String {
-    let of = |what, place| {
-        read_place(place).map(|(window, offset)| format!(" {what} byte {offset} of registration {window}"))
-    };
-    let all = [of("from", header[2]), of("to", header[3])].into_iter().flatten().collect::<String>();
-    if all.is_empty() { " in memory that is not registered".into() } else { all }
-}
-
-/// Describes a launch by its header.
-fn describe(header: &[u64; 4]) -> String {
-    let [kind, count, ..] = *header;
-    let root = kind >> 24 & 0xFF;
-    let element =
-        ELEMENTS.get((kind >> 16 & 0xFF) as usize).map_or("unknown elements".into(), |(of, _)| of.to_string());
-    if kind as u32 & 0xFF == TRANSFER {
-        return format!("a transfer of {count} bytes of {element}");
-    }
-    let op = OPS.get((kind >> 8 & 0xFF) as usize).map_or("unknown", |op| op.name());
-    let name = match Mode::ALL.get((kind & 0xFF) as usize) {
-        Some(Mode::Gather) => "all_gather".into(),
-        Some(Mode::AllToAll) => "all_to_all".into(),
-        Some(Mode::Broadcast | Mode::BroadcastParts) => format!("broadcast from rank {root}"),
-        Some(Mode::ReduceScatter) => format!("reduce_scatter ({op})"),
-        Some(Mode::AllReduce | Mode::AllReduceParts) => format!("all_reduce ({op})"),
-        Some(Mode::Reduce | Mode::ReduceParts) => format!("reduce ({op}) to rank {root}"),
-        None => "an unknown call".into(),
-    };
-    format!("{name} of {count} {element}")
-}
-
-/// Returns the error of a kernel's report, for a rank of the group.
-pub fn explain(rank: u32, size: u32, arguments: &FailureReport) -> Error {
-    let Some((reason, about)) = Reason::read(arguments.word) else {
-        return Error::new(Status::PANIC, format!("the group's kernels reported {:#x}", arguments.word));
-    };
-    let own = arguments.by == rank;
-    let finder = if own { format!("rank {rank} of {size}") } else { format!("rank {} of {size}", arguments.by) };
-    match reason {
-        Reason::Timeout => Error::new(Status::TIMED_OUT, format!("{finder} waited too long for rank {about}")),
-        Reason::Aborted => Error::new(Status::ABORTED, format!("rank {about} of {size} aborted the group")),
-        Reason::Lost => Error::new(Status::PEER_LOST, format!("rank {about} of {size} is gone")),
-        Reason::Mismatch if own => {
-            let mut calls = [&arguments.own, &arguments.other].map(describe);
-            if arguments.own[2..] != arguments.other[2..] && calls[0] == calls[1] {
-                calls[0] += &describe_memory(&arguments.own);
-                calls[1] += &describe_memory(&arguments.other);
-            }
-            let message = format!(
-                "collective mismatch: rank {rank} of {size} calls {}, rank {about} calls {}",
-                calls[0], calls[1]
-            );
-            Error::new(Status::RANK_MISMATCH, message)
-        }
-        Reason::Mismatch => {
-            Error::new(Status::RANK_MISMATCH, format!("{finder} reported a collective mismatch with rank {about}"))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -593,15 +390,5 @@ mod tests {
         let arguments: Vec<_> = launches(&asked, |one, other| one == other).into_iter().map(arguments).collect();
         // The third transfer to rank 1 comes after the second, which is in another stream.
         assert_eq!(arguments, [(0, 1, vec![1, 4]), (0, 2, vec![3]), (1, 2, vec![2]), (1, 1, vec![6]), (2, 1, vec![5])]);
-    }
-
-    #[test]
-    fn a_reused_handle_is_another_stream() {
-        let stream = driver::Stream::special(2).unwrap();
-        let [first, second, unknown] = [Some(7), Some(8), None].map(|number| StreamId { stream, number });
-        assert!(first.is_same_eager(first) && !first.is_same_eager(second));
-        assert!(!unknown.is_same_eager(unknown));
-        // The per-thread default stream is another stream in each thread.
-        assert!(!unknown.is_same_captured(unknown));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     ProcessGroup, TIMEOUT,
-    calls::LaunchOrders,
+    launch_orders::LaunchOrders,
     links::Links,
     rendezvous::{self, Id, RankInfo},
     symmetric_buffer::{SymmetricBuffer, import_part},

@@ -10,7 +10,9 @@
 mod admission;
 mod calls;
 mod descriptors;
+mod failure_report;
 mod join;
+mod launch_orders;
 mod links;
 mod rendezvous;
 mod sleep;
@@ -32,9 +34,9 @@ use crate::{
     runtime::{self, Runtime, sync_debug},
     status::Status,
 };
-use calls::LaunchOrders;
 pub use calls::Transfer;
 pub use join::Candidate;
+use launch_orders::LaunchOrders;
 pub use links::GatherRow;
 use links::{CompletedWork, LinkState, Links};
 use parking_lot::Mutex;
@@ -261,7 +263,7 @@ impl ProcessGroup {
             (None, Some(word)) => FailureReport { word, by: self.rank, own: [0; 4], other: [0; 4] },
             (None, None) => return None,
         };
-        Some(calls::explain(self.rank, self.size, &report_word))
+        Some(failure_report::explain(self.rank, self.size, &report_word))
     }
 
     /// Checks that all ranks are still there.

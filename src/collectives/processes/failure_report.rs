@@ -1,0 +1,68 @@
+//! The errors for what the kernels of a group report.
+
+use super::calls::{ELEMENTS, OPS};
+use crate::{
+    driver::group::{FailureReport, Mode, Reason, TRANSFER, read_place},
+    error::Error,
+    status::Status,
+};
+
+/// Describes the registered memory of a launch by its header.
+fn describe_memory(header: &[u64; 4]) -> String {
+    let of = |what, place| {
+        read_place(place).map(|(window, offset)| format!(" {what} byte {offset} of registration {window}"))
+    };
+    let all = [of("from", header[2]), of("to", header[3])].into_iter().flatten().collect::<String>();
+    if all.is_empty() { " in memory that is not registered".into() } else { all }
+}
+
+/// Describes a launch by its header.
+fn describe(header: &[u64; 4]) -> String {
+    let [kind, count, ..] = *header;
+    let root = kind >> 24 & 0xFF;
+    let element =
+        ELEMENTS.get((kind >> 16 & 0xFF) as usize).map_or("unknown elements".into(), |(of, _)| of.to_string());
+    if kind as u32 & 0xFF == TRANSFER {
+        return format!("a transfer of {count} bytes of {element}");
+    }
+    let op = OPS.get((kind >> 8 & 0xFF) as usize).map_or("unknown", |op| op.name());
+    let name = match Mode::ALL.get((kind & 0xFF) as usize) {
+        Some(Mode::Gather) => "all_gather".into(),
+        Some(Mode::AllToAll) => "all_to_all".into(),
+        Some(Mode::Broadcast | Mode::BroadcastParts) => format!("broadcast from rank {root}"),
+        Some(Mode::ReduceScatter) => format!("reduce_scatter ({op})"),
+        Some(Mode::AllReduce | Mode::AllReduceParts) => format!("all_reduce ({op})"),
+        Some(Mode::Reduce | Mode::ReduceParts) => format!("reduce ({op}) to rank {root}"),
+        None => "an unknown call".into(),
+    };
+    format!("{name} of {count} {element}")
+}
+
+/// Returns the error of a kernel's report, for a rank of the group.
+pub fn explain(rank: u32, size: u32, arguments: &FailureReport) -> Error {
+    let Some((reason, about)) = Reason::read(arguments.word) else {
+        return Error::new(Status::PANIC, format!("the group's kernels reported {:#x}", arguments.word));
+    };
+    let own = arguments.by == rank;
+    let finder = if own { format!("rank {rank} of {size}") } else { format!("rank {} of {size}", arguments.by) };
+    match reason {
+        Reason::Timeout => Error::new(Status::TIMED_OUT, format!("{finder} waited too long for rank {about}")),
+        Reason::Aborted => Error::new(Status::ABORTED, format!("rank {about} of {size} aborted the group")),
+        Reason::Lost => Error::new(Status::PEER_LOST, format!("rank {about} of {size} is gone")),
+        Reason::Mismatch if own => {
+            let mut calls = [&arguments.own, &arguments.other].map(describe);
+            if arguments.own[2..] != arguments.other[2..] && calls[0] == calls[1] {
+                calls[0] += &describe_memory(&arguments.own);
+                calls[1] += &describe_memory(&arguments.other);
+            }
+            let message = format!(
+                "collective mismatch: rank {rank} of {size} calls {}, rank {about} calls {}",
+                calls[0], calls[1]
+            );
+            Error::new(Status::RANK_MISMATCH, message)
+        }
+        Reason::Mismatch => {
+            Error::new(Status::RANK_MISMATCH, format!("{finder} reported a collective mismatch with rank {about}"))
+        }
+    }
+}

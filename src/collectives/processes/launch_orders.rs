@@ -1,0 +1,170 @@
+//! The order of a group's launches, which all ranks must make alike.
+
+use super::links::CompletedWork;
+use crate::{
+    driver::{self, Driver, codes, group::ENTRIES, types::CU_STREAM_PER_THREAD},
+    error::Result,
+    runtime::{self, Runtime, device::Device},
+    stream::{Stream, event_pool::PooledEvent, ordering},
+};
+
+/// The sequence that a launch belongs to: all collectives are one sequence, and so is each direction to each rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sequence {
+    Collectives,
+    Sends(u32),
+    Receives(u32),
+}
+
+/// The last launch of a sequence.
+#[derive(Debug)]
+pub struct LaunchOrder {
+    of: Sequence,
+    stream: Option<StreamId>,
+    event: PooledEvent,
+    /// The amount of work launched outside of captures: collectives, or chunks in the first lane of transfers.
+    parts: u64,
+    /// The stream of the last launch in a capture, with the id of that capture.
+    captured: Option<(u64, StreamId)>,
+    captured_event: PooledEvent,
+}
+
+/// A stream and its id, which distinguishes it from a later stream with the same handle and from the per-thread default
+/// streams of other threads.
+#[derive(Debug, Clone, Copy)]
+pub struct StreamId {
+    stream: driver::Stream,
+    /// `None` if the driver has no ids, and in a capture, because querying it would invalidate the capture.
+    number: Option<u64>,
+}
+
+impl StreamId {
+    /// Identifies a stream, which is in the capture with this id, if there is one.
+    pub fn of(driver: &Driver, stream: driver::Stream, capture: Option<u64>) -> StreamId {
+        let number = if capture.is_none() { driver.stream_number(stream).ok() } else { None };
+        StreamId { stream, number }
+    }
+
+    /// Returns whether eager work launched in both streams runs in launch order. A program may destroy a stream while
+    /// its work is pending and get the same handle for a new stream.
+    fn is_same_eager(self, other: StreamId) -> bool {
+        self.number.is_some() && (self.stream, self.number) == (other.stream, other.number)
+    }
+
+    /// Returns whether both are the same stream, given that both belong to the same valid capture. Destroying a stream
+    /// invalidates its capture, so the handle suffices, except for a handle that means another stream in another
+    /// thread.
+    fn is_same_captured(self, other: StreamId) -> bool {
+        self.stream == other.stream && self.stream.handle() > CU_STREAM_PER_THREAD
+    }
+}
+
+/// The order of the launches of a group. Launches of one sequence in different streams wait for each other; those of a
+/// capture wait for those of the same capture.
+#[derive(Debug, Default)]
+pub struct LaunchOrders(Vec<LaunchOrder>);
+
+impl LaunchOrders {
+    /// Returns the last launches of sequences, each once, with the numbers that come with them.
+    pub fn of(
+        &mut self,
+        sequences: &[(Sequence, u64)],
+        device: &Device,
+        driver: &Driver,
+    ) -> Result<Vec<(&mut LaunchOrder, u64)>> {
+        for (of, _) in sequences {
+            if !self.0.iter().any(|order| order.of == *of) {
+                let event = PooledEvent::acquire(device, driver, 0)?;
+                let captured_event = PooledEvent::acquire(device, driver, 0)?;
+                self.0.push(LaunchOrder { of: *of, stream: None, event, parts: 0, captured: None, captured_event });
+            }
+        }
+        let parts = |of| sequences.iter().find(|(sequence, _)| *sequence == of).map(|(_, parts)| *parts);
+        Ok(self.0.iter_mut().filter_map(|order| parts(order.of).map(|parts| (order, parts))).collect())
+    }
+
+    /// Returns whether work was launched, outside of captures, in which a rank that has left does not take part: it
+    /// cannot complete. A send only needs free entries.
+    pub fn exceeds(&self, peer: u32, done: &CompletedWork) -> bool {
+        self.0.iter().any(|order| match order.of {
+            Sequence::Collectives => order.parts > done.collectives,
+            Sequence::Sends(to) => to == peer && order.parts > done.received + u64::from(ENTRIES),
+            Sequence::Receives(from) => from == peer && order.parts > done.sent,
+        })
+    }
+
+    /// Returns whether a collective launched outside of captures has not completed.
+    pub fn has_pending_collective(&self) -> bool {
+        self.pending().iter().any(|order| order.of == Sequence::Collectives)
+    }
+
+    /// Returns whether all work launched outside of captures has completed.
+    pub fn is_idle(&self) -> bool {
+        self.pending().is_empty()
+    }
+
+    /// Returns the sequences whose last launch outside of captures has not completed. If that cannot be asked, it counts
+    /// as pending, because its memory must not be unmapped, unless the device has lost all work.
+    fn pending(&self) -> Vec<&LaunchOrder> {
+        let Ok(runtime) = runtime::ready() else { return Vec::new() };
+        let launched = || self.0.iter().filter(|order| order.stream.is_some());
+        let is_pending = |order: &&LaunchOrder| match runtime
+            .in_any_context(|driver| Ok(driver.event_query(order.event.native())?))
+        {
+            Ok(done) => !done,
+            Err(error) => !codes::is_context_lost(error.driver_code()),
+        };
+        let pending = runtime.driver.with_relaxed_capture(|| launched().filter(is_pending).collect());
+        pending.unwrap_or_else(|_| launched().collect())
+    }
+}
+
+impl LaunchOrder {
+    /// Makes a stream wait for the last launch, if it may run beside the next one there.
+    pub fn wait(&self, runtime: &Runtime, stream: Stream, stream_id: StreamId, capture: Option<u64>) -> Result<()> {
+        let awaited = match capture {
+            None => self.stream.filter(|before| !before.is_same_eager(stream_id)).map(|_| &self.event),
+            Some(id) => {
+                let captured = self.captured.filter(|(of, before)| *of == id && !before.is_same_captured(stream_id));
+                captured.map(|_| &self.captured_event)
+            }
+        };
+        match awaited {
+            Some(event) => ordering::wait_for_event(runtime, stream, event.native()),
+            None => Ok(()),
+        }
+    }
+
+    /// Records a launch of `parts` units of work.
+    pub fn record(&mut self, driver: &Driver, stream_id: StreamId, capture: Option<u64>, parts: u64) -> Result<()> {
+        match capture {
+            None => {
+                self.parts += parts;
+                // The work is launched already, and only this event tells when it is done.
+                let record = || driver.event_record(self.event.native(), stream_id.stream);
+                record().or_else(|_| record()).or_else(|_| record())?;
+                self.stream = Some(stream_id);
+            }
+            Some(id) => {
+                driver.event_record(self.captured_event.native(), stream_id.stream)?;
+                self.captured = Some((id, stream_id));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reused_handle_is_another_stream() {
+        let stream = driver::Stream::special(2).unwrap();
+        let [first, second, unknown] = [Some(7), Some(8), None].map(|number| StreamId { stream, number });
+        assert!(first.is_same_eager(first) && !first.is_same_eager(second));
+        assert!(!unknown.is_same_eager(unknown));
+        // The per-thread default stream is another stream in each thread.
+        assert!(!unknown.is_same_captured(unknown));
+    }
+}
