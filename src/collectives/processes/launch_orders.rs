@@ -1,6 +1,5 @@
-//! The order of a group's launches, which all ranks must make alike.
+//! The order of a group's launches, and how much of their work is complete.
 
-use super::links::CompletedWork;
 use crate::{
     driver::{self, Driver, codes, group::ENTRIES, types::CU_STREAM_PER_THREAD},
     error::Result,
@@ -116,6 +115,36 @@ impl LaunchOrders {
         };
         let pending = runtime.driver.with_relaxed_capture(|| launched().filter(is_pending).collect());
         pending.unwrap_or_else(|_| launched().collect())
+    }
+}
+
+/// The work that a leaving rank has completed with another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CompletedWork {
+    /// The number of collectives.
+    pub collectives: u64,
+    /// The number of chunks sent to the other rank, in the lane that every transfer uses.
+    pub sent: u64,
+    /// The number of chunks received from the other rank.
+    pub received: u64,
+}
+
+impl CompletedWork {
+    /// Returns what a message contains.
+    pub fn bytes(&self) -> Vec<u8> {
+        [self.collectives, self.sent, self.received].iter().flat_map(|number| number.to_le_bytes()).collect()
+    }
+
+    /// Reads it from a message.
+    pub fn read(bytes: &[u8]) -> Option<CompletedWork> {
+        let (numbers, rest) = bytes.as_chunks::<8>();
+        let [collectives, sent, received] = numbers else { return None };
+        let number = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+        rest.is_empty().then_some(CompletedWork {
+            collectives: number(collectives),
+            sent: number(sent),
+            received: number(received),
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 //! The kernel closes a socket when its process ends for any reason, so nothing has to be polled while all is well, and
 //! no thread waits.
 
-use super::GRACE_PERIOD;
+use super::{GRACE_PERIOD, launch_orders::CompletedWork};
 use crate::{
     error::{Error, Result},
     status::Status,
@@ -30,34 +30,6 @@ pub enum LinkState {
     },
     /// Its process has ended.
     Gone,
-}
-
-/// The work that a leaving rank has completed with another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CompletedWork {
-    /// The number of collectives.
-    pub collectives: u64,
-    /// The number of chunks sent to the other rank, in the lane that every transfer uses.
-    pub sent: u64,
-    /// The number of chunks received from the other rank.
-    pub received: u64,
-}
-
-impl CompletedWork {
-    fn bytes(&self) -> Vec<u8> {
-        [self.collectives, self.sent, self.received].iter().flat_map(|number| number.to_le_bytes()).collect()
-    }
-
-    fn read(bytes: &[u8]) -> Option<CompletedWork> {
-        let (numbers, rest) = bytes.as_chunks::<8>();
-        let [collectives, sent, received] = numbers else { return None };
-        let number = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
-        rest.is_empty().then_some(CompletedWork {
-            collectives: number(collectives),
-            sent: number(sent),
-            received: number(received),
-        })
-    }
 }
 
 const DATA: u8 = 0;

@@ -36,9 +36,9 @@ use crate::{
 };
 pub use calls::Transfer;
 pub use join::Candidate;
-use launch_orders::LaunchOrders;
+use launch_orders::{CompletedWork, LaunchOrders};
 pub use links::GatherRow;
-use links::{CompletedWork, LinkState, Links};
+use links::{LinkState, Links};
 use parking_lot::Mutex;
 use rendezvous::Id;
 use sleep::{SavedContents, SleepState};
