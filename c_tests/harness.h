@@ -465,9 +465,10 @@ static inline int harness_run_together(int report, int count, char **names) {
       harness_report("passed", session->test, NULL);
     }
     if (session->variables != NULL) {
-      /* `environ` may be one of them. harness_left_in_process has checked the environment already. */
-      char **saved_environ = environ;
+      /* `environ` may be one of them, which the compiler does not know. harness_left_in_process has checked the environment. */
+      char **volatile saved_environ = environ;
       memcpy(__data_start, session->variables, (size_t)(_end - __data_start));
+      __asm__ volatile("" ::: "memory");
       environ = saved_environ;
     }
   }
