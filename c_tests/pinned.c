@@ -80,10 +80,12 @@ TEST(freed_memory_is_reused_without_driver_calls) {
 
 TEST(small_blocks_share_a_segment) {
   void *blocks[1000];
+  /* A reserved segment stays after an earlier test. */
+  const bool is_reserved = pinned_held() > 0;
   for (int index = 0; index < 1000; index++) {
     blocks[index] = pin(2000);
   }
-  CHECK_EQ(host_stats().num_host_alloc, 1);
+  CHECK_EQ(host_stats().num_host_alloc, is_reserved ? 0 : 1);
   CHECK(pinned_held() <= (reserve_bytes() != 0 ? reserve_bytes() : 2 * MIB + 4 * KIB));
   for (int index = 0; index < 1000; index++) {
     unpin(blocks[index]);
