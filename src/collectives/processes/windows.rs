@@ -348,7 +348,7 @@ impl ProcessGroup {
             Mode::ReduceScatter => input(rank * bytes, bytes),
             // In place, a rank would overwrite what another one has yet to read.
             Mode::AllToAll if from.address() != to.address() => input(rank * bytes, bytes),
-            Mode::Reduce | Mode::ReduceParts if self.size > 1 => {
+            Mode::ReduceParts if self.size > 1 => {
                 let others = u64::from(self.size - 1);
                 let each = bytes.div_ceil(others).next_multiple_of(16);
                 let index = u64::from((self.rank + self.size - root) % self.size);
