@@ -196,6 +196,33 @@ TEST(memory_wakes_in_fewer_handles) {
   expect_nothing_left();
 }
 
+/* A block that is larger than the handles of new memory gets one of its own. */
+TEST(large_blocks_wake_in_handles_of_their_own) {
+  static const size_t mebibytes[] = {96, 50, 120, 34};
+  enum { BLOCKS = sizeof mebibytes / sizeof *mebibytes };
+  const plinth_sleep_options_t options = backup_in(PLINTH_BACKUP_PINNED);
+  const plinth_pool_id_t pool = tagged_pool("weights");
+  unsigned char *blocks[BLOCKS];
+  for (int index = 0; index < BLOCKS; index++) {
+    blocks[index] = alloc_in(pool, mebibytes[index] * MIB, 0, NULL);
+    put_pattern(blocks[index], mebibytes[index] * MIB, (unsigned)index + 1);
+  }
+  CHECK_OK(plinth_memory_sleep("weights", &options));
+  CHECK_OK(plinth_memory_wake("weights"));
+  /* The last handle of new memory may have had a free end. */
+  CHECK(large_handles() <= BLOCKS + 1);
+  expect_sound();
+  for (int index = 0; index < BLOCKS; index++) {
+    CHECK(has_pattern(blocks[index], mebibytes[index] * MIB, (unsigned)index + 1));
+  }
+  for (int index = 0; index < BLOCKS; index++) {
+    release(blocks[index]);
+  }
+  expect_sound();
+  destroy(pool);
+  expect_nothing_left();
+}
+
 /* The new handles begin and end elsewhere than the old ones, whose contents were saved each for itself. */
 TEST(memory_of_odd_sizes_wakes_in_other_handles) {
   static const size_t mebibytes[] = {5, 13, 2, 30, 22, 7, 64, 18, 3, 96, 41, 1, 27};

@@ -214,6 +214,27 @@ pub fn handle_sizes(bytes: u64, handle: u64, granule: u64) -> Vec<u64> {
     sizes
 }
 
+/// Divides the memory from `start` to `end`, multiples of `granule`, into handles as [`handle_sizes`] does, but what is in one
+/// of the live `blocks`, sorted by address, gets handles of its own if it is at least `handle` bytes. Those are as large as
+/// possible, since they are released with the block.
+pub fn handle_sizes_with_blocks(start: u64, end: u64, blocks: &[(u64, u64)], handle: u64, granule: u64) -> Vec<u64> {
+    let (mut sizes, mut done) = (Vec::new(), start);
+    let first = blocks.partition_point(|(_, block_end)| *block_end <= start);
+    for (block, block_end) in blocks[first..].iter().take_while(|(block, _)| *block < end) {
+        let from = block.next_multiple_of(granule).max(done);
+        let to = (block_end / granule * granule).min(end);
+        if to < from + handle {
+            continue;
+        }
+        sizes.extend(handle_sizes(from - done, handle, granule));
+        let (largest, rest) = ((to - from) / MAX_HANDLE, (to - from) % MAX_HANDLE);
+        sizes.extend((0..largest).map(|_| MAX_HANDLE).chain((rest > 0).then_some(rest)));
+        done = to;
+    }
+    sizes.extend(handle_sizes(end - done, handle, granule));
+    sizes
+}
+
 /// Chooses handles to move, those in the smallest free blocks first: at least `missing` bytes if there are enough, and
 /// at most `room` bytes. `sizes` returns the size of a candidate's block and of the candidate itself.
 pub fn choose<T: Copy>(mut candidates: Vec<T>, missing: u64, room: u64, sizes: impl Fn(&T) -> (u64, u64)) -> Vec<T> {
@@ -268,6 +289,24 @@ pub fn segment_size(size: u64, large_segment: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_get_handles_of_their_own_if_they_are_large() {
+        const MIB: u64 = 1 << 20;
+        let sizes = |start: u64, end: u64, blocks: &[(u64, u64)]| {
+            let blocks: Vec<_> = blocks.iter().map(|(start, end)| (start * MIB, end * MIB)).collect();
+            let sizes = handle_sizes_with_blocks(start * MIB, end * MIB, &blocks, 32 * MIB, 2 * MIB);
+            assert_eq!(sizes.iter().sum::<u64>(), (end - start) * MIB);
+            sizes.into_iter().map(|size| size / MIB).collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(0, 100, &[]), [32, 32, 32, 4]);
+        assert_eq!(sizes(0, 100, &[(0, 100)]), [100]);
+        assert_eq!(sizes(10, 310, &[(0, 40), (40, 70), (70, 600)]), [32, 16, 8, 4, 240]);
+        assert_eq!(sizes(0, 600, &[(0, 600)]), [256, 256, 88]);
+        // The granules that blocks share.
+        assert_eq!(sizes(0, 100, &[(0, 49), (49, 100)]), [48, 2, 50]);
+        assert_eq!(sizes(0, 64, &[(0, 33), (33, 64)]), [32, 32]);
+    }
 
     #[test]
     fn handles_are_split_only_while_memory_is_short() {

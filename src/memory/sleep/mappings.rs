@@ -4,7 +4,7 @@ use super::backup::Piece;
 use crate::{
     driver::Physical,
     memory::{
-        block::{BlockState, Zone},
+        block::{Block, BlockState, Zone},
         history::Action,
         mapped::{Backing, Mapped},
         space::{Region, Space},
@@ -101,6 +101,15 @@ impl Space {
     pub(super) fn live_requests(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let live = self.blocks.iter().filter(|(_, block)| block.state == BlockState::Live);
         live.map(|(_, block)| (block.address, block.address + block.requested))
+    }
+
+    /// Returns the address ranges of the live large blocks, in ascending order.
+    pub(super) fn large_live_blocks(&self) -> Vec<(u64, u64)> {
+        let is_large = |block: &Block| block.state == BlockState::Live && block.zone == Zone::Large;
+        let live = self.blocks.iter().filter(|(_, block)| is_large(block));
+        let mut blocks: Vec<(u64, u64)> = live.map(|(_, block)| (block.address, block.address + block.size)).collect();
+        blocks.sort_unstable();
+        blocks
     }
 
     /// Returns the address ranges of adjacent live blocks, in ascending order.

@@ -18,7 +18,8 @@ use crate::{
         cache,
         device_memory::Method,
         handles::{self, Handle},
-        peak_budget, policy,
+        peak_budget,
+        policy::{self, Supply},
         pool::{self, MemoryOptions, PoolId},
     },
     observe::{self, Kind, Operand},
@@ -29,7 +30,7 @@ use crate::{
 use parking_lot::MutexGuard;
 use std::slice;
 
-/// The most that is created and mapped before the copies to it begin.
+/// The most that is created and mapped before the copies to it begin, unless all memory is mapped before.
 const MAP: u64 = 128 << 20;
 
 /// A suspended mapping and its arena.
@@ -139,7 +140,8 @@ fn map_handles(
     mut transfer: Option<&mut Transfer<'_>>,
 ) -> Result<()> {
     let pieces = part.saved.pieces.as_deref().unwrap_or_default();
-    for group in adjacent(&resumed.mappings, &part.reservations(), MAP, |(_, mapping)| *mapping) {
+    let most = if transfer.is_some() { MAP } else { u64::MAX };
+    for group in adjacent(&resumed.mappings, &part.reservations(), most, |(_, mapping)| *mapping) {
         let handles = create_for(runtime, part, &resumed.mappings, group)?;
         if let Err(error) = handles::map(part.device, &runtime.driver, group[0].1.address, &handles) {
             handles::undo(part.device, &runtime.driver, handles);
@@ -202,8 +204,9 @@ fn ranges_of(pieces: &[Piece]) -> Vec<(u64, u64)> {
     pieces.iter().map(|piece| (piece.address, piece.address + piece.bytes)).collect()
 }
 
-/// Returns mappings for all suspended memory of a pool on a device, sorted by address. Large blocks get handles of the size
-/// that new memory has now: the pool may have grown in smaller ones, and each takes the driver as long.
+/// Returns mappings for all suspended memory of a pool on a device, sorted by address. The pool may have grown in small handles,
+/// each of which takes the driver as long as a large one: large blocks get handles of the size that new memory has now, or of
+/// their own size if that is larger and memory is not short.
 fn mappings_to_resume(runtime: &Runtime, part: &Part<'_>) -> Result<Vec<ArenaMapping>> {
     let (driver, memory) = (&runtime.driver, part.device.memory());
     let limit = memory.max_held(part.device, driver)?;
@@ -212,11 +215,14 @@ fn mappings_to_resume(runtime: &Runtime, part: &Part<'_>) -> Result<Vec<ArenaMap
     let supply = memory.supply(limit);
     let mut mappings: Vec<ArenaMapping> = Vec::new();
     for arena in &part.arenas {
-        for (run, zone) in arena.lock().space.suspended_runs() {
+        let inner = arena.lock();
+        let blocks = if supply == Supply::Plenty { inner.space.large_live_blocks() } else { Vec::new() };
+        for (run, zone) in inner.space.suspended_runs() {
             let sizes = match method {
                 Method::Virtual { granule } if zone == Zone::Large => {
                     let handle = policy::handle_size(zone, run.bytes, 0, live, supply, limit, granule);
-                    policy::handle_sizes(run.bytes, handle, granule)
+                    let end = run.address + run.bytes;
+                    policy::handle_sizes_with_blocks(run.address, end, &blocks, handle, granule)
                 }
                 _ => vec![run.bytes],
             };
