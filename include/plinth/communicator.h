@@ -65,8 +65,8 @@
 #define PLINTH_COMMUNICATOR_NONBLOCKING 1
 
 /**
- * Uses NCCL in its blocking mode. Each call costs the CPU some microseconds less, but has no timeout: if a rank
- * never joins, the others wait forever.
+ * Uses NCCL in its blocking mode. Each call costs the CPU some microseconds less, but neither the call nor its work
+ * in a stream has a timeout: if a rank never joins, the others wait forever.
  */
 #define PLINTH_COMMUNICATOR_UNLIMITED 2
 
@@ -88,7 +88,7 @@ typedef struct plinth_communicator_options_t {
    */
   size_t struct_size;
   /**
-   * How long ranks wait for each other, in milliseconds; 0 for ten minutes.
+   * How long calls, and their work in streams, wait for other ranks, in milliseconds; 0 for ten minutes.
    */
   uint64_t timeout_milliseconds;
   /**
@@ -318,6 +318,10 @@ PLINTH_NOEXCEPT;
 
 /**
  * Sets how long later calls with a communicator wait for other ranks.
+ *
+ * The timeout also ends work in a stream, from the time when the device executes it. The communicator is unusable then;
+ * the next call returns PLINTH_ERROR_TIMED_OUT with the call that waited. Replays of graphs with NCCL's work, and NCCL's
+ * work with PLINTH_COMMUNICATOR_UNLIMITED, are not ended.
  *
  * @param communicator The communicator.
  * @param timeout_milliseconds The timeout in milliseconds; 0 for ten minutes.

@@ -54,8 +54,8 @@ pub const PLINTH_ENGINE_SHARED: u32 = 3;
 /// plinth_communicator_query reports when they are. If ranks connect through an id of the library's own, or if all
 /// ranks belong to one process, whatever the engine, they are connected when the call returns.
 pub const PLINTH_COMMUNICATOR_NONBLOCKING: u32 = 1;
-/// Uses NCCL in its blocking mode. Each call costs the CPU some microseconds less, but has no timeout: if a rank
-/// never joins, the others wait forever.
+/// Uses NCCL in its blocking mode. Each call costs the CPU some microseconds less, but neither the call nor its work
+/// in a stream has a timeout: if a rank never joins, the others wait forever.
 pub const PLINTH_COMMUNICATOR_UNLIMITED: u32 = 2;
 
 /// Options for the creation of a communicator.
@@ -65,7 +65,7 @@ pub const PLINTH_COMMUNICATOR_UNLIMITED: u32 = 2;
 pub struct plinth_communicator_options_t {
     /// sizeof(plinth_communicator_options_t).
     pub struct_size: usize,
-    /// How long ranks wait for each other, in milliseconds; 0 for ten minutes.
+    /// How long calls, and their work in streams, wait for other ranks, in milliseconds; 0 for ten minutes.
     pub timeout_milliseconds: u64,
     /// One of the PLINTH_ENGINE_ constants.
     pub engine: u32,
@@ -396,6 +396,10 @@ pub unsafe extern "C" fn plinth_communicator_engine(
 }
 
 /// Sets how long later calls with a communicator wait for other ranks.
+///
+/// The timeout also ends work in a stream, from the time when the device executes it. The communicator is unusable then;
+/// the next call returns PLINTH_ERROR_TIMED_OUT with the call that waited. Replays of graphs with NCCL's work, and NCCL's
+/// work with PLINTH_COMMUNICATOR_UNLIMITED, are not ended.
 ///
 /// @param communicator The communicator.
 /// @param timeout_milliseconds The timeout in milliseconds; 0 for ten minutes.

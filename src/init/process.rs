@@ -4,6 +4,7 @@
 
 use crate::{
     base::{cancellation, log},
+    collectives::communicator::watchdog,
     host, memory,
     runtime::{self, thread},
 };
@@ -17,6 +18,7 @@ extern "C" fn on_exit() {
     let _uncancellable = cancellation::disable();
     memory::pinned::background::stop();
     memory::share::stop();
+    watchdog::stop();
     memory::trace::WRITER.stop_at_exit();
     memory::disable_arena_cache();
     log::disable();

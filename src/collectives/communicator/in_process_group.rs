@@ -39,7 +39,7 @@ pub struct InProcessGroup {
     state: Mutex<State>,
     changed: Condvar,
     /// NCCL's communicators, if they could be created on first use.
-    nccl: OnceCell<Option<Vec<NcclRank>>>,
+    nccl: OnceCell<Option<Vec<Arc<NcclRank>>>>,
 }
 
 #[derive(Default)]
@@ -388,8 +388,7 @@ impl InProcessGroup {
             return Ok(());
         }
         if let Some(ranks) = self.nccl_for(runtime, operations)? {
-            let size = self.devices.len() as u32;
-            let batch: Vec<_> = ranks.iter().zip(operations).map(|(rank, operation)| (rank, size, operation)).collect();
+            let batch: Vec<_> = ranks.iter().zip(operations).collect();
             nccl::issue(runtime, &batch, self.limit).inspect_err(|issued| {
                 if let IssueError::Failed(_) = issued {
                     for rank in ranks {
@@ -468,7 +467,7 @@ impl InProcessGroup {
     }
 
     /// Returns NCCL's communicators if NCCL executes these operations.
-    fn nccl_for(&self, runtime: &Runtime, operations: &[Operation]) -> Result<Option<&[NcclRank]>> {
+    fn nccl_for(&self, runtime: &Runtime, operations: &[Operation]) -> Result<Option<&[Arc<NcclRank>]>> {
         if let Some(made) = self.nccl.get()
             && (made.is_none() || self.engine == EngineKind::Nccl)
         {
@@ -493,7 +492,7 @@ impl InProcessGroup {
 
     /// Creates NCCL's communicators of the devices. Uses NCCL's blocking mode, which is faster: all ranks are in this
     /// process, so none can be missing.
-    fn connect(&self, runtime: &Runtime, nccl: &'static Nccl) -> Result<Vec<NcclRank>> {
+    fn connect(&self, runtime: &Runtime, nccl: &'static Nccl) -> Result<Vec<Arc<NcclRank>>> {
         let id = nccl.unique_id()?;
         let size = self.devices.len() as u32;
         let mut ranks = Vec::new();

@@ -14,6 +14,7 @@ pub mod nccl;
 pub mod operation;
 pub mod shared;
 pub mod sticky_error;
+pub mod watchdog;
 
 use crate::base::deadline::Deadline;
 use crate::{
@@ -81,7 +82,7 @@ pub struct Communicator {
 enum Engine {
     InProcess(InProcessRank),
     Shared(Box<shared::ProcessRank>),
-    Nccl(nccl::NcclRank),
+    Nccl(Arc<nccl::NcclRank>),
 }
 
 static COMMUNICATORS: ReferenceTable<Arc<Communicator>> = ReferenceTable::new(HandleKind::Communicator);
@@ -496,7 +497,7 @@ fn issue_shared(
     operations: Vec<Operation>,
     limit: Duration,
 ) -> Result<()> {
-    let by_nccl = |batch: &[(&nccl::NcclRank, u32, &Operation)]| {
+    let by_nccl = |batch: &[(&Arc<nccl::NcclRank>, &Operation)]| {
         nccl::issue(runtime, batch, limit).map_err(|issued| {
             if let IssueError::Failed(error) = &issued {
                 communicator.fail(error);
@@ -508,14 +509,14 @@ fn issue_shared(
         operations.into_iter().partition(|operation| operation.kind.is_point_to_point());
     for operation in &together {
         match process_rank.nccl_for(operation) {
-            Some(rank) => by_nccl(&[(rank, communicator.size, operation)])?,
+            Some(rank) => by_nccl(&[(rank, operation)])?,
             None => process_rank.issue(std::slice::from_ref(operation))?,
         }
     }
     let (mut large, mut small) = (Vec::new(), Vec::new());
     for operation in &pairs {
         match process_rank.nccl_for(operation) {
-            Some(rank) => large.push((rank, communicator.size, operation)),
+            Some(rank) => large.push((rank, operation)),
             None => small.push(*operation),
         }
     }
@@ -548,8 +549,8 @@ fn execute_with_nccl(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Re
     for item in &items {
         let Engine::Nccl(rank) = &item.communicator.engine else { continue };
         match &item.request {
-            Request::Operation(operation) => operations.push((rank, item.communicator.size, operation)),
-            Request::Split { color, key } => splits.push((rank, *color, *key)),
+            Request::Operation(operation) => operations.push((rank, operation)),
+            Request::Split { color, key } => splits.push((&**rank, *color, *key)),
         }
     }
     let ended = |issued| match issued {
@@ -567,13 +568,10 @@ fn execute_with_nccl(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Re
     for (item, part) in request.zip(parts) {
         let (device, timeout) = (item.communicator.device, item.communicator.timeout());
         let part = match part {
-            Some(part) => COMMUNICATORS.insert(Communicator::new(
-                part.number,
-                part.size,
-                device,
-                Engine::Nccl(part.rank),
-                timeout,
-            ))?,
+            Some(part) => {
+                let (rank, size) = part.rank_and_size();
+                COMMUNICATORS.insert(Communicator::new(rank, size, device, Engine::Nccl(part), timeout))?
+            }
             None => 0,
         };
         if let Some(deliver) = item.deliver {

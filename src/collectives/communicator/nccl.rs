@@ -4,9 +4,16 @@
 //! polls a call that NCCL has not finished until it completes, fails, or times out. In this mode NCCL runs each call in
 //! its own thread, which costs some microseconds; the caller can request the blocking mode instead.
 
-use super::operation::{Kind, Operation};
-use crate::base::deadline::Deadline;
+use super::{
+    operation::{Kind, Operation},
+    sticky_error::StickyError,
+    watchdog::{self, Launches},
+};
 use crate::{
+    base::{
+        deadline::Deadline,
+        log::{self, Level},
+    },
     collectives::devices::ReduceOp,
     driver::{
         self, Span,
@@ -20,11 +27,15 @@ use crate::{
     runtime::{Runtime, tensor::ElementType},
     status::Status,
 };
+use once_cell::sync::OnceCell;
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     ffi::c_int,
     fmt::Display,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -45,12 +56,17 @@ pub fn available(runtime: &Runtime) -> Result<&'static Nccl> {
 pub struct NcclRank {
     nccl: &'static Nccl,
     cell: CommCell,
+    rank: u32,
+    size: u32,
     device: u32,
     blocking: bool,
     /// NCCL allows one call at a time for each communicator.
     calls: Mutex<()>,
     /// Whether it was aborted or destroyed, or is about to be.
     ended: AtomicBool,
+    /// The error for which the watchdog aborted it.
+    sticky_error: OnceCell<StickyError>,
+    launches: Mutex<Launches>,
 }
 
 impl NcclRank {
@@ -63,22 +79,44 @@ impl NcclRank {
         rank_and_size: (u32, u32),
         device: u32,
         blocking: bool,
-    ) -> Result<NcclRank> {
+    ) -> Result<Arc<NcclRank>> {
         let (rank, size) = rank_and_size;
         let owner = runtime.device(device as i32)?;
         let (cell, _) = owner.with_context(&runtime.driver, |_| nccl.init_rank(size, id, rank, blocking))?;
-        Ok(NcclRank::new(nccl, cell, device, blocking))
+        Ok(Arc::new(NcclRank::new(nccl, cell, rank_and_size, device, blocking)))
     }
 
-    fn new(nccl: &'static Nccl, cell: CommCell, device: u32, blocking: bool) -> NcclRank {
-        NcclRank { nccl, cell, device, blocking, calls: Mutex::new(()), ended: AtomicBool::new(false) }
+    fn new(nccl: &'static Nccl, cell: CommCell, (rank, size): (u32, u32), device: u32, blocking: bool) -> NcclRank {
+        NcclRank {
+            nccl,
+            cell,
+            rank,
+            size,
+            device,
+            blocking,
+            calls: Mutex::new(()),
+            ended: AtomicBool::new(false),
+            sticky_error: OnceCell::new(),
+            launches: Mutex::default(),
+        }
+    }
+
+    /// Returns the launches that the watchdog watches.
+    pub(super) fn launches(&self) -> &Mutex<Launches> {
+        &self.launches
     }
 
     fn check_not_ended(&self) -> Result<()> {
         if self.ended.load(Ordering::Acquire) {
-            return Err(Error::new(Status::ABORTED, "the communicator was aborted"));
+            let aborted = || Error::new(Status::ABORTED, "the communicator was aborted");
+            return Err(self.sticky_error.get().map_or_else(aborted, StickyError::error));
         }
         Ok(())
+    }
+
+    /// Returns its rank and the number of ranks.
+    pub fn rank_and_size(&self) -> (u32, u32) {
+        (self.rank, self.size)
     }
 
     fn comm(&self) -> Result<Comm> {
@@ -88,6 +126,7 @@ impl NcclRank {
 
     /// Returns whether all calls are complete on the CPU's side. An asynchronous error is returned every time.
     pub fn is_ready(&self) -> Result<bool> {
+        self.check_not_ended()?;
         // A thread that is in a call polls by itself.
         let Some(_calls) = self.calls.try_lock() else { return Ok(false) };
         self.poll()
@@ -132,7 +171,7 @@ impl NcclRank {
     }
 
     /// Issues an operation to NCCL.
-    fn issue(&self, runtime: &Runtime, operation: &Operation, prepared: &Prepared, size: u32) -> Result<()> {
+    fn issue(&self, runtime: &Runtime, operation: &Operation, prepared: &Prepared) -> Result<()> {
         let Operation { kind, from, to, stream, .. } = *operation;
         let Prepared { comm, what, op } = *prepared;
         let (nccl, stream) = (self.nccl, stream.raw);
@@ -150,7 +189,7 @@ impl NcclRank {
                         let bytes = operation.bytes() as usize;
                         let part = |span: Span, rank: u32| span.part(rank as usize * bytes, bytes);
                         let exchange = || {
-                            for rank in 0..size {
+                            for rank in 0..self.size {
                                 nccl.send(part(from, rank), what, rank, comm, stream)?;
                                 nccl.receive(part(to, rank), what, rank, comm, stream)?;
                             }
@@ -169,6 +208,14 @@ impl NcclRank {
     /// Aborts the communicator and its pending work.
     pub fn abort(&self, runtime: &Runtime) -> Result<()> {
         self.end(runtime, |nccl, comm| nccl.abort(comm))
+    }
+
+    /// Aborts the communicator for an error that the watchdog has found, and which later calls return.
+    pub(super) fn end_because(&self, runtime: &Runtime, error: Error) {
+        let error = error.context(format!("rank {} of {}", self.rank, self.size));
+        log::log(Level::Error, || format!("the communicator is aborted: {}", error.message()));
+        let _ = self.sticky_error.set(StickyError::from(error));
+        log::ignore(self.abort(runtime), "aborting a communicator of NCCL");
     }
 
     /// Destroys a communicator whose work is done; aborts one that failed.
@@ -274,27 +321,29 @@ impl From<Error> for IssueError {
     }
 }
 
-/// Issues operations of one or several ranks of this process to NCCL as one group, each with the size of its
-/// communicator, and waits until they are in their streams.
+/// Issues operations of one or several ranks of this process to NCCL as one group, and waits until they are in their
+/// streams.
 pub fn issue(
     runtime: &Runtime,
-    batch: &[(&NcclRank, u32, &Operation)],
+    batch: &[(&Arc<NcclRank>, &Operation)],
     limit: Duration,
 ) -> std::result::Result<(), IssueError> {
-    let Some((first, ..)) = batch.first() else { return Ok(()) };
-    let ranks: Vec<&NcclRank> = batch.iter().map(|(rank, ..)| *rank).collect();
+    let Some((first, _)) = batch.first() else { return Ok(()) };
+    let ranks: Vec<&NcclRank> = batch.iter().map(|(rank, _)| &***rank).collect();
     let _calls = lock_calls(&ranks);
     // Prepare everything first: NCCL would execute the part of a group that it has received.
-    let prepare = |(rank, _, operation): &(&NcclRank, u32, &Operation)| rank.prepare(operation);
+    let prepare = |(rank, operation): &(&Arc<NcclRank>, &Operation)| rank.prepare(operation);
     let prepared = batch.iter().map(prepare).collect::<Result<Vec<Prepared>>>()?;
-    for (_, _, Operation { from, to, stream, .. }) in batch {
+    for (_, Operation { from, to, stream, .. }) in batch {
         let used = [observe::read(*from), observe::write(*to)];
         observe::access(runtime, *stream, &used)?;
     }
+    // In the blocking mode no rank is missing, or the caller has asked for calls without a limit.
+    let watched = watchdog::start(runtime, batch.iter().copied().filter(|(rank, _)| !rank.blocking));
     let mut issued_count = 0;
     let mut all = || {
-        for ((rank, size, operation), prepared) in batch.iter().zip(&prepared) {
-            rank.issue(runtime, operation, prepared, *size)?;
+        for ((rank, operation), prepared) in batch.iter().zip(&prepared) {
+            rank.issue(runtime, operation, prepared)?;
             issued_count += 1;
         }
         Ok(())
@@ -302,11 +351,14 @@ pub fn issue(
     let issued = if batch.len() == 1 { all() } else { first.nccl.group(all).map(drop) };
     // Also after an error: NCCL may be executing the previous operations, and records errors in their communicators.
     let mut settled = Ok(());
-    for (index, (rank, _, operation)) in batch.iter().enumerate().filter(|(_, (rank, ..))| !rank.blocking) {
+    for (index, (rank, operation)) in batch.iter().enumerate().filter(|(_, (rank, _))| !rank.blocking) {
         settled = settled.and_then(|()| match issued.is_ok() || index < issued_count {
             true => rank.wait_until_settled(Deadline::new(limit), || format!("NCCL worked at {operation}")),
             false => rank.poll().map(drop),
         });
+    }
+    if issued.is_ok() {
+        watchdog::watch(runtime, watched, limit);
     }
     let Err(error) = issued else { return settled.map_err(IssueError::Failed) };
     // NCCL discards a group in which one of its own calls failed, but not one that a call of the driver interrupted.
@@ -316,22 +368,12 @@ pub fn issue(
     Err(if cut_short || begun || settled.is_err() { IssueError::Failed(error) } else { IssueError::Refused(error) })
 }
 
-/// A new communicator of a split, and this rank's place in it.
-pub struct SplitPart {
-    /// The new communicator.
-    pub rank: NcclRank,
-    /// This rank's number in it.
-    pub number: u32,
-    /// The number of its ranks.
-    pub size: u32,
-}
-
 /// Splits communicators of this process, each by the color and the key of its own rank. The results are in order.
 pub fn split(
     runtime: &Runtime,
     batch: &[(&NcclRank, Option<u32>, i32)],
     limit: Duration,
-) -> std::result::Result<Vec<Option<SplitPart>>, IssueError> {
+) -> std::result::Result<Vec<Option<Arc<NcclRank>>>, IssueError> {
     let Some((first, ..)) = batch.first() else { return Ok(Vec::new()) };
     let ranks: Vec<&NcclRank> = batch.iter().map(|(rank, ..)| *rank).collect();
     let _calls = lock_calls(&ranks);
@@ -341,7 +383,7 @@ pub fn split(
             let device = runtime.device(rank.device as i32)?;
             let (cell, _) =
                 device.with_context(&runtime.driver, |_| rank.nccl.split(*comm, *color, *key, rank.blocking))?;
-            Ok(NcclRank::new(rank.nccl, cell, rank.device, rank.blocking))
+            Ok(NcclRank::new(rank.nccl, cell, (0, 0), rank.device, rank.blocking))
         };
         batch.iter().zip(&comms).map(begin).collect::<Result<Vec<NcclRank>>>()
     };
@@ -355,8 +397,8 @@ pub fn split(
             return Ok(None);
         }
         part.wait_until_ready(limit, "NCCL worked at a part of a split")?;
-        let (number, size) = part.nccl.rank_and_size(part.comm()?)?;
-        Ok(Some(SplitPart { rank: part, number, size }))
+        let (rank, size) = part.nccl.rank_and_size(part.comm()?)?;
+        Ok(Some(Arc::new(NcclRank { rank, size, ..part })))
     };
     parts.into_iter().zip(batch).map(finish).collect::<Result<Vec<_>>>().map_err(IssueError::Failed)
 }

@@ -19,12 +19,14 @@ use crate::{
     status::Status,
     stream::{self, Stream},
 };
-use std::{collections::hash_map::DefaultHasher, fs, hash::Hasher, io, thread::ScopedJoinHandle, time::Duration};
+use std::{
+    collections::hash_map::DefaultHasher, fs, hash::Hasher, io, sync::Arc, thread::ScopedJoinHandle, time::Duration,
+};
 
 /// One rank in a group of processes.
 pub struct ProcessRank {
     group: ProcessGroup,
-    nccl: Option<nccl::NcclRank>,
+    nccl: Option<Arc<nccl::NcclRank>>,
     /// The number of bytes from which NCCL is used.
     nccl_from: u64,
 }
@@ -53,11 +55,11 @@ impl ProcessRank {
     /// the NCCL rank.
     pub fn from_nccl(
         runtime: &Runtime,
-        rank: nccl::NcclRank,
+        rank: Arc<nccl::NcclRank>,
         rank_and_size: (u32, u32),
         device: u32,
         limit: Duration,
-    ) -> Result<std::result::Result<ProcessRank, nccl::NcclRank>> {
+    ) -> Result<std::result::Result<ProcessRank, Arc<nccl::NcclRank>>> {
         if rank_and_size.1 as usize > MAX_RANKS {
             return Ok(Err(rank));
         }
@@ -98,7 +100,7 @@ impl ProcessRank {
     }
 
     /// Returns NCCL's communicator if NCCL executes the operation.
-    pub fn nccl_for(&self, operation: &Operation) -> Option<&nccl::NcclRank> {
+    pub fn nccl_for(&self, operation: &Operation) -> Option<&Arc<nccl::NcclRank>> {
         self.nccl.as_ref().filter(|_| operation.bytes() >= self.nccl_from)
     }
 
@@ -275,7 +277,7 @@ fn machine() -> u64 {
 /// Exchanges the rows of all ranks through NCCL.
 fn exchange(
     runtime: &Runtime,
-    rank: &nccl::NcclRank,
+    rank: &Arc<nccl::NcclRank>,
     rank_and_size: (u32, u32),
     device: u32,
     row: &[u8; ROW],
@@ -287,7 +289,7 @@ fn exchange(
     let (from, to) = (scratch.memory().part(0, ROW), scratch.memory().part(ROW, all));
     runtime.in_stream(stream, |driver, raw| Ok(driver.copy_from_host(from, row, raw)?))?;
     let operation = Operation { kind: Kind::AllGather, count: ROW as u64, element: ElementType::U8, from, to, stream };
-    nccl::issue(runtime, &[(rank, rank_and_size.1, &operation)], limit).map_err(nccl::IssueError::into_error)?;
+    nccl::issue(runtime, &[(rank, &operation)], limit).map_err(nccl::IssueError::into_error)?;
     Deadline::new(limit).until(
         || "this rank waited for the others",
         || {
