@@ -143,13 +143,13 @@ static void use_another_engine(int rank) {
   void *block = block_on(BLOCK, rank);
   CHECK_OK(plinth_communicator_init_all((const int32_t[]){rank}, 1, &options, &communicator));
   CHECK_STATUS(plinth_communicator_register(communicator, block, BLOCK), PLINTH_ERROR_NOT_SUPPORTED);
-  CHECK_MESSAGE("PLINTH_ENGINE_SHARED");
+  CHECK_MESSAGE("access the memory of each other without a registration");
   CHECK_STATUS(plinth_communicator_deregister(communicator, block), PLINTH_ERROR_NOT_SUPPORTED);
   CHECK_OK(plinth_communicator_destroy(communicator));
   CHECK_OK(plinth_caching_allocator_delete(block));
 }
 
-TEST(other_engines_do_not_register) { run_processes(1, use_another_engine); }
+TEST(devices_of_one_process_do_not_register) { run_processes(1, use_another_engine); }
 
 /* ---- what a registration keeps */
 

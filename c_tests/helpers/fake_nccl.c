@@ -1,13 +1,15 @@
 /*
  * A fake of NCCL that works on the host device: the same calls, between devices of a process and between processes of a
  * machine, by host functions in streams and shared memory. It is at least as strict as NCCL: a config must disable NVLink
- * multicast, and a communicator that is "in progress" refuses other calls.
+ * multicast, a communicator that is "in progress" refuses other calls, and registered memory must be deregistered, without work,
+ * before its communicator is destroyed.
  *
  * Environment variables, which each call reads:
  *   FAKE_NCCL_VERSION=21803     the version that it reports
  *   FAKE_NCCL_FAIL=ncclSend:3   this call fails with this code
  *   FAKE_NCCL_ASYNC=6           communicators report this asynchronous error
  *   FAKE_NCCL_STUCK=1           operations are never launched in their stream
+ *   FAKE_NCCL_NO_WINDOWS=1      the ranks cannot access each other, so that there are no windows
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -56,6 +58,8 @@ typedef struct {
   atomic_long arrived[MAX_RANKS];
   atomic_int splits[MAX_RANKS];
   int colors[MAX_RANKS], keys[MAX_RANKS];
+  atomic_int windows[MAX_RANKS];
+  size_t window_bytes[MAX_RANKS];
   atomic_int mailed[MAX_RANKS][MAX_RANKS];
   unsigned char mail[MAX_RANKS][MAX_RANKS][MAIL_BYTES];
   unsigned char data[MAX_RANKS][CHUNK];
@@ -72,6 +76,9 @@ typedef struct comm {
   struct comm **split_result;
   int color;
   config settings;
+  /* The registered memory, and a window in progress. */
+  int registered, window_count;
+  void *window_memory, **window_result;
   struct comm *next_comm;
 } comm;
 
@@ -457,6 +464,58 @@ EXPORT int ncclCommSplit(comm *self, int color, int key, comm **out, config *set
   return IN_PROGRESS;
 }
 
+/* Makes a window once all ranks have registered their memory. */
+static bool finish_window(comm *self) {
+  const segment *shared = self->shared;
+  for (int rank = 0; rank < self->size; rank++) {
+    if (has_failed(self)) return true;
+    if (atomic_load(&shared->windows[rank]) < self->window_count) return false;
+    if (shared->window_bytes[rank] != shared->window_bytes[self->rank]) atomic_store(&self->error, INVALID_ARGUMENT);
+  }
+  *self->window_result = self->window_memory;
+  self->window_result = NULL;
+  self->registered++;
+  return true;
+}
+
+EXPORT int ncclCommWindowRegister(comm *self, void *memory, size_t bytes, void **window, int flags) {
+  MAY_FAIL(ncclCommWindowRegister);
+  if (in_progress(self) || self->window_result != NULL || bytes == 0 || flags != 1) return INVALID_ARGUMENT;
+  *window = NULL;
+  if (getenv("FAKE_NCCL_NO_WINDOWS") != NULL) return SUCCESS;
+  self->window_memory = memory;
+  self->window_result = window;
+  self->shared->window_bytes[self->rank] = bytes;
+  atomic_store(&self->shared->windows[self->rank], ++self->window_count);
+  if (!self->blocking) return IN_PROGRESS;
+  while (!finish_window(self)) pause_a_little();
+  return atomic_load(&self->error);
+}
+
+EXPORT int ncclCommRegister(comm *self, void *memory, size_t bytes, void **buffer) {
+  MAY_FAIL(ncclCommRegister);
+  if (in_progress(self) || bytes == 0) return INVALID_ARGUMENT;
+  *buffer = memory;
+  self->registered++;
+  return SUCCESS;
+}
+
+static int deregister(comm *self, const void *memory) {
+  if (memory == NULL || self->registered == 0 || atomic_load(&self->running) > 0) return INVALID_USAGE;
+  self->registered--;
+  return SUCCESS;
+}
+
+EXPORT int ncclCommWindowDeregister(comm *self, const void *window) {
+  MAY_FAIL(ncclCommWindowDeregister);
+  return deregister(self, window);
+}
+
+EXPORT int ncclCommDeregister(comm *self, const void *buffer) {
+  MAY_FAIL(ncclCommDeregister);
+  return deregister(self, buffer);
+}
+
 EXPORT int ncclCommGetAsyncError(comm *self, int *error) {
   const char *text = getenv("FAKE_NCCL_ASYNC");
   MAY_FAIL(ncclCommGetAsyncError);
@@ -464,7 +523,8 @@ EXPORT int ncclCommGetAsyncError(comm *self, int *error) {
     *error = atoi(text);
   } else if (has_failed(self)) {
     *error = atomic_load(&self->error);
-  } else if (!all_joined(self) || (self->split_result != NULL && !finish_split(self))) {
+  } else if (!all_joined(self) || (self->split_result != NULL && !finish_split(self)) ||
+             (self->window_result != NULL && !finish_window(self))) {
     *error = IN_PROGRESS;
   } else if (self->polls > 0) {
     self->polls -= self->polls != INT_MAX;
@@ -499,7 +559,7 @@ static int release(comm *self) {
 EXPORT int ncclCommDestroy(comm *self) {
   MAY_FAIL(ncclCommDestroy);
   while (atomic_load(&self->running) > 0) pause_a_little();
-  return release(self);
+  return self->registered == 0 ? release(self) : INVALID_USAGE;
 }
 
 EXPORT int ncclCommAbort(comm *self) {

@@ -268,10 +268,14 @@ pub unsafe extern "C" fn plinth_communicator_split(
 /// registration. In a collective all ranks must use registered memory of the same call of this function, at the same
 /// offset; otherwise it fails with PLINTH_ERROR_RANK_MISMATCH. Short messages are unaffected.
 ///
+/// With PLINTH_ENGINE_NCCL the memory becomes a window of NCCL, or with an NCCL older than 2.27, and where the ranks cannot
+/// access each other, a buffer. NCCL decides what it copies then; it compares neither sizes nor offsets, and if one rank's
+/// call fails, those of the others end at the timeout, which aborts their communicators.
+///
 /// The registration keeps the memory in place, as plinth_memory_registration_create does: a free is deferred until it
 /// ends, and the memory cannot be put to sleep. It ends with plinth_communicator_deregister, and with the communicator.
 ///
-/// @param communicator The communicator, with PLINTH_ENGINE_SHARED.
+/// @param communicator The communicator, with PLINTH_ENGINE_SHARED or PLINTH_ENGINE_NCCL.
 /// @param pointer The first byte of this rank's memory.
 /// @param bytes The number of bytes, which may be a part of a block; the same for all ranks.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for no bytes,
@@ -281,9 +285,10 @@ pub unsafe extern "C" fn plinth_communicator_split(
 ///         not allocated; PLINTH_ERROR_GRAPH_ASLEEP; PLINTH_ERROR_IPC_REEXPORT for memory of another process;
 ///         PLINTH_ERROR_IPC_NOT_SHAREABLE for memory that other processes cannot map;
 ///         PLINTH_ERROR_PEER_ACCESS_UNSUPPORTED; PLINTH_ERROR_SYSTEM, for example if there are too few file
-///         descriptors; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_NOT_SUPPORTED for communicators with other engines;
-///         PLINTH_ERROR_TIMED_OUT, PLINTH_ERROR_PEER_LOST and PLINTH_ERROR_ABORTED, if another rank does not make the
-///         call; PLINTH_ERROR_DRIVER. An error of one rank is returned by all, and registers nothing.
+///         descriptors; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_NOT_SUPPORTED for the devices of one process;
+///         PLINTH_ERROR_NCCL_UNAVAILABLE with an NCCL older than 2.19; PLINTH_ERROR_TIMED_OUT, PLINTH_ERROR_PEER_LOST
+///         and PLINTH_ERROR_ABORTED, if another rank does not make the call; PLINTH_ERROR_DRIVER, PLINTH_ERROR_NCCL. With
+///         PLINTH_ENGINE_SHARED an error of one rank is returned by all, and registers nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_register(
     communicator: plinth_communicator_t,
@@ -308,7 +313,7 @@ pub unsafe extern "C" fn plinth_communicator_register(
 /// @param communicator The communicator.
 /// @param pointer The pointer that was passed to plinth_communicator_register; NULL does nothing.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE if no
-///         registered memory begins there; PLINTH_ERROR_NOT_SUPPORTED for communicators with other engines;
+///         registered memory begins there; PLINTH_ERROR_NOT_SUPPORTED for the devices of one process; PLINTH_ERROR_NCCL;
 ///         PLINTH_ERROR_TIMED_OUT if the work is not done within the communicator's timeout, after which the memory is
 ///         still registered; PLINTH_ERROR_WOULD_SYNCHRONIZE if the sync debug mode forbids the wait;
 ///         PLINTH_ERROR_ABORTED after an error of the communicator: its destruction ends the registration.

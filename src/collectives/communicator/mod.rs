@@ -11,6 +11,7 @@ pub mod engine;
 pub mod group;
 pub mod in_process_group;
 pub mod nccl;
+mod nccl_registered;
 pub mod operation;
 pub mod shared;
 pub mod sticky_error;
@@ -282,6 +283,14 @@ impl Communicator {
         self.failure.lock().get_or_insert_with(|| error.message().to_owned());
     }
 
+    /// Returns the error of a call of NCCL, and aborts the communicator unless the call was refused.
+    fn error_of(&self, issued: IssueError) -> Error {
+        if let IssueError::Failed(error) = &issued {
+            self.fail(error);
+        }
+        issued.into_error()
+    }
+
     /// Returns whether all ranks are connected and all requests are in the streams. Fails with the error that aborted
     /// the communicator.
     pub fn query(&self) -> Result<bool> {
@@ -395,24 +404,33 @@ pub fn set_asleep(handle: u64, asleep: bool) -> Result<()> {
 /// Registers memory with all ranks of a communicator. Each rank makes this call; it blocks.
 pub fn register(handle: u64, memory: Span) -> Result<()> {
     group::check_closed("memory cannot be registered in a group: the call waits for all ranks")?;
-    shared_rank(&*get(handle)?)?.register(memory)
+    let communicator = get(handle)?;
+    communicator.check()?;
+    match &communicator.engine {
+        Engine::Shared(process_rank) => process_rank.register(memory),
+        Engine::Nccl(rank) => {
+            let registered = rank.register(runtime::ready()?, memory, communicator.timeout());
+            registered.map_err(|error| communicator.error_of(error))
+        }
+        Engine::InProcess(_) => Err(in_one_process()),
+    }
 }
 
 /// Ends a rank's registration of the memory at an address.
 pub fn deregister(handle: u64, address: u64) -> Result<()> {
-    shared_rank(&*get(handle)?)?.deregister(address)
-}
-
-/// Returns the rank of a communicator with which memory can be registered.
-fn shared_rank(communicator: &Communicator) -> Result<&shared::ProcessRank> {
+    let communicator = get(handle)?;
     communicator.check()?;
     match &communicator.engine {
-        Engine::Shared(process_rank) => Ok(process_rank),
-        Engine::InProcess(_) | Engine::Nccl(_) => Err(Error::new(
-            Status::NOT_SUPPORTED,
-            "memory can be registered only with a communicator whose engine is PLINTH_ENGINE_SHARED",
-        )),
+        Engine::Shared(process_rank) => process_rank.deregister(address),
+        Engine::Nccl(rank) => rank.deregister(runtime::ready()?, address, communicator.timeout()),
+        Engine::InProcess(_) => Err(in_one_process()),
     }
+}
+
+#[cold]
+fn in_one_process() -> Error {
+    let what = "the devices of one process access the memory of each other without a registration";
+    Error::new(Status::NOT_SUPPORTED, what)
 }
 
 /// Submits requests to the engines, and waits until all of them are in the streams.
@@ -498,12 +516,7 @@ fn issue_shared(
     limit: Duration,
 ) -> Result<()> {
     let by_nccl = |batch: &[(&Arc<nccl::NcclRank>, &Operation)]| {
-        nccl::issue(runtime, batch, limit).map_err(|issued| {
-            if let IssueError::Failed(error) = &issued {
-                communicator.fail(error);
-            }
-            issued.into_error()
-        })
+        nccl::issue(runtime, batch, limit).map_err(|issued| communicator.error_of(issued))
     };
     let (pairs, together): (Vec<Operation>, Vec<Operation>) =
         operations.into_iter().partition(|operation| operation.kind.is_point_to_point());
@@ -568,10 +581,13 @@ fn execute_with_nccl(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Re
     for (item, part) in request.zip(parts) {
         let (device, timeout) = (item.communicator.device, item.communicator.timeout());
         let part = match part {
-            Some(part) => {
-                let (rank, size) = part.rank_and_size();
-                COMMUNICATORS.insert(Communicator::new(rank, size, device, Engine::Nccl(part), timeout))?
-            }
+            Some(part) => COMMUNICATORS.insert(Communicator::new(
+                part.rank(),
+                part.size(),
+                device,
+                Engine::Nccl(part),
+                timeout,
+            ))?,
             None => 0,
         };
         if let Some(deliver) = item.deliver {

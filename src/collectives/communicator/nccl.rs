@@ -5,6 +5,7 @@
 //! its own thread, which costs some microseconds; the caller can request the blocking mode instead.
 
 use super::{
+    nccl_registered::RegisteredMemory,
     operation::{Kind, Operation},
     sticky_error::StickyError,
     watchdog::{self, Launches},
@@ -18,7 +19,7 @@ use crate::{
     driver::{
         self, Span,
         nccl::{
-            self, Comm, CommCell, Elements, ID_BYTES, Nccl, Progress,
+            self, Comm, Elements, ID_BYTES, Nccl, OutputCell, Progress,
             table::{data_type, reduction},
         },
     },
@@ -55,7 +56,7 @@ pub fn available(runtime: &Runtime) -> Result<&'static Nccl> {
 /// The NCCL communicator of one rank.
 pub struct NcclRank {
     nccl: &'static Nccl,
-    cell: CommCell,
+    cell: OutputCell,
     rank: u32,
     size: u32,
     device: u32,
@@ -67,6 +68,7 @@ pub struct NcclRank {
     /// The error for which the watchdog aborted it.
     sticky_error: OnceCell<StickyError>,
     launches: Mutex<Launches>,
+    registered: Mutex<Vec<RegisteredMemory>>,
 }
 
 impl NcclRank {
@@ -86,7 +88,7 @@ impl NcclRank {
         Ok(Arc::new(NcclRank::new(nccl, cell, rank_and_size, device, blocking)))
     }
 
-    fn new(nccl: &'static Nccl, cell: CommCell, (rank, size): (u32, u32), device: u32, blocking: bool) -> NcclRank {
+    fn new(nccl: &'static Nccl, cell: OutputCell, (rank, size): (u32, u32), device: u32, blocking: bool) -> NcclRank {
         NcclRank {
             nccl,
             cell,
@@ -98,6 +100,7 @@ impl NcclRank {
             ended: AtomicBool::new(false),
             sticky_error: OnceCell::new(),
             launches: Mutex::default(),
+            registered: Mutex::default(),
         }
     }
 
@@ -114,14 +117,42 @@ impl NcclRank {
         Ok(())
     }
 
-    /// Returns its rank and the number of ranks.
-    pub fn rank_and_size(&self) -> (u32, u32) {
-        (self.rank, self.size)
+    /// Returns its rank.
+    pub fn rank(&self) -> u32 {
+        self.rank
     }
 
-    fn comm(&self) -> Result<Comm> {
+    /// Returns the number of ranks.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    pub(super) fn device(&self) -> u32 {
+        self.device
+    }
+
+    /// Returns whether it uses NCCL's blocking mode.
+    pub(super) fn is_blocking(&self) -> bool {
+        self.blocking
+    }
+
+    pub(super) fn nccl(&self) -> &'static Nccl {
+        self.nccl
+    }
+
+    /// Keeps other threads from calling NCCL with the communicator.
+    pub(super) fn calls(&self) -> MutexGuard<'_, ()> {
+        self.calls.lock()
+    }
+
+    /// Returns the registered memory.
+    pub(super) fn registered(&self) -> &Mutex<Vec<RegisteredMemory>> {
+        &self.registered
+    }
+
+    pub(super) fn comm(&self) -> Result<Comm> {
         self.check_not_ended()?;
-        self.cell.get().ok_or_else(|| Error::new(Status::COMMUNICATOR_NOT_READY, "NCCL initialization is in progress"))
+        self.cell.comm().ok_or_else(|| Error::new(Status::COMMUNICATOR_NOT_READY, "NCCL initialization is in progress"))
     }
 
     /// Returns whether all calls are complete on the CPU's side. An asynchronous error is returned every time.
@@ -139,7 +170,7 @@ impl NcclRank {
 
     fn poll(&self) -> Result<bool> {
         self.check_not_ended()?;
-        let Some(comm) = self.cell.get() else { return Ok(false) };
+        let Some(comm) = self.cell.comm() else { return Ok(false) };
         let done = self.nccl.progress(comm)? == Progress::Done;
         if done {
             self.cell.mark_complete();
@@ -148,7 +179,7 @@ impl NcclRank {
     }
 
     /// Waits until all calls are complete.
-    fn wait_until_settled<D: Display>(&self, deadline: Deadline, what: impl FnOnce() -> D) -> Result<()> {
+    pub(super) fn wait_until_settled<D: Display>(&self, deadline: Deadline, what: impl FnOnce() -> D) -> Result<()> {
         deadline.until(what, || Ok(self.poll()?.then_some(())))
     }
 
@@ -221,6 +252,9 @@ impl NcclRank {
     /// Destroys a communicator whose work is done; aborts one that failed.
     pub fn destroy(&self, runtime: &Runtime) -> Result<()> {
         let healthy = matches!(self.is_ready(), Ok(true));
+        if healthy {
+            self.deregister_all(runtime);
+        }
         self.end(runtime, |nccl, comm| if healthy { nccl.destroy(comm) } else { nccl.abort(comm) })
     }
 
@@ -229,10 +263,11 @@ impl NcclRank {
             return Ok(());
         }
         let _calls = self.calls.try_lock_for(ABORT_GRACE);
-        let Some(comm) = self.cell.get() else { return Ok(()) };
+        let Some(comm) = self.cell.comm() else { return Ok(()) };
         let device = runtime.device(self.device as i32)?;
         let ended = device.with_context(&runtime.driver, |_| end(self.nccl, comm));
         self.cell.mark_complete();
+        self.registered.lock().clear();
         ended
     }
 }

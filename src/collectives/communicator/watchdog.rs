@@ -145,27 +145,43 @@ pub(super) fn watch(runtime: &Runtime, started: Vec<Started<'_>>, limit: Duratio
     }
 }
 
-/// Removes the launches that have ended. Returns when the next one exceeds its limit, the error of one that has, or `None` if
-/// there is nothing to watch any more.
-fn check(runtime: &Runtime, rank: &NcclRank) -> Result<Option<Duration>> {
-    let done = |event: &PooledEvent| {
-        let query = |driver: &driver::Driver| Ok(driver.with_relaxed_capture(|| driver.event_query(event.native()))??);
-        // After an error of the context there is nothing to wait for: its calls report the error.
-        runtime.in_any_context(query).unwrap_or(true)
-    };
+/// Returns whether the device has reached an event. After an error of the context there is nothing to wait for: its calls report
+/// the error.
+fn is_reached(runtime: &Runtime, event: &PooledEvent) -> bool {
+    let query = |driver: &driver::Driver| Ok(driver.with_relaxed_capture(|| driver.event_query(event.native()))??);
+    runtime.in_any_context(query).unwrap_or(true)
+}
+
+impl Launches {
+    /// Removes the launches that have ended.
+    fn remove_ended(&mut self, runtime: &Runtime) {
+        self.pending.retain(|launch| {
+            let is_done = is_reached(runtime, &launch.ended);
+            self.last_ended = self.last_ended.max(if is_done { launch.calls.1 } else { 0 });
+            !is_done
+        });
+    }
+}
+
+/// Returns whether a rank's launches outside of captures have ended.
+pub(super) fn is_idle(runtime: &Runtime, rank: &NcclRank) -> bool {
     let mut launches = rank.launches().lock();
+    launches.remove_ended(runtime);
+    launches.pending.is_empty()
+}
+
+/// Removes the launches of a rank that have ended. Returns the shortest limit of the others, the error of one that exceeds it,
+/// or `None` if there is nothing to watch any more.
+fn check(runtime: &Runtime, rank: &NcclRank) -> Result<Option<Duration>> {
+    let mut launches = rank.launches().lock();
+    launches.remove_ended(runtime);
     let Launches { pending, last_ended, watched, .. } = &mut *launches;
-    pending.retain(|launch| {
-        let is_done = done(&launch.ended);
-        *last_ended = (*last_ended).max(if is_done { launch.calls.1 } else { 0 });
-        !is_done
-    });
     if pending.is_empty() {
         *watched = false;
         return Ok(None);
     }
     for launch in pending.iter_mut().filter(|launch| launch.running_since.is_none()) {
-        launch.running_since = done(&launch.started).then(Instant::now);
+        launch.running_since = is_reached(runtime, &launch.started).then(Instant::now);
     }
     let ended = match *last_ended {
         0 => "no call before has ended".to_owned(),

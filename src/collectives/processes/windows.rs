@@ -10,13 +10,13 @@ use super::{
     symmetric_buffer::{SymmetricBuffer, import_part, release_all},
 };
 use crate::{
-    base::{deadline::Deadline, log, units::Bytes},
+    base::{deadline::Deadline, units::Bytes},
     driver::{
         Driver, Physical, Span,
         group::{DirectMemory, Mode, PLACE_BITS, WINDOW_BYTES, WINDOWS_LISTED, offsets, place},
     },
     error::{Context, Error, Result, invalid},
-    memory::registration::{self, PartHandle},
+    memory::registration::{self, OwnedRegistration, PartHandle},
     runtime::{self, Runtime, device::Device, sync_debug},
     status::Status,
 };
@@ -45,8 +45,8 @@ pub struct Window {
     memory: Vec<Span>,
     /// Whether the kernels of all ranks find its addresses by its number.
     is_listed: bool,
-    /// The registration that keeps this rank's memory in place.
-    registration: u64,
+    /// What keeps this rank's memory in place.
+    registration: OwnedRegistration,
     /// The mappings of the other ranks' memory.
     mappings: Vec<Option<SymmetricBuffer>>,
 }
@@ -55,7 +55,6 @@ impl Window {
     /// Unmaps the memory of the other ranks, and ends the registration. No kernel may use it any more.
     pub fn release(self, driver: &Driver) {
         self.mappings.into_iter().flatten().for_each(|mapping| mapping.release(driver));
-        log::ignore(registration::unregister(self.registration), "ending the registration of a window");
     }
 
     /// Returns this rank's memory.
@@ -73,22 +72,6 @@ impl Window {
     /// Returns `bytes` bytes from an offset on, of each rank.
     fn parts(&self, offset: u64, bytes: u64) -> Vec<Span> {
         self.memory.iter().map(|memory| memory.part(offset as usize, bytes as usize)).collect()
-    }
-}
-
-/// A registration that ends if it is dropped.
-struct Registration(u64);
-
-impl Registration {
-    /// Returns the handle, whose owner now ends the registration.
-    fn keep(mut self) -> u64 {
-        std::mem::take(&mut self.0)
-    }
-}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        log::ignore(registration::unregister(self.0), "ending a registration");
     }
 }
 
@@ -164,17 +147,16 @@ impl ProcessGroup {
                 |window: &Window| window.is_listed && window.number % WINDOWS_LISTED == number % WINDOWS_LISTED;
             let is_listed = !self.windows.lock().iter().any(has_row);
             let mut window =
-                Window { number, rank: self.rank, memory: vec![memory], is_listed, registration: 0, mappings: vec![] };
+                Window { number, rank: self.rank, memory: vec![memory], is_listed, registration, mappings: vec![] };
             self.after_gather(&row, &ranks, "the communicator", |stop| {
                 let id = Id::read(&first).ok_or_else(|| invalid("rank 0 sent no id"))?;
                 let stops = || stop().is_some();
                 let deadline = self.deadline().unless(&stops);
-                let mapped = runtime.driver.with_relaxed_capture(|| {
-                    self.map_window(runtime, &id, registration.0, &mut window, &layouts, deadline, stop)
-                });
+                let mapped = runtime
+                    .driver
+                    .with_relaxed_capture(|| self.map_window(runtime, &id, &mut window, &layouts, deadline, stop));
                 mapped.map_err(Error::from).flatten().map_err(|error| stop().unwrap_or(error))
             })?;
-            window.registration = registration.keep();
             self.windows.lock().push(window);
             Ok(())
         };
@@ -183,7 +165,7 @@ impl ProcessGroup {
     }
 
     /// Does what this rank can do before it meets the others: holds the memory in place, and describes it.
-    fn prepare(&self, memory: Span) -> Result<(Registration, Layout)> {
+    fn prepare(&self, memory: Span) -> Result<(OwnedRegistration, Layout)> {
         let (address, bytes) = (memory.address(), memory.bytes() as u64);
         if bytes >= 1 << PLACE_BITS {
             return Err(invalid(format!("{} are too many for one registration", Bytes(bytes))));
@@ -196,15 +178,15 @@ impl ProcessGroup {
             return Err(invalid("the memory overlaps memory that is registered with this communicator already"));
         }
         let name = format!("rank {} of a communicator of {}", self.rank, self.size);
-        let registration = Registration(registration::register(address, bytes, &name, None)?);
-        let device = registration::info(registration.0)?.device;
+        let registration = OwnedRegistration::new(address, bytes, &name)?;
+        let device = registration::info(registration.handle())?.device;
         if device != self.device {
             let what = format!("the memory is of device {device}, the rank of device {}", self.device);
             return Err(Error::new(Status::DEVICE_MISMATCH, what));
         }
-        let parts = registration::parts(registration.0)?;
+        let parts = registration::parts(registration.handle())?;
         // Also checks that the memory can be shared at all.
-        export(registration.0, 0)?;
+        export(registration.handle(), 0)?;
         let offset = parts.first().map_or(0, |(start, _)| address - start);
         let parts = parts.into_iter().map(|(_, bytes)| bytes).collect();
         Ok((registration, Layout { bytes, offset, parts }))
@@ -216,13 +198,13 @@ impl ProcessGroup {
         &self,
         runtime: &Runtime,
         id: &Id,
-        registration: u64,
         window: &mut Window,
         layouts: &[Layout],
         deadline: Deadline,
         stop: &dyn Fn() -> Option<Error>,
     ) -> Result<()> {
         let (driver, device) = (&runtime.driver, runtime.device(self.device as i32)?);
+        let registration = window.registration.handle();
         let mut info = RankInfo([0; RankInfo::NUMBERS]);
         (info.0[0], info.0[RankInfo::AGREED]) = (u64::from(self.rank), u64::from(self.size));
         // The rendezvous passes one descriptor of each rank, and sockets, which pass the others.

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     base::{
         handle::{Kind, ReferenceTable},
+        log,
         units::Bytes,
     },
     driver::{FABRIC_HANDLE_BYTES, page_size},
@@ -143,6 +144,31 @@ pub fn unregister(handle: u64) -> Result<()> {
     let Some(registration) = REGISTRATIONS.remove(handle)? else { return Ok(()) };
     registration.let_go(handle);
     Ok(())
+}
+
+/// A registration of the library's own, which ends when it is dropped.
+#[derive(Debug)]
+pub struct OwnedRegistration(u64);
+
+impl OwnedRegistration {
+    /// Registers `bytes` bytes from an address on, as [`register`] does.
+    pub fn new(address: u64, bytes: u64, name: &str) -> Result<OwnedRegistration> {
+        register(address, bytes, name, None).map(OwnedRegistration)
+    }
+
+    /// Returns the handle.
+    pub fn handle(&self) -> u64 {
+        self.0
+    }
+}
+
+impl Drop for OwnedRegistration {
+    fn drop(&mut self) {
+        // In a forked child a lock may be held by a thread that does not exist there.
+        if runtime::usable().is_some() {
+            log::ignore(unregister(self.0), "ending a registration");
+        }
+    }
 }
 
 /// Returns what a registration covers.

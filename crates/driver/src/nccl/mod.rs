@@ -51,36 +51,54 @@ impl Comm {
     }
 }
 
-/// The location to which NCCL writes a new communicator, immediately or when initialization completes. The allocation
-/// stays for as long as NCCL may write to it, and is leaked if completion was never observed.
-pub struct CommCell {
+/// Memory that is registered with a communicator. It must not be used after it is deregistered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Registered {
+    /// The memory of this rank.
+    Buffer(usize),
+    /// A window over the memory of all ranks.
+    Window(usize),
+}
+
+/// The location to which NCCL writes a new communicator or window, immediately or when the work on it completes. The
+/// allocation stays for as long as NCCL may write to it, and is leaked if completion was never observed.
+pub struct OutputCell {
     output: Option<Box<AtomicPtr<c_void>>>,
     complete: AtomicBool,
 }
 
-impl CommCell {
-    fn new() -> CommCell {
-        CommCell { output: Some(Box::new(AtomicPtr::new(ptr::null_mut()))), complete: AtomicBool::new(false) }
+impl OutputCell {
+    fn new() -> OutputCell {
+        OutputCell { output: Some(Box::new(AtomicPtr::new(ptr::null_mut()))), complete: AtomicBool::new(false) }
     }
 
-    fn as_output(&self) -> *mut RawComm {
+    fn as_output(&self) -> *mut *mut c_void {
         self.output.as_ref().map_or(ptr::null_mut(), |output| output.as_ptr())
     }
 
-    /// Returns the communicator, if NCCL has written it.
-    pub fn get(&self) -> Option<Comm> {
-        let comm = self.output.as_ref()?.load(Ordering::Acquire);
-        (!comm.is_null()).then_some(Comm(comm as usize))
+    fn written(&self) -> Option<usize> {
+        let written = self.output.as_ref()?.load(Ordering::Acquire);
+        (!written.is_null()).then_some(written as usize)
     }
 
-    /// Records that NCCL will not write here any more: initialization has completed or failed, or the communicator was
+    /// Returns the communicator, if NCCL has written it.
+    pub fn comm(&self) -> Option<Comm> {
+        self.written().map(Comm)
+    }
+
+    /// Returns the window, if NCCL has written it.
+    pub fn window(&self) -> Option<Registered> {
+        self.written().map(Registered::Window)
+    }
+
+    /// Records that NCCL will not write here any more: its work has completed or failed, or the communicator was
     /// aborted.
     pub fn mark_complete(&self) {
         self.complete.store(true, Ordering::Release);
     }
 }
 
-impl Drop for CommCell {
+impl Drop for OutputCell {
     fn drop(&mut self) {
         if !self.complete.load(Ordering::Acquire)
             && let Some(output) = self.output.take()
@@ -207,8 +225,14 @@ impl Nccl {
 
     /// Begins the initialization of a communicator on the device of the calling thread's context. Unless `blocking`,
     /// the call may return before the communicator is ready.
-    pub fn init_rank(&self, ranks: u32, id: [u8; ID_BYTES], rank: u32, blocking: bool) -> Result<(CommCell, Progress)> {
-        let cell = CommCell::new();
+    pub fn init_rank(
+        &self,
+        ranks: u32,
+        id: [u8; ID_BYTES],
+        rank: u32,
+        blocking: bool,
+    ) -> Result<(OutputCell, Progress)> {
+        let cell = OutputCell::new();
         let mut config = config(self.version, blocking);
         // SAFETY: the communicator's location stays allocated until NCCL no longer writes to it, and the config is a
         // live local, which NCCL copies.
@@ -231,8 +255,8 @@ impl Nccl {
 
     /// Begins to split a communicator: ranks that pass the same color form a new communicator, ordered by key. A rank
     /// that passes `None` joins none.
-    pub fn split(&self, comm: Comm, color: Option<u32>, key: i32, blocking: bool) -> Result<(CommCell, Progress)> {
-        let cell = CommCell::new();
+    pub fn split(&self, comm: Comm, color: Option<u32>, key: i32, blocking: bool) -> Result<(OutputCell, Progress)> {
+        let cell = OutputCell::new();
         let mut config = config(self.version, blocking);
         let color = color.map_or(table::SPLIT_NO_COLOR, |color| color as c_int);
         // SAFETY: as in `init_rank`; the communicator is live.
@@ -271,6 +295,50 @@ impl Nccl {
     pub fn abort(&self, comm: Comm) -> Result<()> {
         // SAFETY: the communicator is live until this call.
         unsafe { library_call!(self, ncclCommAbort(comm.raw())) }.map(drop)
+    }
+
+    /// Returns whether memory can be registered as windows.
+    pub fn has_windows(&self) -> bool {
+        self.version >= Call::ncclCommWindowRegister.info().since
+    }
+
+    /// Begins to register memory as a window. All ranks make the call, with as many bytes. NCCL writes no window if the ranks
+    /// cannot access the memory of each other.
+    pub fn register_window(&self, comm: Comm, memory: Span) -> Result<(OutputCell, Progress)> {
+        let cell = OutputCell::new();
+        let (address, bytes) = (destination(memory), memory.bytes());
+        // SAFETY: the window's location stays allocated until NCCL no longer writes to it; the communicator is live, and the
+        // span's constructor guarantees the memory.
+        let progress = unsafe {
+            let output = cell.as_output();
+            library_call!(self, ncclCommWindowRegister(comm.raw(), address, bytes, output, table::WINDOW_SYMMETRIC))
+        };
+        let progress = progress.inspect_err(|_| cell.mark_complete())?;
+        Ok((cell, progress))
+    }
+
+    /// Registers memory of this rank alone.
+    pub fn register_buffer(&self, comm: Comm, memory: Span) -> Result<Registered> {
+        let mut buffer = ptr::null_mut();
+        // SAFETY: as in `register_window`; NCCL writes the output, a live local, during the call.
+        unsafe { library_call!(self, ncclCommRegister(comm.raw(), destination(memory), memory.bytes(), &mut buffer)) }?;
+        Ok(Registered::Buffer(buffer as usize))
+    }
+
+    /// Deregisters memory that no work of the communicator uses. It is a call of this rank alone.
+    pub fn deregister(&self, comm: Comm, registered: Registered) -> Result<()> {
+        // SAFETY: the communicator is live, and the handle is from one of the calls above and was not passed here before.
+        unsafe {
+            match registered {
+                Registered::Buffer(buffer) => {
+                    library_call!(self, ncclCommDeregister(comm.raw(), buffer as *mut c_void))
+                }
+                Registered::Window(window) => {
+                    library_call!(self, ncclCommWindowDeregister(comm.raw(), window as *mut c_void))
+                }
+            }
+        }
+        .map(drop)
     }
 
     /// Runs `body` in an NCCL group, whose calls NCCL launches together. The group is ended even if the body fails;

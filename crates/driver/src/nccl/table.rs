@@ -112,6 +112,13 @@ calls! {
     optional 21800 ncclCommSplit(
         comm: RawComm, color: c_int, key: c_int, part: *mut RawComm, config: *mut Config);
 
+    // Registered memory.
+    optional 21900 ncclCommRegister(comm: RawComm, memory: *mut c_void, bytes: usize, buffer: *mut *mut c_void);
+    optional 21900 ncclCommDeregister(comm: RawComm, buffer: *mut c_void);
+    optional 22700 ncclCommWindowRegister(
+        comm: RawComm, memory: *mut c_void, bytes: usize, window: *mut *mut c_void, flags: c_int);
+    optional 22700 ncclCommWindowDeregister(comm: RawComm, window: *mut c_void);
+
     // Groups.
     required 20000 ncclGroupStart();
     required 20000 ncclGroupEnd();
@@ -136,6 +143,9 @@ calls! {
     optional 22800 ncclAlltoAll(
         from: *const c_void, to: *mut c_void, count: usize, kind: c_int, comm: RawComm, stream: RawStream);
 }
+
+/// The flag of a window whose memory has the same offset at all ranks, so that kernels read the memory of the others.
+pub const WINDOW_SYMMETRIC: c_int = 1;
 
 /// The type of `ncclGetErrorString`, which like `ncclGetLastError` returns a string and is therefore not in the table.
 pub type ErrorString = unsafe extern "C" fn(Code) -> *const c_char;

@@ -1,0 +1,201 @@
+/* Memory that is registered with communicators of NCCL. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* env: PLINTH_COMMUNICATOR_ENGINE=nccl */
+/* library: fake_nccl */
+/* alone: memory_is_registered_without_windows memory_is_registered_with_an_older_nccl; set the environment */
+/* alone: a_failure_of_nccl_registers_nothing; sets the environment */
+#include "pooling.h"
+#include "ranks.h"
+
+enum { RANKS = 2, COUNT = 3 << 20 };
+
+static plinth_communicator_t communicators[RANKS];
+static plinth_pool_id_t pool;
+static float *memory[RANKS];
+static size_t bytes_of[RANKS];
+static plinth_status_t statuses[RANKS];
+
+/* Makes ranks in threads, each with memory of a pool that can sleep. */
+static void make_ranks(uint32_t flags) {
+  need_nccl();
+  init_ranks(RANKS, options_of(PLINTH_ENGINE_NCCL, 20000, flags), communicators);
+  CHECK_OK(plinth_mem_pool_create(false, false, &pool));
+  CHECK_OK(plinth_mem_pool_set_tag(pool, "registered"));
+  for (int rank = 0; rank < RANKS; rank++) {
+    bytes_of[rank] = COUNT * sizeof(float);
+    enter(pool, rank);
+    memory[rank] = (float *)(void *)alloc_on(bytes_of[rank], rank, NULL);
+    leave(pool, rank);
+  }
+}
+
+static void *register_in_thread(void *context) {
+  const int rank = *(int *)context;
+  statuses[rank] = plinth_communicator_register(communicators[rank], memory[rank], bytes_of[rank]);
+  return NULL;
+}
+
+static void register_all(plinth_status_t expected) {
+  run_threads(RANKS, register_in_thread);
+  for (int rank = 0; rank < RANKS; rank++) {
+    CHECK_EQ(statuses[rank], expected);
+  }
+}
+
+static void deregister_all(void) {
+  for (int rank = 0; rank < RANKS; rank++) {
+    CHECK_OK(plinth_communicator_deregister(communicators[rank], memory[rank]));
+  }
+}
+
+static void expect_asleep(plinth_status_t expected) {
+  CHECK_STATUS(plinth_memory_sleep("registered", NULL), expected);
+  if (expected == PLINTH_OK) {
+    CHECK_OK(plinth_memory_wake("registered"));
+  }
+}
+
+/* Each rank has its number plus one everywhere; the sum is 3. */
+static void sum_in_place(void) {
+  for (int rank = 0; rank < RANKS; rank++) {
+    const float number = (float)rank + 1;
+    CHECK_OK(plinth_memset_pattern(memory[rank], &number, sizeof number, COUNT * sizeof(float), NULL));
+    CHECK_OK(plinth_synchronize(rank));
+  }
+  CHECK_OK(plinth_communicator_group_start());
+  for (int rank = 0; rank < RANKS; rank++) {
+    CHECK_OK(plinth_communicator_all_reduce(communicators[rank], memory[rank], memory[rank], COUNT, FLOAT32,
+                                            PLINTH_REDUCE_SUM, NULL));
+  }
+  CHECK_OK(plinth_communicator_group_end());
+  for (int rank = 0; rank < RANKS; rank++) {
+    CHECK_OK(plinth_synchronize(rank));
+    expect_floats(memory[rank], COUNT, 3, 0);
+  }
+}
+
+static void destroy_communicators(void) {
+  for (int rank = 0; rank < RANKS; rank++) {
+    CHECK_OK(plinth_communicator_destroy(communicators[rank]));
+  }
+}
+
+static void release_all(void) {
+  for (int rank = 0; rank < RANKS; rank++) {
+    release(memory[rank]);
+  }
+  destroy(pool);
+}
+
+static void destroy_all(void) {
+  destroy_communicators();
+  release_all();
+}
+
+static void register_sum_and_deregister(uint32_t flags) {
+  make_ranks(flags);
+  for (int round = 0; round < 2; round++) {
+    register_all(PLINTH_OK);
+    expect_asleep(PLINTH_ERROR_GRAPH_MEMORY_IN_USE);
+    CHECK_MESSAGE("rank 0 of a communicator of 2");
+    sum_in_place();
+    deregister_all();
+    expect_asleep(PLINTH_OK);
+    sum_in_place();
+  }
+  destroy_all();
+}
+
+TEST(registered_memory_is_summed_and_stays_in_place) { register_sum_and_deregister(0); }
+
+TEST(registered_memory_is_summed_in_the_blocking_mode) { register_sum_and_deregister(PLINTH_COMMUNICATOR_UNLIMITED); }
+
+TEST(memory_is_registered_without_windows) {
+  setenv("FAKE_NCCL_NO_WINDOWS", "1", 1);
+  register_sum_and_deregister(0);
+}
+
+TEST(memory_is_registered_with_an_older_nccl) {
+  setenv("FAKE_NCCL_VERSION", "21900", 1);
+  register_sum_and_deregister(0);
+}
+
+TEST(a_free_waits_for_the_end_of_the_registration) {
+  make_ranks(0);
+  register_all(PLINTH_OK);
+  const size_t held = reserved(0);
+  release(memory[0]);
+  CHECK_OK(plinth_communicator_deregister(communicators[0], memory[0]));
+  memory[0] = NULL;
+  CHECK_EQ(reserved(0), held);
+  expect_asleep(PLINTH_ERROR_GRAPH_MEMORY_IN_USE);
+  CHECK_MESSAGE("rank 1 of a communicator of 2");
+  CHECK_OK(plinth_communicator_deregister(communicators[1], memory[1]));
+  expect_asleep(PLINTH_OK);
+  destroy_all();
+}
+
+TEST(the_destruction_of_a_communicator_ends_its_registrations) {
+  make_ranks(0);
+  register_all(PLINTH_OK);
+  sum_in_place();
+  destroy_communicators();
+  expect_asleep(PLINTH_OK);
+  release_all();
+}
+
+TEST(an_abort_ends_the_registrations) {
+  make_ranks(0);
+  register_all(PLINTH_OK);
+  for (int rank = 0; rank < RANKS; rank++) {
+    CHECK_OK(plinth_communicator_abort(communicators[rank]));
+  }
+  expect_asleep(PLINTH_OK);
+  CHECK_STATUS(plinth_communicator_register(communicators[0], memory[0], 100), PLINTH_ERROR_ABORTED);
+  CHECK_STATUS(plinth_communicator_deregister(communicators[0], memory[0]), PLINTH_ERROR_ABORTED);
+  destroy_all();
+}
+
+/* Refused before NCCL hears of it: the communicator remains usable. */
+TEST(wrong_memory_is_refused) {
+  make_ranks(0);
+  CHECK_STATUS(plinth_communicator_register(communicators[0], memory[0], 0), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_communicator_register(communicators[0], memory[0], bytes_of[0] + 1), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_communicator_register(communicators[0], memory[1], 100), PLINTH_ERROR_DEVICE_MISMATCH);
+  CHECK_STATUS(plinth_communicator_register(communicators[0], bytes_of, 8), PLINTH_ERROR_INVALID_POINTER);
+  CHECK_STATUS(plinth_communicator_deregister(communicators[0], memory[0]), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_OK(plinth_communicator_deregister(communicators[0], NULL));
+  CHECK_OK(plinth_communicator_group_start());
+  CHECK_STATUS(plinth_communicator_register(communicators[0], memory[0], 100), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_OK(plinth_communicator_group_end());
+  register_all(PLINTH_OK);
+  CHECK_STATUS(plinth_communicator_register(communicators[0], memory[0] + 10, 100), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("overlaps");
+  sum_in_place();
+  deregister_all();
+  expect_asleep(PLINTH_OK);
+  destroy_all();
+}
+
+TEST(a_rank_that_registers_nothing_is_waited_for_up_to_the_limit) {
+  make_ranks(0);
+  sum_in_place();
+  CHECK_OK(plinth_communicator_set_timeout(communicators[0], 300));
+  CHECK_STATUS(plinth_communicator_register(communicators[0], memory[0], bytes_of[0]), PLINTH_ERROR_TIMED_OUT);
+  CHECK_MESSAGE("registering 12.00 MiB as rank 0 of 2");
+  CHECK_STATUS(plinth_communicator_register(communicators[0], memory[0], bytes_of[0]), PLINTH_ERROR_ABORTED);
+  CHECK_OK(plinth_communicator_abort(communicators[0]));
+  expect_asleep(PLINTH_OK);
+  destroy_all();
+}
+
+TEST(a_failure_of_nccl_registers_nothing) {
+  if (!on_host_device()) {
+    SKIP("injects a failure into the fake NCCL");
+  }
+  make_ranks(0);
+  setenv("FAKE_NCCL_FAIL", "ncclCommWindowRegister:3", 1);
+  register_all(PLINTH_ERROR_NCCL);
+  unsetenv("FAKE_NCCL_FAIL");
+  expect_asleep(PLINTH_OK);
+  destroy_all();
+}
