@@ -5,7 +5,7 @@
 //! group belongs to its thread; nested groups are part of the outermost group. A request that fails in a group fails
 //! the whole group: without that request the other ranks would wait until their deadline.
 
-use super::{Communicator, in_process_group::Request, sticky_error::StickyError};
+use super::{Communicator, execute::execute, in_process_group::Request, sticky_error::StickyError};
 use crate::{
     error::{Error, Result},
     runtime::thread::DroppedInCall,
@@ -62,7 +62,7 @@ pub fn end() -> Result<()> {
     })?;
     match first_error {
         Some(first_error) => Err(first_error.error().context("a call in the group was refused, and with it the group")),
-        None => super::execute(items),
+        None => execute(items),
     }
 }
 
@@ -103,7 +103,7 @@ pub fn submit(item: Item) -> Result<()> {
         with_group(|group| group.items.push(item));
         return Ok(());
     }
-    super::execute(vec![item])
+    execute(vec![item])
 }
 
 #[cfg(test)]

@@ -1,0 +1,179 @@
+//! Submits the requests of calls and groups to the engines of their communicators.
+
+use super::{
+    COMMUNICATORS, Communicator, Engine, TIMEOUT,
+    group::Item,
+    in_process_group::{self, InProcessRank, Outcome, Request},
+    nccl::{self, IssueError},
+    operation::Operation,
+    shared,
+};
+use crate::{
+    error::Result,
+    runtime::{self, Runtime},
+};
+use std::{sync::Arc, time::Duration};
+
+/// Submits requests to the engines, and waits until all of them are in the streams.
+pub(super) fn execute(items: Vec<Item>) -> Result<()> {
+    if items.is_empty() {
+        return Ok(());
+    }
+    let runtime = runtime::ready()?;
+    for item in &items {
+        item.communicator.check()?;
+    }
+    let limit = items.iter().map(|item| item.communicator.timeout()).min().unwrap_or(TIMEOUT);
+    let (mut in_process, mut shared, mut nccl) = (Vec::new(), Vec::new(), Vec::new());
+    for item in items {
+        match &item.communicator.engine {
+            Engine::InProcess(_) => in_process.push(item),
+            Engine::Shared(_) => shared.push(item),
+            Engine::Nccl(_) => nccl.push(item),
+        }
+    }
+    // An error of one engine must not leave the ranks of another waiting.
+    let by_nccl = execute_with_nccl(runtime, nccl, limit);
+    let by_shared = execute_shared(runtime, shared, limit);
+    let by_team = execute_in_process(runtime, in_process, limit);
+    by_nccl.and(by_shared).and(by_team)
+}
+
+fn execute_shared(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Result<()> {
+    let mut issued = Ok(());
+    let mut splits = Vec::new();
+    let mut rest = items;
+    while let Some(communicator) = rest.first().map(|item| item.communicator.clone()) {
+        let Engine::Shared(process_rank) = &communicator.engine else { break };
+        let (now, later): (Vec<Item>, Vec<Item>) =
+            rest.into_iter().partition(|item| Arc::ptr_eq(&item.communicator, &communicator));
+        rest = later;
+        let mut operations = Vec::new();
+        for item in now {
+            match item.request {
+                Request::Operation(operation) => operations.push(operation),
+                Request::Split { .. } => splits.push(item),
+            }
+        }
+        issued = issued.and(issue_shared(runtime, &communicator, process_rank, operations, limit));
+    }
+    issued?;
+    let request: Vec<shared::Split> = splits
+        .iter()
+        .filter_map(|item| match (&item.communicator.engine, item.request) {
+            (Engine::Shared(process_rank), Request::Split { color, key }) => Some((&**process_rank, color, key)),
+            _ => None,
+        })
+        .collect();
+    let parts = shared::split(&request, limit)?;
+    for (item, part) in splits.into_iter().zip(parts) {
+        let (device, timeout) = (item.communicator.device, item.communicator.timeout());
+        let part = match part {
+            Some(shared::SplitPart { process_rank, rank, size }) => COMMUNICATORS.insert(Communicator::new(
+                rank,
+                size,
+                device,
+                Engine::Shared(Box::new(process_rank)),
+                timeout,
+            ))?,
+            None => 0,
+        };
+        if let Some(deliver) = item.deliver {
+            deliver(part);
+        }
+    }
+    Ok(())
+}
+
+/// Issues the operations of a rank in a group call. Collectives are issued one by one, with NCCL or without, so that
+/// the stream has them in the order of the calls; NCCL does not keep that order within one of its groups.
+/// Point-to-point operations have no order that all ranks know, so they are issued last, in two batches, which are the
+/// same at all ranks.
+fn issue_shared(
+    runtime: &Runtime,
+    communicator: &Communicator,
+    process_rank: &shared::ProcessRank,
+    operations: Vec<Operation>,
+    limit: Duration,
+) -> Result<()> {
+    let by_nccl = |batch: &[(&Arc<nccl::NcclRank>, &Operation)]| {
+        nccl::issue(runtime, batch, limit).map_err(|issued| communicator.error_of(issued))
+    };
+    let (pairs, together): (Vec<Operation>, Vec<Operation>) =
+        operations.into_iter().partition(|operation| operation.kind.is_point_to_point());
+    for operation in &together {
+        match process_rank.nccl_for(operation) {
+            Some(rank) => by_nccl(&[(rank, operation)])?,
+            None => process_rank.issue(std::slice::from_ref(operation))?,
+        }
+    }
+    let (mut large, mut small) = (Vec::new(), Vec::new());
+    for operation in &pairs {
+        match process_rank.nccl_for(operation) {
+            Some(rank) => large.push((rank, operation)),
+            None => small.push(*operation),
+        }
+    }
+    by_nccl(&large)?;
+    process_rank.issue(&small)
+}
+
+fn execute_in_process(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Result<()> {
+    let rank_handle = |item: &Item| match &item.communicator.engine {
+        Engine::InProcess(rank_handle) => Some((rank_handle.clone(), item.request)),
+        _ => None,
+    };
+    let batch: Vec<(InProcessRank, Request)> = items.iter().filter_map(rank_handle).collect();
+    for (item, outcome) in items.into_iter().zip(in_process_group::submit(runtime, &batch, limit)?) {
+        if let Outcome::NewGroup(part) = outcome {
+            let timeout = item.communicator.timeout();
+            let part = part.map_or(Ok(0), |rank_handle| {
+                COMMUNICATORS.insert(Communicator::from_in_process(rank_handle, timeout))
+            })?;
+            if let Some(deliver) = item.deliver {
+                deliver(part);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn execute_with_nccl(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Result<()> {
+    let (mut operations, mut splits) = (Vec::new(), Vec::new());
+    for item in &items {
+        let Engine::Nccl(rank) = &item.communicator.engine else { continue };
+        match &item.request {
+            Request::Operation(operation) => operations.push((rank, operation)),
+            Request::Split { color, key } => splits.push((&**rank, *color, *key)),
+        }
+    }
+    let ended = |issued| match issued {
+        IssueError::Refused(error) => error,
+        IssueError::Failed(error) => {
+            for item in &items {
+                item.communicator.fail(&error);
+            }
+            error
+        }
+    };
+    nccl::issue(runtime, &operations, limit).map_err(ended)?;
+    let parts = nccl::split(runtime, &splits, limit).map_err(ended)?;
+    let request = items.into_iter().filter(|item| matches!(item.request, Request::Split { .. }));
+    for (item, part) in request.zip(parts) {
+        let (device, timeout) = (item.communicator.device, item.communicator.timeout());
+        let part = match part {
+            Some(part) => COMMUNICATORS.insert(Communicator::new(
+                part.rank(),
+                part.size(),
+                device,
+                Engine::Nccl(part),
+                timeout,
+            ))?,
+            None => 0,
+        };
+        if let Some(deliver) = item.deliver {
+            deliver(part);
+        }
+    }
+    Ok(())
+}
