@@ -313,7 +313,8 @@ TEST(each_rank_may_run_in_its_own_thread) {
 }
 
 TEST(elements_of_all_types_are_broadcast) {
-  const DLDataType types[] = {FLOAT16, BFLOAT16, FLOAT32, FLOAT64, UINT8, INT16, INT32, INT64, BOOLEAN};
+  const DLDataType types[] = {FLOAT16, BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT32, FLOAT64,
+                              UINT8,   INT16,    INT32,         INT64,       BOOLEAN};
   make_communicators();
   for (size_t index = 0; index < sizeof types / sizeof types[0]; index++) {
     const size_t bytes = COUNT * types[index].bits / 8;
@@ -333,6 +334,33 @@ TEST(elements_of_all_types_are_broadcast) {
     }
     free(expected);
     free(actual);
+  }
+  destroy_communicators();
+}
+
+/* Each rank has its number plus one; the sums are 3, 6 or 10. */
+TEST(float8_is_summed) {
+  static const struct {
+    DLDataType type;
+    unsigned char numbers[4], sums[5];
+  } formats[] = {{FLOAT8_E4M3FN, {0x38, 0x40, 0x44, 0x48}, {0, 0, 0x44, 0x4C, 0x52}},
+                 {FLOAT8_E5M2, {0x3C, 0x40, 0x42, 0x44}, {0, 0, 0x42, 0x46, 0x49}}};
+  make_communicators();
+  for (size_t index = 0; index < 2; index++) {
+    unsigned char *memory[4], actual[COUNT];
+    for (int rank = 0; rank < ranks; rank++) {
+      memory[rank] = device_memory(COUNT, rank);
+      CHECK_OK(plinth_memset(memory[rank], formats[index].numbers[rank], COUNT, streams[rank]));
+    }
+    IN_GROUP(plinth_communicator_all_reduce(communicators[rank], memory[rank], memory[rank], COUNT, formats[index].type,
+                                            PLINTH_REDUCE_SUM, streams[rank]));
+    wait_for_all_ranks();
+    for (int rank = 0; rank < ranks; rank++) {
+      fetch(actual, memory[rank], COUNT);
+      for (int element = 0; element < COUNT; element++) {
+        CHECK_EQ(actual[element], formats[index].sums[ranks]);
+      }
+    }
   }
   destroy_communicators();
 }

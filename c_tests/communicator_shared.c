@@ -43,6 +43,48 @@ TEST(messages_are_ordered_across_streams) {
   destroy_communicators();
 }
 
+/* ---- floating point in 8 bits */
+
+/* For each type and operation, the bits of 1 and 2, and those of the result: 3, 2, 1, 2 and 1.5. */
+static const struct {
+  DLDataType type;
+  unsigned char inputs[2], results[5];
+} float8[] = {{FLOAT8_E4M3FN, {0x38, 0x40}, {0x44, 0x40, 0x38, 0x40, 0x3C}},
+              {FLOAT8_E5M2, {0x3C, 0x40}, {0x42, 0x40, 0x3C, 0x40, 0x3E}}};
+static const uint32_t operations[] = {PLINTH_REDUCE_SUM, PLINTH_REDUCE_PRODUCT, PLINTH_REDUCE_MIN, PLINTH_REDUCE_MAX,
+                                      PLINTH_REDUCE_AVERAGE};
+
+/* In packets, through slots, and of a length that is no multiple of the units of 16 bytes. */
+static void *reduce_float8(void *context) {
+  enum { MOST = 9 << 20 };
+  static const size_t counts[] = {1, 100, 300007, MOST};
+  const int rank = *(int *)context;
+  plinth_stream_t stream = stream_on(rank);
+  unsigned char *memory = device_memory(MOST, rank), *actual = pageable_memory(MOST);
+  for (int type = 0; type < 2; type++) {
+    for (int operation = 0; operation < 5; operation++) {
+      for (int index = 0; index < 4; index++) {
+        CHECK_OK(plinth_memset(memory, float8[type].inputs[rank], counts[index], stream));
+        CHECK_OK(plinth_communicator_all_reduce(communicators[rank], memory, memory, counts[index], float8[type].type,
+                                                operations[operation], stream));
+        CHECK_OK(plinth_communicator_wait(communicators[rank], limit, stream));
+        fetch(actual, memory, counts[index]);
+        for (size_t element = 0; element < counts[index]; element++) {
+          CHECK_EQ(actual[element], float8[type].results[operation]);
+        }
+      }
+    }
+  }
+  free(actual);
+  return NULL;
+}
+
+TEST(float8_is_reduced) {
+  make_communicators();
+  run_threads(2, reduce_float8);
+  destroy_communicators();
+}
+
 /* ---- destruction */
 
 TEST(a_sender_may_be_destroyed_before_its_message_is_received) {

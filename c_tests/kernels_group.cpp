@@ -203,7 +203,9 @@ const Reduction kTypes[] = {
     {"f16", 2, true},  {"bf16", 2, true},  {"f32", 4, true},   {"f64", 8, true},   {"u8", 1, false},
     {"i8", 1, false},  {"u16", 2, false},  {"i16", 2, false},  {"u32", 4, false},  {"i32", 4, false},
     {"u64", 8, false}, {"i64", 8, false},  {"bool", 1, false}, {"c64", 4, true},   {"c128", 8, true},
+    {"e4m3", 1, true}, {"e5m2", 1, true},
 };
+constexpr std::size_t kFloat8 = 15;
 
 /* Runs a collective by both versions in each way in which it can go. */
 void compare(const Pair &pair, Group &own, Group &source, Mode mode, std::uint32_t op, const Reduction &type,
@@ -238,7 +240,7 @@ void compare(const Pair &pair, Group &own, Group &source, Mode mode, std::uint32
 void reduce(std::size_t first, std::size_t last) {
   const std::size_t end = first + static_cast<std::size_t>(some_rounds(static_cast<int>(last - first)));
   for (std::size_t index = first; index < end; index++) {
-    const Pair pair(kTypes[index].type, "group.cu", "plinth_group_");
+    const Pair pair(kTypes[index].type, index < kFloat8 ? "group.cu" : "group_float8.cu", "plinth_group_");
     for (const std::uint32_t size : {2u, 3u}) {
       Group own(size), source(size);
       for (std::uint32_t op = 0; op <= 4; op++) {
@@ -258,7 +260,9 @@ TEST(group_reductions_of_bytes_match_the_source) { reduce(4, 8); }
 
 TEST(group_reductions_of_integers_match_the_source) { reduce(8, 12); }
 
-TEST(group_reductions_of_others_match_the_source) { reduce(12, 15); }
+TEST(group_reductions_of_others_match_the_source) { reduce(12, kFloat8); }
+
+TEST(group_reductions_of_float8_match_the_source) { reduce(kFloat8, kFloat8 + 2); }
 
 TEST(group_copies_match_the_source) {
   const Pair pair("copy", "group.cu", "plinth_group_");

@@ -13,7 +13,7 @@ constexpr std::uint32_t kThreads = 256;
 constexpr std::size_t kWords = 508;
 constexpr std::uint32_t kChunk = 256;
 
-/* As in kernels/collective.cu. */
+/* As in kernels/collective.cuh. */
 struct Table {
   std::uint32_t count, sources, destinations, chunk, rank, width;
   std::uint16_t operation, is_signed;
@@ -72,13 +72,15 @@ void run_both(const Pair &pair, std::size_t bytes, Make make, Bytes *own, Bytes 
 const Reduction kReductions[] = {
     {"f16", 2, true}, {"bf16", 2, true}, {"f32", 4, true},  {"f64", 8, true},   {"b8", 1, false},
     {"b16", 2, false}, {"b32", 4, false}, {"b64", 8, false}, {"bool", 1, false},
+    {"e4m3", 1, true}, {"e5m2", 1, true},
 };
 
 void reduce(const Reduction &type) {
   constexpr std::size_t kSources = 4, kDestinations = 2;
   const std::size_t lengths[] = {2000, 37};
   const std::size_t stride = 2064 * type.width, total = kDestinations * 2 * stride;
-  const Pair pair(std::string("plinth_comm_reduce_") + type.type);
+  const std::string file = type.type[0] == 'e' ? "collective_float8.cu" : "collective.cu";
+  const Pair pair(std::string("plinth_comm_reduce_") + type.type, file);
   const Device<unsigned char> in(numbers(kSources * 2 * stride / type.width, type, 7));
   const std::uint64_t from = reinterpret_cast<std::uint64_t>(in.get());
   for (std::uint16_t operation = 0; operation <= 4; operation++) {
@@ -182,7 +184,8 @@ struct Element {
 };
 static const Element kElements[] = {{2, true},  {2, true},  {4, true},  {8, true},  {1, false},
                                     {2, false}, {4, false}, {8, false}, {1, false}, {2, false},
-                                    {4, false}, {8, false}, {1, false}, {8, true},  {16, true}};
+                                    {4, false}, {8, false}, {1, false}, {8, true},  {16, true},
+                                    {1, true},  {1, true}};
 constexpr std::size_t kElementCount = sizeof kElements / sizeof *kElements;
 
 /* Elements of a type. Floats are from 0 to below 128, because C++ defines no conversion to an integer that is out of
@@ -191,6 +194,9 @@ static Bytes elements(std::size_t type, std::size_t count) {
   const Element element = kElements[type];
   if (!element.is_float) {
     return randoms<unsigned char>(count * element.bytes, type + 1, 0, 255);
+  }
+  if (element.bytes == 1) {
+    return randoms<unsigned char>(count, type + 1, 0, type == 15 ? 0x6F : 0x57);
   }
   Bytes bytes(count * element.bytes);
   const bool is_double = type == 3 || type == 14;

@@ -19,7 +19,7 @@ inline std::string kernels_folder() { return folder_with("kernels", "collective.
 /* Returns the text of a file of that folder. Of the lines that make a kernel each, PLINTH_NAME(kernel, ...), only that of
  * `kernel`. */
 inline std::string source_of(const std::string &file, const std::string &kernel) {
-  const bool has_lines = file == "random.cu" || file == "random_half.cu" || file == "group.cu";
+  const bool has_lines = file == "random.cu" || file == "random_half.cu" || file.rfind("group", 0) == 0;
   std::ifstream stream(kernels_folder() + "/" + file);
   CHECK(stream.good());
   std::string text;

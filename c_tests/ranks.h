@@ -15,6 +15,8 @@
 static const DLDataType FLOAT32 = {2, 32, 1};
 static const DLDataType FLOAT16 = {2, 16, 1};
 static const DLDataType BFLOAT16 = {4, 16, 1};
+static const DLDataType FLOAT8_E4M3FN = {10, 8, 1};
+static const DLDataType FLOAT8_E5M2 = {12, 8, 1};
 static const DLDataType FLOAT64 = {2, 64, 1};
 static const DLDataType INT32 = {0, 32, 1};
 static const DLDataType INT16 = {0, 16, 1};

@@ -47,7 +47,7 @@ inline DLDevice on_device(std::int32_t device) noexcept {
 
 /*! The DLPack type of a C++ type: a bool, an integer, a float, a double, or a std::complex of those. Specialize it for
  *  other types, such as CUDA's: `template <> struct plinth::DataType<__half> { static constexpr DLDataType value{2, 16,
- *  1}; };`, with 4 in place of 2 for bfloat16. */
+ *  1}; };`, with 4 in place of 2 for bfloat16. Floating point in 8 bits is {10, 8, 1} (e4m3fn) or {12, 8, 1} (e5m2). */
 template <class T>
 struct DataType {
   static_assert(std::is_arithmetic<T>::value || detail::IsComplex<T>::value,

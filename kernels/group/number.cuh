@@ -1,6 +1,7 @@
 // Numbers that ranks combine: what each type is computed in, and what its operations are.
 #pragma once
 
+#include "../float8.cuh"
 #include "window.cuh"
 
 #ifdef PLINTH_HOST
@@ -74,6 +75,13 @@ struct Bf16 : Real<float> {
     if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return 0x7FFF;
     return static_cast<u16>((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
   }
+};
+
+template <class Format>
+struct F8 : Real<float> {
+  using Raw = u8;
+  static __device__ __forceinline__ float widen(u8 raw) { return Format::widen(raw); }
+  static __device__ __forceinline__ u8 narrow(float wide) { return Format::narrow(wide); }
 };
 
 // Whole numbers wrap, so they may be computed in wider ones.

@@ -41,6 +41,8 @@ _TYPES = {
     "int64": (0, 64, "<i8", "q"),
     "float16": (2, 16, "<f2", "e"),
     "bfloat16": (4, 16, None, None),
+    "float8_e4m3fn": (10, 8, None, None),
+    "float8_e5m2": (12, 8, None, None),
     "float32": (2, 32, "<f4", "f"),
     "float64": (2, 64, "<f8", "d"),
     "complex64": (5, 64, "<c8", None),

@@ -355,8 +355,8 @@ pub unsafe extern "C" fn plinth_comm_broadcast_coalesced(
 ///
 /// Integers wrap. The sum of bools is their logical or. Complex numbers are added by parts.
 ///
-/// @param inputs The tensors, on devices, of one shape and one type: integers, float16, bfloat16, float32, float64,
-///        complex64, complex128, bool.
+/// @param inputs The tensors, on devices, of one shape and one type: integers, float8_e4m3fn, float8_e5m2, float16,
+///        bfloat16, float32, float64, complex64, complex128, bool.
 /// @param count The number of inputs, at least 1.
 /// @param output The output, see plinth_comm_broadcast, on a device that has one of the inputs. It may be one of the
 ///        inputs. If it is created for a single input, it is that input itself.

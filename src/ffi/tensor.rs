@@ -73,6 +73,8 @@ impl From<ElementType> for DLDataType {
             ElementType::Bf16 => 4,
             ElementType::Complex64 | ElementType::Complex128 => 5,
             ElementType::Bool => 6,
+            ElementType::F8E4M3 => 10,
+            ElementType::F8E5M2 => 12,
         };
         DLDataType { code, bits: element.bytes() as u8 * 8, lanes: 1 }
     }
@@ -110,6 +112,8 @@ impl DLDataType {
             (5, 64) => ElementType::Complex64,
             (5, 128) => ElementType::Complex128,
             (6, 8) => ElementType::Bool,
+            (10, 8) => ElementType::F8E4M3,
+            (12, 8) => ElementType::F8E5M2,
             _ => {
                 return Err(invalid(
                     name,

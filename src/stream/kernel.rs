@@ -40,7 +40,9 @@ sources! {
     RANDOM_HALF = "random_half.ptx" for 80;
     PERMUTATION = "permutation.ptx" for 75;
     COLLECTIVE = "collective.ptx" for 75;
+    COLLECTIVE_FLOAT8 = "collective_float8.ptx" for 75;
     GROUP = "group.ptx" for 75;
+    GROUP_FLOAT8 = "group_float8.ptx" for 75;
 }
 
 macro_rules! kernels {
@@ -159,6 +161,8 @@ kernels! {
     GroupBool = "plinth_group_bool" in GROUP;
     GroupC64 = "plinth_group_c64" in GROUP;
     GroupC128 = "plinth_group_c128" in GROUP;
+    GroupF8E4M3 = "plinth_group_e4m3" in GROUP_FLOAT8;
+    GroupF8E5M2 = "plinth_group_e5m2" in GROUP_FLOAT8;
     GroupTransfer = "plinth_group_transfer" in GROUP;
     CommCopy = "plinth_comm_copy" in COLLECTIVE;
     CommStrided = "plinth_comm_strided" in COLLECTIVE;
@@ -172,6 +176,8 @@ kernels! {
     CommReduceB32 = "plinth_comm_reduce_b32" in COLLECTIVE;
     CommReduceB64 = "plinth_comm_reduce_b64" in COLLECTIVE;
     CommReduceBool = "plinth_comm_reduce_bool" in COLLECTIVE;
+    CommReduceF8E4M3 = "plinth_comm_reduce_e4m3" in COLLECTIVE_FLOAT8;
+    CommReduceF8E5M2 = "plinth_comm_reduce_e5m2" in COLLECTIVE_FLOAT8;
 }
 
 const COUNT: usize = Kernel::ALL.len();

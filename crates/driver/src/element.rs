@@ -2,6 +2,7 @@
 
 use super::{
     Span,
+    float8::{F8E4M3, F8E5M2},
     half::{Bf16, F16},
 };
 use std::fmt;
@@ -26,19 +27,21 @@ pub enum ElementType {
     Bool = 12,
     Complex64 = 13,
     Complex128 = 14,
+    F8E4M3 = 15,
+    F8E5M2 = 16,
 }
 
 impl ElementType {
     /// All element types, in the order of their numbers.
-    pub const ALL: [ElementType; 15] = {
+    pub const ALL: [ElementType; 17] = {
         use ElementType::*;
-        [F16, Bf16, F32, F64, U8, U16, U32, U64, I8, I16, I32, I64, Bool, Complex64, Complex128]
+        [F16, Bf16, F32, F64, U8, U16, U32, U64, I8, I16, I32, I64, Bool, Complex64, Complex128, F8E4M3, F8E5M2]
     };
 
     /// Returns the size of an element in bytes.
     pub fn bytes(self) -> u64 {
         match self {
-            ElementType::U8 | ElementType::I8 | ElementType::Bool => 1,
+            ElementType::U8 | ElementType::I8 | ElementType::Bool | ElementType::F8E4M3 | ElementType::F8E5M2 => 1,
             ElementType::F16 | ElementType::Bf16 | ElementType::U16 | ElementType::I16 => 2,
             ElementType::F32 | ElementType::U32 | ElementType::I32 => 4,
             ElementType::F64 | ElementType::U64 | ElementType::I64 | ElementType::Complex64 => 8,
@@ -51,7 +54,8 @@ impl ElementType {
         if self.is_complex() { self.bytes() / 2 } else { self.bytes() }
     }
 
-    /// Returns whether the type is a real floating-point type.
+    /// Returns whether the type is a real floating-point type. Those of 8 bits do not count: they are copied, converted and
+    /// reduced, but no random numbers and no generated kernels have them.
     pub fn is_float(self) -> bool {
         matches!(self, ElementType::F16 | ElementType::Bf16 | ElementType::F32 | ElementType::F64)
     }
@@ -89,6 +93,8 @@ impl fmt::Display for ElementType {
             ElementType::Bool => "bool",
             ElementType::Complex64 => "complex64",
             ElementType::Complex128 => "complex128",
+            ElementType::F8E4M3 => "float8_e4m3fn",
+            ElementType::F8E5M2 => "float8_e5m2",
         })
     }
 }
@@ -150,6 +156,8 @@ unsafe fn load(element: ElementType, address: *const u8) -> Value {
         match element {
             ElementType::F16 => Value::Single(F16(address.cast::<u16>().read_unaligned()).to_f32(), 0.0),
             ElementType::Bf16 => Value::Single(Bf16(address.cast::<u16>().read_unaligned()).to_f32(), 0.0),
+            ElementType::F8E4M3 => Value::Single(F8E4M3(address.read()).to_f32(), 0.0),
+            ElementType::F8E5M2 => Value::Single(F8E5M2(address.read()).to_f32(), 0.0),
             ElementType::F32 => Value::Single(address.cast::<f32>().read_unaligned(), 0.0),
             ElementType::F64 => Value::Double(address.cast::<f64>().read_unaligned(), 0.0),
             ElementType::U8 => Value::Signed(address.read().into()),
@@ -289,6 +297,8 @@ unsafe fn store(element: ElementType, address: *mut u8, value: Value) {
         match element {
             ElementType::F16 => address.cast::<u16>().write_unaligned(F16::from_f32(value.to_single().0).0),
             ElementType::Bf16 => address.cast::<u16>().write_unaligned(Bf16::from_f32(value.to_single().0).0),
+            ElementType::F8E4M3 => address.write(F8E4M3::from_f32(value.to_single().0).0),
+            ElementType::F8E5M2 => address.write(F8E5M2::from_f32(value.to_single().0).0),
             ElementType::F32 => address.cast::<f32>().write_unaligned(value.to_single().0),
             ElementType::F64 => address.cast::<f64>().write_unaligned(value.to_double().0),
             // Through 64 bits, so that negative numbers wrap.
@@ -374,7 +384,7 @@ mod tests {
             assert_eq!(element as usize, number);
             assert_eq!(Unit::converted(element, element).shapes(), Some([(element.bytes(), element.alignment()); 2]));
         }
-        assert_eq!(Unit::Converted(15, 0).shapes(), None);
+        assert_eq!(Unit::Converted(ElementType::ALL.len() as u16, 0).shapes(), None);
         assert_eq!(Unit::Bytes(3).shapes(), None);
     }
 

@@ -26,6 +26,7 @@ pub mod error;
 mod event;
 pub mod fault_injection;
 pub mod file_description;
+pub mod float8;
 mod graph;
 mod graph_node;
 mod graph_view;

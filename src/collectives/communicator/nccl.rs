@@ -194,7 +194,7 @@ impl NcclRank {
         let comm = self.comm()?;
         let (what, op) = match operation.kind {
             Kind::AllReduce { op } | Kind::Reduce { op, .. } | Kind::ReduceScatter { op } => {
-                reduction_arguments(operation, op)?
+                reduction_arguments(self.nccl, operation, op)?
             }
             _ => (copy_arguments(operation), reduction::SUM),
         };
@@ -306,8 +306,13 @@ fn data_kind(element: ElementType) -> Option<c_int> {
 }
 
 /// Returns the elements and the reduction in NCCL's terms. The sum of bools is "or", their product "and".
-fn reduction_arguments(operation: &Operation, op: ReduceOp) -> Result<(Elements, c_int)> {
-    let Some(kind) = data_kind(operation.element) else {
+fn reduction_arguments(nccl: &Nccl, operation: &Operation, op: ReduceOp) -> Result<(Elements, c_int)> {
+    let kind = match operation.element {
+        ElementType::F8E4M3 if nccl.has_float8() => Some(data_type::FLOAT8_E4M3),
+        ElementType::F8E5M2 if nccl.has_float8() => Some(data_type::FLOAT8_E5M2),
+        element => data_kind(element),
+    };
+    let Some(kind) = kind else {
         return Err(Error::new(
             Status::NOT_SUPPORTED,
             format!("NCCL does not reduce {}, which {operation} asks for", operation.element),

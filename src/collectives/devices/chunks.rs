@@ -68,6 +68,8 @@ impl Reduction {
             U32 | I32 => (Kernel::CommReduceB32, 4),
             U64 | I64 => (Kernel::CommReduceB64, 8),
             Bool => (Kernel::CommReduceBool, 1),
+            F8E4M3 => (Kernel::CommReduceF8E4M3, 1),
+            F8E5M2 => (Kernel::CommReduceF8E5M2, 1),
         };
         let operation = match op {
             ReduceOp::Sum | ReduceOp::Average => Operation::Sum,
@@ -80,9 +82,10 @@ impl Reduction {
         Ok(Reduction { kernel, operation, is_signed, divisor, width })
     }
 
-    /// Returns the same reduction, but with each sum of 16-bit floats rounded, as in torch's additions.
+    /// Returns the same reduction, but with each sum of floats of 8 or 16 bits rounded, as in torch's additions.
     pub fn rounded(self) -> Reduction {
-        let narrow = matches!(self.kernel, Kernel::CommReduceF16 | Kernel::CommReduceBf16);
+        use Kernel::{CommReduceBf16, CommReduceF8E4M3, CommReduceF8E5M2, CommReduceF16};
+        let narrow = matches!(self.kernel, CommReduceF16 | CommReduceBf16 | CommReduceF8E4M3 | CommReduceF8E5M2);
         let rounded = narrow && self.operation == Operation::Sum;
         Reduction { operation: if rounded { Operation::RoundedSum } else { self.operation }, ..self }
     }

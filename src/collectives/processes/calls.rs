@@ -47,6 +47,8 @@ pub(super) const ELEMENTS: &[(ElementType, Kernel)] = &[
     (ElementType::Bool, Kernel::GroupBool),
     (ElementType::Complex64, Kernel::GroupC64),
     (ElementType::Complex128, Kernel::GroupC128),
+    (ElementType::F8E4M3, Kernel::GroupF8E4M3),
+    (ElementType::F8E5M2, Kernel::GroupF8E5M2),
 ];
 
 fn number_of(element: ElementType) -> Result<(u32, Kernel)> {

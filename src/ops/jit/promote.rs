@@ -5,13 +5,19 @@ use crate::{
     runtime::tensor::{ElementType, Tensor},
     status::Status,
 };
-use ElementType::{Bf16, Bool, Complex64, Complex128, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
+use ElementType::{
+    Bf16, Bool, Complex64, Complex128, F8E4M3, F8E5M2, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64,
+};
 
 /// Returns the common type of some tensors. Zero-dimensional tensors count only if their category (bool, integer,
 /// float, complex) is higher than that of all others.
 pub fn common(inputs: &[Tensor]) -> Result<ElementType> {
     let (mut with, mut without) = (None, None);
     for tensor in inputs {
+        if matches!(tensor.element, F8E4M3 | F8E5M2) {
+            let what = format!("there are no jiterated functions of {}", tensor.element);
+            return Err(Error::new(Status::NOT_SUPPORTED, what));
+        }
         let of = if tensor.rank > 0 { &mut with } else { &mut without };
         *of = Some(match *of {
             None => tensor.element,

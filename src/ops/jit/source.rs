@@ -62,6 +62,8 @@ fn element(element: ElementType) -> &'static str {
         ElementType::Bool => "bool8",
         ElementType::Complex64 => "complex<float>",
         ElementType::Complex128 => "complex<double>",
+        // The promotion of types rejects these with an error.
+        ElementType::F8E4M3 | ElementType::F8E5M2 => "uint8_t",
     }
 }
 

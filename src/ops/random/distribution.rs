@@ -112,7 +112,9 @@ pub fn code_of(element: ElementType) -> ElementCode {
         ElementType::U32 | ElementType::I32 => ElementCode::I32,
         ElementType::U64 | ElementType::I64 => ElementCode::I64,
         // Every fill rejects these types with an error.
-        ElementType::Complex64 | ElementType::Complex128 => ElementCode::F32,
+        ElementType::Complex64 | ElementType::Complex128 | ElementType::F8E4M3 | ElementType::F8E5M2 => {
+            ElementCode::F32
+        }
     }
 }
 

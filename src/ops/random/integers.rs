@@ -29,7 +29,7 @@ fn digits(element: ElementType) -> u32 {
         ElementType::I64 => 63,
         ElementType::U64 => 64,
         // Every fill rejects these types with an error.
-        ElementType::Complex64 | ElementType::Complex128 => 0,
+        ElementType::Complex64 | ElementType::Complex128 | ElementType::F8E4M3 | ElementType::F8E5M2 => 0,
     }
 }
 
@@ -61,9 +61,8 @@ fn plan(name: &'static str, element: ElementType, base: i64, range: u64, wide: b
 pub fn full_range(element: ElementType) -> Result<FillPlan> {
     const NAME: &str = "plinth_random";
     let range = match element {
-        ElementType::U16 | ElementType::U32 | ElementType::U64 | ElementType::Complex64 | ElementType::Complex128 => {
-            return Err(unsupported(NAME, element));
-        }
+        element if is_never_filled(element) => return Err(unsupported(NAME, element)),
+        ElementType::U16 | ElementType::U32 | ElementType::U64 => return Err(unsupported(NAME, element)),
         element if element.is_float() => (1 << digits(element)) + 1,
         element => 1 << digits(element),
     };
@@ -114,7 +113,7 @@ fn can_represent(element: ElementType, number: i64) -> bool {
             let limit = 1_i64 << digits(element);
             (-limit..limit).contains(&number)
         }
-        ElementType::Complex64 | ElementType::Complex128 => false,
+        ElementType::Complex64 | ElementType::Complex128 | ElementType::F8E4M3 | ElementType::F8E5M2 => false,
     }
 }
 
@@ -127,10 +126,15 @@ fn check_bounds(name: &'static str, element: ElementType, low: i64, last: i64) -
     Ok(())
 }
 
+/// Returns whether no tensor of a type is filled with integers.
+fn is_never_filled(element: ElementType) -> bool {
+    element.is_complex() || matches!(element, ElementType::F8E4M3 | ElementType::F8E5M2)
+}
+
 /// Returns the plan for numbers from `low` up to, but not including, `high`.
 pub fn range(element: ElementType, low: i64, high: i64) -> Result<FillPlan> {
     const NAME: &str = "plinth_random_range";
-    if element.is_complex() {
+    if is_never_filled(element) {
         return Err(unsupported(NAME, element));
     }
     let ordered = |low: i64, high: i64, meant: &str| {
@@ -157,7 +161,7 @@ pub fn range(element: ElementType, low: i64, high: i64) -> Result<FillPlan> {
 /// smallest 64-bit integer, all 64 bits are random.
 pub fn from_low(element: ElementType, low: i64) -> Result<FillPlan> {
     const NAME: &str = "plinth_random_range";
-    if element == ElementType::U64 || element.is_complex() {
+    if element == ElementType::U64 || is_never_filled(element) {
         return Err(unsupported(NAME, element));
     }
     if low == i64::MIN {
@@ -203,9 +207,9 @@ mod tests {
         assert_eq!(numbers(full_range(ElementType::F32)), ((1 << 24) + 1, 0, 4));
         assert_eq!(numbers(full_range(ElementType::F64)), ((1 << 53) + 1, 0, 2));
         assert!(full_range(ElementType::U32).is_err());
-        for complex in [ElementType::Complex64, ElementType::Complex128] {
+        for complex in [ElementType::Complex64, ElementType::Complex128, ElementType::F8E4M3, ElementType::F8E5M2] {
             for refused in [full_range(complex), range(complex, 0, 2), from_low(complex, 0)] {
-                assert!(refused.unwrap_err().message().contains("does not fill tensors of complex"));
+                assert!(refused.unwrap_err().message().contains("does not fill tensors of"));
             }
         }
     }

@@ -32,6 +32,9 @@ const CONFIG_MAGIC: c_uint = 0xcafe_beef;
 /// The first NCCL version whose config can disable NVLink multicast.
 const HAS_MULTICAST_SWITCH: c_int = 23_200;
 
+/// The first NCCL version that reduces floating point in 8 bits, on devices of compute capability 9.0 and later.
+const HAS_FLOAT8: c_int = 22_400;
+
 /// A loaded NCCL library.
 pub struct Nccl {
     table: Table,
@@ -295,6 +298,11 @@ impl Nccl {
     pub fn abort(&self, comm: Comm) -> Result<()> {
         // SAFETY: the communicator is live until this call.
         unsafe { library_call!(self, ncclCommAbort(comm.raw())) }.map(drop)
+    }
+
+    /// Returns whether floating point in 8 bits is reduced.
+    pub fn has_float8(&self) -> bool {
+        self.version >= HAS_FLOAT8
     }
 
     /// Returns whether memory can be registered as windows.

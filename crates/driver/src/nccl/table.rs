@@ -35,6 +35,8 @@ pub mod data_type {
     pub const FLOAT32: c_int = 7;
     pub const FLOAT64: c_int = 8;
     pub const BFLOAT16: c_int = 9;
+    pub const FLOAT8_E4M3: c_int = 10;
+    pub const FLOAT8_E5M2: c_int = 11;
 }
 
 /// NCCL's reductions.

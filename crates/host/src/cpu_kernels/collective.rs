@@ -6,6 +6,7 @@ use crate::{
         codes,
         collective::{MOST_DIMENSIONS, Operation, Table},
         element::{self, CopyDimension},
+        float8::{F8E4M3, F8E5M2},
         half::{Bf16, F16},
         table::Code,
     },
@@ -130,6 +131,8 @@ macro_rules! summed_floats {
 summed_floats! {
     F16 as f32: F16::to_f32, F16::from_f32;
     Bf16 as f32: Bf16::to_f32, Bf16::from_f32;
+    F8E4M3 as f32: F8E4M3::to_f32, F8E4M3::from_f32;
+    F8E5M2 as f32: F8E5M2::to_f32, F8E5M2::from_f32;
     f32 as f32: |value| value, |value| value;
     f64 as f64: |value| value, |value| value;
 }

@@ -1,7 +1,10 @@
 //! Element types that ranks reduce: the type of the computation and the operations of each, as in
 //! kernels/group/number.cuh.
 
-use crate::driver::half::{Bf16, F16};
+use crate::driver::{
+    float8::{F8E4M3, F8E5M2},
+    half::{Bf16, F16},
+};
 
 /// An element type.
 pub trait Number {
@@ -53,6 +56,8 @@ macro_rules! real {
 
 real!(Half, F16, f32, F16::to_f32, F16::from_f32);
 real!(Brain, Bf16, f32, Bf16::to_f32, Bf16::from_f32);
+real!(E4m3, F8E4M3, f32, F8E4M3::to_f32, F8E4M3::from_f32);
+real!(E5m2, F8E5M2, f32, F8E5M2::to_f32, F8E5M2::from_f32);
 real!(Single, f32, f32, |raw| raw, |wide| wide);
 real!(Double, f64, f64, |raw| raw, |wide| wide);
 

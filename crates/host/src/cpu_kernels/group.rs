@@ -71,6 +71,8 @@ group! {
     "plinth_group_bool" of::<combine::Bool>();
     "plinth_group_c64" of::<combine::Complex64>();
     "plinth_group_c128" of::<combine::Complex128>();
+    "plinth_group_e4m3" of::<combine::E4m3>();
+    "plinth_group_e5m2" of::<combine::E5m2>();
 }
 
 /// Returns the number of bytes of a rank's part of a chunk.

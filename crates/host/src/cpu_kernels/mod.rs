@@ -30,6 +30,7 @@ use super::kernels::{HostKernel, Launch, Run};
 use crate::driver::{
     codes,
     collective::Table,
+    float8::{F8E4M3, F8E5M2},
     half::{Bf16, F16},
     permutation::Permutation,
     random::{ElementCode, Fill, PhiloxState, Strided},
@@ -169,6 +170,8 @@ cpu_kernels! {
     "plinth_comm_reduce_b32" TABLE: collective::reduce::<u32>,
     "plinth_comm_reduce_b64" TABLE: collective::reduce::<u64>,
     "plinth_comm_reduce_bool" TABLE: collective::reduce::<collective::Bool>,
+    "plinth_comm_reduce_e4m3" TABLE: collective::reduce::<F8E4M3>,
+    "plinth_comm_reduce_e5m2" TABLE: collective::reduce::<F8E5M2>,
 }
 
 /// A structure that is a kernel parameter.

@@ -1,0 +1,133 @@
+// A collective, from the launch to its end, and the macro that makes a kernel for a type.
+#pragma once
+
+#include "chunks.cuh"
+#include "packets.cuh"
+#include "registered.cuh"
+#include "transfer.cuh"
+
+namespace plinth {
+
+// Counts this block as done. The last one writes the numbers for the next launch; by then every one has read them.
+__device__ __noinline__ void end_call(u64 step) {
+  const u64 own = shared.group.windows[shared.group.rank];
+  if (threadIdx.x != 0) return;
+  if (gridDim.x > 1) {
+    if (atomicAdd(reinterpret_cast<u32 *>(own + kDone), 1u) != gridDim.x - 1) return;
+    *reinterpret_cast<volatile u32 *>(own + kDone) = 0;
+  }
+  *reinterpret_cast<volatile u64 *>(own + kSteps) = step;
+  *reinterpret_cast<volatile u64 *>(own + kCalls) = shared_call.number + 1;
+}
+
+// Writes the own data of a chunk of `bytes` bytes to the slots of the other ranks.
+__device__ __noinline__ void send_chunk(u64 step, u64 offset, u64 bytes, u64 most) {
+  const Collective &c = shared;
+  const bool copies = c.mode == kBroadcast || c.mode == kBroadcastParts;
+  if (c.is_direct() || (copies && !c.is_root())) return;
+  const u8 *from = reinterpret_cast<const u8 *>(c.from) + offset;
+  if (!c.by_parts()) {
+    push(step, from, c.by_rows() ? c.bytes : 0, bytes, most, c.first(), c.last());
+    return;
+  }
+  const u32 size = c.group.size;
+  const u64 each = whole_part(bytes, size);
+  // Not one push: the last parts may be shorter.
+#pragma unroll 1
+  for (u32 index = 0; index < size; ++index) {
+    const u32 peer = (c.group.rank + 1 + index) % size;
+    push(step, from + each * peer, 0, part_bytes(bytes, each, peer), most, peer, peer + 1);
+  }
+}
+
+// Copies the data of a chunk of `bytes` bytes from the own slots.
+__device__ __noinline__ void receive_chunk(u64 step, u64 offset, u64 bytes, u64 most) {
+  const Collective &c = shared;
+  if (c.is_direct() || (c.to_root() && !c.is_root())) return;
+  u8 *to = reinterpret_cast<u8 *>(c.to) + offset;
+  if (c.mode == kBroadcast) {
+    pull(step, c.root, to, bytes, most);
+    return;
+  }
+  const u64 each = c.by_parts() ? whole_part(bytes, c.group.size) : 0;
+#pragma unroll 1
+  for (u32 rank = 0; rank < c.group.size; ++rank) {
+    if (c.by_parts()) {
+      pull(step, rank, to + each * rank, part_bytes(bytes, each, rank), most);
+    } else {
+      pull(step, rank, to + rank * c.bytes, bytes, most);
+    }
+  }
+}
+
+template <class Part>
+__device__ __forceinline__ void run(const Collective &c) {
+  const GroupInfo &group = c.group;
+  const u64 window = group.windows[group.rank];
+  const u32 failed = peek(window + kFailed);
+  u64 step = *reinterpret_cast<volatile u64 *>(window + kSteps);
+  const u64 number = *reinterpret_cast<volatile u64 *>(window + kCalls);
+  // Otherwise this rank would go on without a rank that failed after it had written its parts.
+  const u32 poison = threadIdx.x < group.size ? peek(window + kPoison + threadIdx.x * 4) : 0;
+  // Four threads of a warp, because a warp loads one word of a parameter at a time.
+  for (u32 word = threadIdx.x / 8; threadIdx.x % 8 == 0 && word < sizeof(Collective) / 8; word += kThreads / 8) {
+    reinterpret_cast<u64 *>(&shared)[word] = reinterpret_cast<const u64 *>(&c)[word];
+  }
+  if (threadIdx.x < kRanks) shared_call.poison[threadIdx.x] = poison;
+  if (threadIdx.x == 0) {
+    shared_call.header = {c.mode | c.op << 8 | c.element << 16 | c.root << 24 | static_cast<u64>(gridDim.x) << 32, c.count,
+                          c.places[0], c.places[1]};
+    shared_call.number = number;
+    shared_route.unaligned = 0;
+  }
+  // All threads of the block return, or none: those that went on would not wait for other ranks.
+  if (__syncthreads_and(failed == 0) == 0) return;
+  const u32 size = group.size;
+  const bool by_parts = c.by_parts();
+  const bool direct = c.is_direct();
+  if (!by_parts && !direct && c.bytes <= (c.mode == kBroadcast ? group.broadcast : group.packets)) {
+    const bool done = run_packets<Part>(c, step);
+    if (__syncthreads_and(done) != 0) end_call(step + 1);
+    return;
+  }
+  if (!Part::kReduces && direct && c.mode != kGather) {
+    const u64 end = run_registered(step);
+    if (end != 0) end_call(end);
+    return;
+  }
+  const u64 slots = by_parts ? static_cast<u64>(group.slot) * size : group.slot;
+  const u64 chunk = direct ? c.bytes : slots;
+  // What a slot gets in the first step: no later one has more.
+  u64 most = by_parts ? whole_part(min(c.bytes, chunk), size) : min(c.bytes, chunk);
+  const bool reduces = Part::kReduces && c.is_direct_reduce();
+  u64 offset = 0;
+#pragma unroll 1
+  do {
+    const u64 bytes = min(c.bytes - offset, chunk);
+    u64 part = by_parts ? part_bytes(bytes, whole_part(bytes, size), group.rank) : bytes;
+    send_chunk(step, offset, bytes, most);
+    const bool own = reduces ? c.is_root() : !by_parts && c.mode != kGather;
+    if (!meet(step, offset == 0, own ? c.to + offset : 0)) return;
+    if (reduces) part = most = direct_reduce_part();
+    if (by_parts || (Part::kReduces ? !c.to_root() || c.is_root() : direct)) {
+      give<Part>(c, step, part, most, own);
+    }
+    if (by_parts || direct) {
+      step += 1;
+      if (!meet(step, false, 0)) return;
+    }
+    if (by_parts || !Part::kReduces) receive_chunk(step, offset, bytes, most);
+    step += 1;
+    offset += bytes;
+  } while (offset < c.bytes);
+  __syncthreads();
+  end_call(step);
+}
+
+}  // namespace plinth
+
+#define PLINTH_GROUP(name, ...)                                                                    \
+  extern "C" __global__ void __launch_bounds__(plinth::kThreads, 2)                                   \
+      plinth_group_##name(const __grid_constant__ plinth::Collective collective) {                 \
+    plinth::run<__VA_ARGS__>(collective);                                                          \
+  }
