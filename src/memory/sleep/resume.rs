@@ -88,7 +88,9 @@ fn map_and_then_copy(
         mapped += usize::from(outcome.is_ok());
     }
     let copied = pools[..mapped].iter_mut().try_for_each(|(id, parts)| {
-        let copy = |part: &mut Part<'_>| copy_part(runtime, part, asynchronous);
+        let copy = |part: &mut Part<'_>| {
+            copy_part(runtime, part, asynchronous).context(|| format!("waking {}", describe(part.id)))
+        };
         on_each_device(parts, |parts| each_in_context(runtime, parts, copy))?;
         parts.iter_mut().for_each(Part::commit);
         pool::set_suspended(*id, false);
@@ -159,14 +161,13 @@ fn map_handles(
 /// Copies the contents of memory that is mapped again. With `asynchronous`, the copies may be in progress afterwards. The
 /// device's context is current.
 fn copy_part(runtime: &'static Runtime, part: &mut Part<'_>, asynchronous: bool) -> Result<()> {
-    let what = || format!("waking {}", describe(part.id));
-    let Some(mut transfer) = transfer_of(runtime, slice::from_ref(part)).context(what)? else { return Ok(()) };
+    let Some(mut transfer) = transfer_of(runtime, slice::from_ref(part))? else { return Ok(()) };
     let pieces = part.pieces_to_restore(asynchronous);
     let mappings = part.resumed.as_ref().map_or(&[][..], |resumed| &resumed.mappings);
     let groups = adjacent(mappings, &[], u64::MAX, |(_, mapping)| *mapping);
-    groups.into_iter().try_for_each(|group| part.restore(&mut transfer, &pieces, group)).context(what)?;
+    groups.into_iter().try_for_each(|group| part.restore(&mut transfer, &pieces, group))?;
     if asynchronous && !pieces.is_empty() {
-        let restored = part.record_restore(runtime).context(what)?;
+        let restored = part.record_restore(runtime)?;
         // A block that was freed since the copies began may be used again before their end.
         let live: u64 = intersect(&ranges_of(&pieces), &part.live_runs()).map(|(start, end)| end - start).sum();
         if live == pieces.iter().map(|piece| piece.bytes).sum() {
@@ -177,7 +178,7 @@ fn copy_part(runtime: &'static Runtime, part: &mut Part<'_>, asynchronous: bool)
             return Ok(());
         }
     }
-    transfer.finish().context(what)
+    transfer.finish()
 }
 
 /// Locks the arenas of parts, so that they do not grow.
