@@ -26,7 +26,7 @@ static const type types[] = {
     {"int8", {0, 8, 1}},       {"int16", {0, 16, 1}},    {"int32", {0, 32, 1}},   {"int64", {0, 64, 1}},
     {"complex64", {5, 64, 1}}, {"complex128", {5, 128, 1}}, {"bool", {6, 8, 1}},
     /* Types that can only be copied. */
-    {"float8", {10, 8, 1}},    {"float32x4", {2, 32, 4}},
+    {"float4", {17, 8, 1}},    {"float32x4", {2, 32, 4}},
 };
 
 enum { F16, BF16, F32, F64, U8, U16, U32, U64, I8, I16, I32, I64, C64, C128, BOOL, SUMMABLE, F8 = SUMMABLE, F32X4, TYPES };

@@ -155,24 +155,55 @@ TEST(an_abort_ends_the_registrations) {
   destroy_all();
 }
 
-/* Refused before NCCL hears of it: the communicator remains usable. */
-TEST(wrong_memory_is_refused) {
+/* The error of one rank is that of all, and the communicator remains usable. */
+static void refuse(void *first, size_t bytes, plinth_status_t expected) {
+  float *const own = memory[0];
+  const size_t own_bytes = bytes_of[0];
+  memory[0] = (float *)first;
+  bytes_of[0] = bytes;
+  register_all(expected);
+  memory[0] = own;
+  bytes_of[0] = own_bytes;
+}
+
+TEST(wrong_memory_of_a_rank_is_refused_by_all) {
   make_ranks(0);
-  CHECK_STATUS(plinth_communicator_register(communicators[0], memory[0], 0), PLINTH_ERROR_INVALID_VALUE);
-  CHECK_STATUS(plinth_communicator_register(communicators[0], memory[0], bytes_of[0] + 1), PLINTH_ERROR_INVALID_VALUE);
-  CHECK_STATUS(plinth_communicator_register(communicators[0], memory[1], 100), PLINTH_ERROR_DEVICE_MISMATCH);
-  CHECK_STATUS(plinth_communicator_register(communicators[0], bytes_of, 8), PLINTH_ERROR_INVALID_POINTER);
+  refuse(memory[0], 0, PLINTH_ERROR_INVALID_VALUE);
+  refuse(memory[0], bytes_of[0] + 1, PLINTH_ERROR_INVALID_VALUE);
+  refuse(memory[0], bytes_of[0] - 4, PLINTH_ERROR_RANK_MISMATCH);
+  refuse(memory[1], 100, PLINTH_ERROR_DEVICE_MISMATCH);
+  refuse(bytes_of, 8, PLINTH_ERROR_INVALID_POINTER);
   CHECK_STATUS(plinth_communicator_deregister(communicators[0], memory[0]), PLINTH_ERROR_INVALID_VALUE);
   CHECK_OK(plinth_communicator_deregister(communicators[0], NULL));
   CHECK_OK(plinth_communicator_group_start());
   CHECK_STATUS(plinth_communicator_register(communicators[0], memory[0], 100), PLINTH_ERROR_INVALID_VALUE);
   CHECK_OK(plinth_communicator_group_end());
   register_all(PLINTH_OK);
-  CHECK_STATUS(plinth_communicator_register(communicators[0], memory[0] + 10, 100), PLINTH_ERROR_INVALID_VALUE);
-  CHECK_MESSAGE("overlaps");
+  refuse(memory[0] + 1024, bytes_of[0] - 4096, PLINTH_ERROR_INVALID_VALUE);
   sum_in_place();
   deregister_all();
   expect_asleep(PLINTH_OK);
+  destroy_all();
+}
+
+/* Parts of blocks: a window if the part begins at a multiple of 4096 in one physical allocation, else a buffer. */
+TEST(parts_of_blocks_are_registered) {
+  static const size_t offsets[] = {0, 1024, 128, 1};
+  make_ranks(0);
+  for (int index = 0; index < 4; index++) {
+    for (int rank = 0; rank < RANKS; rank++) {
+      memory[rank] += offsets[index];
+      bytes_of[rank] = 1000 * sizeof(float);
+    }
+    register_all(PLINTH_OK);
+    for (int rank = 0; rank < RANKS; rank++) {
+      memory[rank] -= offsets[index];
+    }
+    sum_in_place();
+    for (int rank = 0; rank < RANKS; rank++) {
+      CHECK_OK(plinth_communicator_deregister(communicators[rank], memory[rank] + offsets[index]));
+    }
+  }
   destroy_all();
 }
 
@@ -193,9 +224,15 @@ TEST(a_failure_of_nccl_registers_nothing) {
     SKIP("injects a failure into the fake NCCL");
   }
   make_ranks(0);
+  for (int rank = 0; rank < RANKS; rank++) {
+    bytes_of[rank] = 4096; /* In one physical allocation. */
+  }
   setenv("FAKE_NCCL_FAIL", "ncclCommWindowRegister:3", 1);
   register_all(PLINTH_ERROR_NCCL);
   unsetenv("FAKE_NCCL_FAIL");
+  CHECK_STATUS(plinth_communicator_deregister(communicators[0], memory[0]), PLINTH_ERROR_ABORTED);
+  /* NCCL may use the memory until then. */
+  destroy_communicators();
   expect_asleep(PLINTH_OK);
-  destroy_all();
+  release_all();
 }

@@ -78,8 +78,12 @@ TEST(the_default_pool_is_for_processes_of_this_machine) {
   CHECK(can(block, PLINTH_MEMORY_USE_DMA_BUF));
   CHECK(!can(block, PLINTH_MEMORY_USE_FABRIC));
   CHECK_EQ(can(block, PLINTH_MEMORY_USE_IPC_HANDLE), has_segments());
-  CHECK_EQ(can(block, PLINTH_MEMORY_USE_NCCL_WINDOW), !has_segments());
+  CHECK_EQ(can(block, PLINTH_MEMORY_USE_NCCL_WINDOW), !has_segments() && uses.parts == 1);
   CHECK_EQ(can(block, PLINTH_MEMORY_USE_GPU_DIRECT_RDMA), has_segments());
+  /* NCCL maps one physical allocation. */
+  unsigned char *large = alloc_on(100 * MIB, 0, NULL);
+  CHECK_EQ(can(large, PLINTH_MEMORY_USE_NCCL_WINDOW), !has_segments() && uses_of(large).parts == 1);
+  release(large);
   release(block);
   expect_nothing_left();
 }

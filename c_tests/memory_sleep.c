@@ -3,6 +3,7 @@
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
+/* alone: large_blocks_wake_in_handles_of_their_own; sets the environment */
 #include "driver.h"
 #include "graphing.h"
 #include "peering.h"
@@ -196,11 +197,12 @@ TEST(memory_wakes_in_fewer_handles) {
   expect_nothing_left();
 }
 
-/* A block that is larger than the handles of new memory gets one of its own. */
+/* A block that is larger than the handles of new memory gets one of its own; on a small device, several. */
 TEST(large_blocks_wake_in_handles_of_their_own) {
   static const size_t mebibytes[] = {96, 50, 120, 34};
   enum { BLOCKS = sizeof mebibytes / sizeof *mebibytes };
   const plinth_sleep_options_t options = backup_in(PLINTH_BACKUP_PINNED);
+  harness_setenv("PLINTH_HOST_MEMORY", "128GiB");
   const plinth_pool_id_t pool = tagged_pool("weights");
   unsigned char *blocks[BLOCKS];
   for (int index = 0; index < BLOCKS; index++) {

@@ -167,7 +167,7 @@ TEST(dtypes_that_cannot_hold_the_numbers_are_refused) {
 TEST(invalid_dtypes_are_refused) {
   const DLDataType types[] = {{2, 32, 2},  {2, 32, 0}, {2, 32, 4}, {2, 8, 1},  {2, 128, 1}, {2, 0, 1},   {0, 4, 1},
                               {0, 128, 1}, {1, 1, 1},  {3, 64, 1}, {4, 32, 1}, {5, 64, 1},  {5, 128, 1}, {6, 1, 1},
-                              {7, 8, 1},   {99, 32, 1}, {255, 255, 65535}};
+                              {7, 8, 1},   {10, 8, 1}, {12, 8, 1}, {99, 32, 1}, {255, 255, 65535}};
   tensor t;
   begin();
   for (int index = 0; index < FILLS; index++) {

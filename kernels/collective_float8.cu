@@ -1,4 +1,4 @@
-// The reductions of collective.cu for floating point in 8 bits: a module of its own, which is loaded by those who need it.
+// The reductions of collective.cu for floats of 8 bits. A separate file, so that other kernels are loaded without decompressing it.
 #include "collective.cuh"
 
 PLINTH_REDUCE(e4m3, plinth::F8<plinth::E4m3>)

@@ -1,4 +1,4 @@
-// The collectives of group.cu for floating point in 8 bits: a module of its own, which is loaded by those who need it.
+// The collectives of group.cu for floats of 8 bits. A separate file, so that other kernels are loaded without decompressing it.
 #include "group/collective.cuh"
 
 PLINTH_GROUP(e4m3, plinth::Reduction<plinth::F8<plinth::E4m3>>)

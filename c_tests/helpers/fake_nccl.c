@@ -34,7 +34,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 enum { SUCCESS, CUDA_ERROR, SYSTEM_ERROR, INTERNAL_ERROR, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR, IN_PROGRESS };
-enum { MAX_RANKS = 8, CHUNK = 64 << 10, MAIL_BYTES = 16 << 10, POLLS = 2 };
+enum { MAX_RANKS = 8, CHUNK = 64 << 10, MAIL_BYTES = 16 << 10, POLLS = 2, MAX_REGISTERED = 16 };
 enum work { ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, SEND_RECV };
 
 typedef struct {
@@ -59,7 +59,7 @@ typedef struct {
   atomic_int splits[MAX_RANKS];
   int colors[MAX_RANKS], keys[MAX_RANKS];
   atomic_int windows[MAX_RANKS];
-  size_t window_bytes[MAX_RANKS];
+  size_t window_bytes[MAX_RANKS][2];
   atomic_int mailed[MAX_RANKS][MAX_RANKS];
   unsigned char mail[MAX_RANKS][MAX_RANKS][MAIL_BYTES];
   unsigned char data[MAX_RANKS][CHUNK];
@@ -77,7 +77,8 @@ typedef struct comm {
   int color;
   config settings;
   /* The registered memory, and a window in progress. */
-  int registered, window_count;
+  const void *registered[MAX_REGISTERED];
+  int registered_count, window_count;
   void *window_memory, **window_result;
   struct comm *next_comm;
 } comm;
@@ -277,7 +278,9 @@ static int launch(task *job) {
   return SUCCESS;
 }
 
-static int in_progress(const comm *self) { return !self->blocking && self->polls > 0; }
+static int in_progress(const comm *self) {
+  return (!self->blocking && self->polls > 0) || self->window_result != NULL;
+}
 
 static void free_task(task *made) {
   free(made->transfers);
@@ -464,29 +467,34 @@ EXPORT int ncclCommSplit(comm *self, int color, int key, comm **out, config *set
   return IN_PROGRESS;
 }
 
-/* Makes a window once all ranks have registered their memory. */
+/* Makes a window once all ranks have registered their memory, or none after an error. */
 static bool finish_window(comm *self) {
   const segment *shared = self->shared;
-  for (int rank = 0; rank < self->size; rank++) {
-    if (has_failed(self)) return true;
+  const int turn = self->window_count & 1;
+  for (int rank = 0; rank < self->size && !has_failed(self); rank++) {
     if (atomic_load(&shared->windows[rank]) < self->window_count) return false;
-    if (shared->window_bytes[rank] != shared->window_bytes[self->rank]) atomic_store(&self->error, INVALID_ARGUMENT);
+    if (shared->window_bytes[rank][turn] != shared->window_bytes[self->rank][turn]) {
+      atomic_store(&self->error, INVALID_ARGUMENT);
+    }
   }
-  *self->window_result = self->window_memory;
+  if (!has_failed(self)) {
+    *self->window_result = self->window_memory;
+    self->registered[self->registered_count++] = self->window_memory;
+  }
   self->window_result = NULL;
-  self->registered++;
   return true;
 }
 
 EXPORT int ncclCommWindowRegister(comm *self, void *memory, size_t bytes, void **window, int flags) {
   MAY_FAIL(ncclCommWindowRegister);
-  if (in_progress(self) || self->window_result != NULL || bytes == 0 || flags != 1) return INVALID_ARGUMENT;
+  if (in_progress(self) || bytes == 0 || flags != 1 || (uintptr_t)memory % 4096 != 0) return INVALID_ARGUMENT;
+  if (self->registered_count == MAX_REGISTERED) return INTERNAL_ERROR;
   *window = NULL;
   if (getenv("FAKE_NCCL_NO_WINDOWS") != NULL) return SUCCESS;
   self->window_memory = memory;
   self->window_result = window;
-  self->shared->window_bytes[self->rank] = bytes;
-  atomic_store(&self->shared->windows[self->rank], ++self->window_count);
+  self->shared->window_bytes[self->rank][++self->window_count & 1] = bytes;
+  atomic_store(&self->shared->windows[self->rank], self->window_count);
   if (!self->blocking) return IN_PROGRESS;
   while (!finish_window(self)) pause_a_little();
   return atomic_load(&self->error);
@@ -495,15 +503,21 @@ EXPORT int ncclCommWindowRegister(comm *self, void *memory, size_t bytes, void *
 EXPORT int ncclCommRegister(comm *self, void *memory, size_t bytes, void **buffer) {
   MAY_FAIL(ncclCommRegister);
   if (in_progress(self) || bytes == 0) return INVALID_ARGUMENT;
+  if (self->registered_count == MAX_REGISTERED) return INTERNAL_ERROR;
   *buffer = memory;
-  self->registered++;
+  self->registered[self->registered_count++] = memory;
   return SUCCESS;
 }
 
 static int deregister(comm *self, const void *memory) {
-  if (memory == NULL || self->registered == 0 || atomic_load(&self->running) > 0) return INVALID_USAGE;
-  self->registered--;
-  return SUCCESS;
+  if (atomic_load(&self->running) > 0) return INVALID_USAGE;
+  for (int index = 0; index < self->registered_count; index++) {
+    if (self->registered[index] == memory) {
+      self->registered[index] = self->registered[--self->registered_count];
+      return SUCCESS;
+    }
+  }
+  return INVALID_ARGUMENT;
 }
 
 EXPORT int ncclCommWindowDeregister(comm *self, const void *window) {
@@ -559,7 +573,7 @@ static int release(comm *self) {
 EXPORT int ncclCommDestroy(comm *self) {
   MAY_FAIL(ncclCommDestroy);
   while (atomic_load(&self->running) > 0) pause_a_little();
-  return self->registered == 0 ? release(self) : INVALID_USAGE;
+  return self->registered_count == 0 ? release(self) : INVALID_USAGE;
 }
 
 EXPORT int ncclCommAbort(comm *self) {

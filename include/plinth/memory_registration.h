@@ -239,7 +239,7 @@ typedef int32_t plinth_memory_use_t;
 #define PLINTH_MEMORY_USE_NCCL 5
 
 /**
- * As a window of an NCCL communicator, like memory of ncclMemAlloc: ncclCommWindowRegister.
+ * As a window of an NCCL communicator, like memory of ncclMemAlloc: ncclCommWindowRegister. The answer is about the whole block.
  */
 #define PLINTH_MEMORY_USE_NCCL_WINDOW 6
 

@@ -171,7 +171,7 @@ class Buffer:
     def tolist(self) -> Any:
         """Returns the elements as nested lists of Python numbers, after the work of the current stream of the device.
 
-        Raises TypeError for bfloat16 and complex numbers, which the standard library cannot unpack.
+        Raises TypeError for float8, bfloat16 and complex numbers, which the standard library cannot unpack.
         """
         fmt = tensor.struct_format(self.dtype)
         if fmt is None:
@@ -198,7 +198,7 @@ class Buffer:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """Version 3 of the interface. `stream` is the current stream of the device. There is no type for bfloat16."""
+        """Version 3 of the interface. `stream` is the current stream of the device. There is no type for float8 and bfloat16."""
         typestr = tensor.typestr(self.dtype)
         if typestr is None:
             raise AttributeError(f"__cuda_array_interface__ has no type for {self.dtype}; use DLPack")
@@ -273,8 +273,9 @@ def _product(shape: Sequence[int]) -> int:
 
 
 def _copy(destination: tensor.TensorView, source: tensor.TensorView, non_blocking: bool) -> None:
+    float8 = (10, 12)  # are numbers, and not bytes
     raw = (
-        1 in (source.dl.dtype.bits // 8, destination.dl.dtype.bits // 8)
+        any(dl.dtype.bits == 8 and dl.dtype.code not in float8 for dl in (source.dl, destination.dl))
         and source.nbytes == destination.nbytes
         and source.shape != destination.shape
         and source.is_contiguous
@@ -336,7 +337,7 @@ def empty_pinned(shape: Shape, dtype: Any = "uint8") -> memoryview:
     """Allocates pinned host memory, with undefined contents, as a memoryview.
 
     Copies to and from it are asynchronous with `non_blocking=True`. The memory is freed when the last view is
-    collected; it is not reused before the copies that plinth made are done. Raises TypeError for bfloat16 and complex
+    collected; it is not reused before the copies that plinth made are done. Raises TypeError for float8, bfloat16 and complex
     numbers.
     """
     extents = _extents(shape)

@@ -199,7 +199,7 @@ def gather(tensors: Sequence[Any], dim: int = 0, destination: DeviceLike = None,
 def _host_output(views: Sequence[tensor.TensorView], dim: int) -> Any:
     fmt = tensor.struct_format(views[0].dtype) if views else None
     if fmt is None:
-        raise TypeError("gather: pass out for no tensors, bfloat16 and complex numbers, which have no format in Python")
+        raise TypeError("gather: pass out for no tensors, float8, bfloat16 and complex numbers, which have no format in Python")
     shape = list(views[0].shape)
     if not -len(shape) <= dim < len(shape):
         raise ValueError(f"gather: tensors of {len(shape)} dimensions have no dimension {dim}")

@@ -30,7 +30,7 @@ use crate::{
     status::Status,
 };
 
-/// Adds in the order of the tensors. Sums of 16-bit floats are computed in float32 and rounded once, at the end. Only
+/// Adds in the order of the tensors. Sums of 8- and 16-bit floats are computed in float32 and rounded once, at the end. Only
 /// if more than 506 tensors are added is the sum of the first 506 rounded as well, and then again after every 505
 /// more.
 pub const PLINTH_COMM_ORDER_LIST: i32 = 0;

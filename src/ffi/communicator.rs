@@ -268,9 +268,9 @@ pub unsafe extern "C" fn plinth_communicator_split(
 /// registration. In a collective all ranks must use registered memory of the same call of this function, at the same
 /// offset; otherwise it fails with PLINTH_ERROR_RANK_MISMATCH. Short messages are unaffected.
 ///
-/// With PLINTH_ENGINE_NCCL the memory becomes a window of NCCL, or with an NCCL older than 2.27, and where the ranks cannot
-/// access each other, a buffer. NCCL decides what it copies then; it compares neither sizes nor offsets, and if one rank's
-/// call fails, those of the others end at the timeout, which aborts their communicators.
+/// With PLINTH_ENGINE_NCCL the memory becomes a window of NCCL 2.28 or newer, if that of all ranks begins at a multiple of 4096
+/// and is in one physical allocation; otherwise, and if the ranks cannot access each other's memory, a buffer. NCCL decides what
+/// it copies then, and does not compare offsets.
 ///
 /// The registration keeps the memory in place, as plinth_memory_registration_create does: a free is deferred until it
 /// ends, and the memory cannot be put to sleep. It ends with plinth_communicator_deregister, and with the communicator.
@@ -287,8 +287,8 @@ pub unsafe extern "C" fn plinth_communicator_split(
 ///         PLINTH_ERROR_PEER_ACCESS_UNSUPPORTED; PLINTH_ERROR_SYSTEM, for example if there are too few file
 ///         descriptors; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_NOT_SUPPORTED for the devices of one process;
 ///         PLINTH_ERROR_NCCL_UNAVAILABLE with an NCCL older than 2.19; PLINTH_ERROR_TIMED_OUT, PLINTH_ERROR_PEER_LOST
-///         and PLINTH_ERROR_ABORTED, if another rank does not make the call; PLINTH_ERROR_DRIVER, PLINTH_ERROR_NCCL. With
-///         PLINTH_ENGINE_SHARED an error of one rank is returned by all, and registers nothing.
+///         and PLINTH_ERROR_ABORTED, if another rank does not make the call; PLINTH_ERROR_DRIVER, PLINTH_ERROR_NCCL. An error
+///         of one rank is returned by all, and registers nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_register(
     communicator: plinth_communicator_t,

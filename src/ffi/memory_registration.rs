@@ -47,7 +47,7 @@ pub const PLINTH_MEMORY_USE_DMA_BUF: plinth_memory_use_t = 3;
 pub const PLINTH_MEMORY_USE_GPU_DIRECT_RDMA: plinth_memory_use_t = 4;
 /// As a buffer of an NCCL communicator: ncclCommRegister.
 pub const PLINTH_MEMORY_USE_NCCL: plinth_memory_use_t = 5;
-/// As a window of an NCCL communicator, like memory of ncclMemAlloc: ncclCommWindowRegister.
+/// As a window of an NCCL communicator, like memory of ncclMemAlloc: ncclCommWindowRegister. The answer is about the whole block.
 pub const PLINTH_MEMORY_USE_NCCL_WINDOW: plinth_memory_use_t = 6;
 /// The number of uses.
 pub const PLINTH_MEMORY_USE_COUNT: usize = 7;

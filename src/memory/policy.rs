@@ -182,8 +182,7 @@ pub fn handle_size(zone: Zone, need: u64, zone_bytes: u64, live: u64, supply: Su
             (1 << zone_bytes.max(1).ilog2()).clamp(granule, max_handle)
         }
         Zone::Large => {
-            let most = (limit / HANDLES_OF_LIMIT).clamp(LARGE_NEED_HANDLE, MAX_HANDLE);
-            let share = (live.saturating_add(need) / HANDLES_OF_LIVE).clamp(1, most);
+            let share = (live.saturating_add(need) / HANDLES_OF_LIVE).clamp(1, largest_handle(limit));
             let least = if need >= LARGE_NEED { LARGE_NEED_HANDLE } else { MIN_LARGE_HANDLE };
             (1 << share.ilog2()).max(least)
         }
@@ -214,10 +213,22 @@ pub fn handle_sizes(bytes: u64, handle: u64, granule: u64) -> Vec<u64> {
     sizes
 }
 
-/// Divides the memory from `start` to `end`, multiples of `granule`, into handles as [`handle_sizes`] does, but what is in one
-/// of the live `blocks`, sorted by address, gets handles of its own if it is at least `handle` bytes. Those are as large as
-/// possible, since they are released with the block.
-pub fn handle_sizes_with_blocks(start: u64, end: u64, blocks: &[(u64, u64)], handle: u64, granule: u64) -> Vec<u64> {
+/// Returns the largest handle if at most `limit` bytes may be held.
+pub fn largest_handle(limit: u64) -> u64 {
+    (limit / HANDLES_OF_LIMIT).clamp(LARGE_NEED_HANDLE, MAX_HANDLE)
+}
+
+/// Divides the memory from `start` to `end`, multiples of `granule`, into handles as [`handle_sizes`] does. A live block of at least
+/// `handle` bytes gets separate handles, as large as possible, because they can be released with the block. `blocks` are such
+/// blocks and others, sorted by address; `largest` is the size of the largest handle, whose granules are whole.
+pub fn handle_sizes_with_blocks(
+    start: u64,
+    end: u64,
+    blocks: &[(u64, u64)],
+    handle: u64,
+    largest: u64,
+    granule: u64,
+) -> Vec<u64> {
     let (mut sizes, mut done) = (Vec::new(), start);
     let first = blocks.partition_point(|(_, block_end)| *block_end <= start);
     for (block, block_end) in blocks[first..].iter().take_while(|(block, _)| *block < end) {
@@ -227,8 +238,8 @@ pub fn handle_sizes_with_blocks(start: u64, end: u64, blocks: &[(u64, u64)], han
             continue;
         }
         sizes.extend(handle_sizes(from - done, handle, granule));
-        let (largest, rest) = ((to - from) / MAX_HANDLE, (to - from) % MAX_HANDLE);
-        sizes.extend((0..largest).map(|_| MAX_HANDLE).chain((rest > 0).then_some(rest)));
+        let (count, rest) = ((to - from) / largest, (to - from) % largest);
+        sizes.extend((0..count).map(|_| largest).chain((rest > 0).then_some(rest)));
         done = to;
     }
     sizes.extend(handle_sizes(end - done, handle, granule));
@@ -295,7 +306,7 @@ mod tests {
         const MIB: u64 = 1 << 20;
         let sizes = |start: u64, end: u64, blocks: &[(u64, u64)]| {
             let blocks: Vec<_> = blocks.iter().map(|(start, end)| (start * MIB, end * MIB)).collect();
-            let sizes = handle_sizes_with_blocks(start * MIB, end * MIB, &blocks, 32 * MIB, 2 * MIB);
+            let sizes = handle_sizes_with_blocks(start * MIB, end * MIB, &blocks, 32 * MIB, 256 * MIB, 2 * MIB);
             assert_eq!(sizes.iter().sum::<u64>(), (end - start) * MIB);
             sizes.into_iter().map(|size| size / MIB).collect::<Vec<_>>()
         };

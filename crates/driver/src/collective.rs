@@ -1,4 +1,4 @@
-//! The parameters of the collective kernels, as kernels/collective.cu declares them, and their launch.
+//! The parameters of the collective kernels, as kernels/collective.cuh declares them, and their launch.
 
 use super::{
     Driver, DriverResult, Function, Span, Stream,

@@ -1,4 +1,4 @@
-//! Element types, and conversions between them on the CPU: the same results as those of kernels/collective.cu.
+//! Element types, and conversions between them on the CPU: the same results as those of kernels/collective.cuh.
 
 use super::{
     Span,
@@ -55,7 +55,7 @@ impl ElementType {
     }
 
     /// Returns whether the type is a real floating-point type. Those of 8 bits do not count: they are copied, converted and
-    /// reduced, but no random numbers and no generated kernels have them.
+    /// reduced, but random fills and generated kernels do not support them.
     pub fn is_float(self) -> bool {
         matches!(self, ElementType::F16 | ElementType::Bf16 | ElementType::F32 | ElementType::F64)
     }

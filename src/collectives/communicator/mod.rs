@@ -12,15 +12,19 @@ mod execute;
 pub mod group;
 pub mod in_process_group;
 pub mod nccl;
+mod nccl_exchange;
 mod nccl_registered;
 pub mod operation;
 pub mod shared;
 pub mod sticky_error;
 pub mod watchdog;
 
-use crate::base::deadline::Deadline;
 use crate::{
-    base::handle::{Kind as HandleKind, ReferenceTable},
+    base::{
+        deadline::Deadline,
+        handle::{Kind as HandleKind, ReferenceTable},
+        log,
+    },
     collectives::processes::ProcessGroup,
     driver::{Span, nccl::ID_BYTES},
     error::{Context, Error, Result},
@@ -268,9 +272,25 @@ impl Communicator {
         }
     }
 
-    /// Fails if the communicator is aborted.
+    /// Fails if the communicator is aborted. The first call after the watchdog's abort reports the watchdog's error, and aborts the
+    /// work of the other engine.
     fn check(&self) -> Result<()> {
-        match &*self.failure.lock() {
+        let nccl = match &self.engine {
+            Engine::InProcess(_) => None,
+            Engine::Shared(process_rank) => process_rank.nccl(),
+            Engine::Nccl(rank) => Some(rank),
+        };
+        let mut failure = self.failure.lock();
+        if failure.is_none()
+            && let Some(error) = nccl.and_then(|rank| rank.watchdog_error())
+        {
+            *failure = Some(error.message().to_owned());
+            if let Engine::Shared(process_rank) = &self.engine {
+                log::ignore(process_rank.abort(runtime::ready()?), "aborting a communicator");
+            }
+            return Err(error);
+        }
+        match &*failure {
             None => Ok(()),
             Some(reason) => Err(Error::new(
                 Status::ABORTED,
@@ -284,7 +304,7 @@ impl Communicator {
         self.failure.lock().get_or_insert_with(|| error.message().to_owned());
     }
 
-    /// Returns the error of a call of NCCL, and aborts the communicator unless the call was refused.
+    /// Returns the error of a call of NCCL. Unless the call was refused, later calls with the communicator fail.
     fn error_of(&self, issued: IssueError) -> Error {
         if let IssueError::Failed(error) = &issued {
             self.fail(error);

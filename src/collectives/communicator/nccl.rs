@@ -40,9 +40,13 @@ use std::{
     time::Duration,
 };
 
+/// How long the watchdog may need for a check.
+const WATCHDOG_CHECK: Duration = Duration::from_millis(1);
+/// The compute capability from which NCCL reduces floats of 8 bits.
+const FLOAT8_CAPABILITY: i32 = 9;
 /// How long an abort waits for a call of another thread to notice it. A call that blocks inside NCCL returns only after
 /// the abort.
-const ABORT_GRACE: Duration = Duration::from_secs(1);
+pub(super) const ABORT_GRACE: Duration = Duration::from_secs(1);
 
 /// Returns NCCL, if it is installed and supports this kind of device.
 pub fn available(runtime: &Runtime) -> Result<&'static Nccl> {
@@ -109,8 +113,8 @@ impl NcclRank {
         &self.launches
     }
 
-    fn check_not_ended(&self) -> Result<()> {
-        if self.ended.load(Ordering::Acquire) {
+    pub(super) fn check_not_ended(&self) -> Result<()> {
+        if self.has_ended() {
             let aborted = || Error::new(Status::ABORTED, "the communicator was aborted");
             return Err(self.sticky_error.get().map_or_else(aborted, StickyError::error));
         }
@@ -140,7 +144,7 @@ impl NcclRank {
         self.nccl
     }
 
-    /// Keeps other threads from calling NCCL with the communicator.
+    /// Locks the calls of the communicator.
     pub(super) fn calls(&self) -> MutexGuard<'_, ()> {
         self.calls.lock()
     }
@@ -158,14 +162,25 @@ impl NcclRank {
     /// Returns whether all calls are complete on the CPU's side. An asynchronous error is returned every time.
     pub fn is_ready(&self) -> Result<bool> {
         self.check_not_ended()?;
-        // A thread that is in a call polls by itself.
-        let Some(_calls) = self.calls.try_lock() else { return Ok(false) };
+        // A thread that is in a call polls by itself. The watchdog has the lock for a moment only.
+        let Some(_calls) = self.calls.try_lock_for(WATCHDOG_CHECK) else { return Ok(false) };
         self.poll()
     }
 
-    /// Fails with the communicator's asynchronous error.
+    /// Fails with the communicator's asynchronous error, unless a thread is in a call.
     pub fn check_health(&self) -> Result<()> {
-        self.is_ready().map(drop)
+        self.check_not_ended()?;
+        self.calls.try_lock().map_or(Ok(()), |_calls| self.poll().map(drop))
+    }
+
+    /// Returns the error for which the watchdog aborted it.
+    pub fn watchdog_error(&self) -> Option<Error> {
+        self.sticky_error.get().map(StickyError::error)
+    }
+
+    /// Returns whether it was aborted or destroyed, or is about to be.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 
     fn poll(&self) -> Result<bool> {
@@ -190,11 +205,15 @@ impl NcclRank {
     }
 
     /// Checks what can be checked of an operation before NCCL receives anything of its batch.
-    fn prepare(&self, operation: &Operation) -> Result<Prepared> {
+    fn prepare(&self, runtime: &Runtime, operation: &Operation) -> Result<Prepared> {
         let comm = self.comm()?;
+        let device = runtime.device(self.device as i32)?;
+        let reduces_float8 = || -> Result<bool> {
+            Ok(self.nccl.has_float8() && device.properties(&runtime.driver)?.major >= FLOAT8_CAPABILITY)
+        };
         let (what, op) = match operation.kind {
             Kind::AllReduce { op } | Kind::Reduce { op, .. } | Kind::ReduceScatter { op } => {
-                reduction_arguments(self.nccl, operation, op)?
+                reduction_arguments(operation, op, reduces_float8)?
             }
             _ => (copy_arguments(operation), reduction::SUM),
         };
@@ -238,11 +257,14 @@ impl NcclRank {
 
     /// Aborts the communicator and its pending work.
     pub fn abort(&self, runtime: &Runtime) -> Result<()> {
-        self.end(runtime, |nccl, comm| nccl.abort(comm))
+        self.end(runtime, None, Nccl::abort)
     }
 
     /// Aborts the communicator for an error that the watchdog has found, and which later calls return.
-    pub(super) fn end_because(&self, runtime: &Runtime, error: Error) {
+    pub(super) fn abort_with_error(&self, runtime: &Runtime, error: Error) {
+        if self.has_ended() {
+            return;
+        }
         let error = error.context(format!("rank {} of {}", self.rank, self.size));
         log::log(Level::Error, || format!("the communicator is aborted: {}", error.message()));
         let _ = self.sticky_error.set(StickyError::from(error));
@@ -251,23 +273,28 @@ impl NcclRank {
 
     /// Destroys a communicator whose work is done; aborts one that failed.
     pub fn destroy(&self, runtime: &Runtime) -> Result<()> {
-        let healthy = matches!(self.is_ready(), Ok(true));
-        if healthy {
-            self.deregister_all(runtime);
-        }
-        self.end(runtime, |nccl, comm| if healthy { nccl.destroy(comm) } else { nccl.abort(comm) })
+        let calls = self.calls.try_lock_for(ABORT_GRACE);
+        let healthy = calls.is_some() && matches!(self.poll(), Ok(true)) && self.deregister_all(runtime);
+        self.end(runtime, calls, if healthy { Nccl::destroy } else { Nccl::abort })
     }
 
-    fn end(&self, runtime: &Runtime, end: impl FnOnce(&Nccl, Comm) -> Result<()>) -> Result<()> {
+    fn end(
+        &self,
+        runtime: &Runtime,
+        calls: Option<MutexGuard<'_, ()>>,
+        end: fn(&Nccl, Comm) -> Result<()>,
+    ) -> Result<()> {
         if self.ended.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        let _calls = self.calls.try_lock_for(ABORT_GRACE);
+        let _calls = calls.or_else(|| self.calls.try_lock_for(ABORT_GRACE));
         let Some(comm) = self.cell.comm() else { return Ok(()) };
         let device = runtime.device(self.device as i32)?;
         let ended = device.with_context(&runtime.driver, |_| end(self.nccl, comm));
         self.cell.mark_complete();
-        self.registered.lock().clear();
+        if ended.is_ok() {
+            self.release_registered(runtime);
+        }
         ended
     }
 }
@@ -306,10 +333,14 @@ fn data_kind(element: ElementType) -> Option<c_int> {
 }
 
 /// Returns the elements and the reduction in NCCL's terms. The sum of bools is "or", their product "and".
-fn reduction_arguments(nccl: &Nccl, operation: &Operation, op: ReduceOp) -> Result<(Elements, c_int)> {
+fn reduction_arguments(
+    operation: &Operation,
+    op: ReduceOp,
+    reduces_float8: impl Fn() -> Result<bool>,
+) -> Result<(Elements, c_int)> {
     let kind = match operation.element {
-        ElementType::F8E4M3 if nccl.has_float8() => Some(data_type::FLOAT8_E4M3),
-        ElementType::F8E5M2 if nccl.has_float8() => Some(data_type::FLOAT8_E5M2),
+        ElementType::F8E4M3 if reduces_float8()? => Some(data_type::FLOAT8_E4M3),
+        ElementType::F8E5M2 if reduces_float8()? => Some(data_type::FLOAT8_E5M2),
         element => data_kind(element),
     };
     let Some(kind) = kind else {
@@ -372,7 +403,7 @@ pub fn issue(
     let ranks: Vec<&NcclRank> = batch.iter().map(|(rank, _)| &***rank).collect();
     let _calls = lock_calls(&ranks);
     // Prepare everything first: NCCL would execute the part of a group that it has received.
-    let prepare = |(rank, operation): &(&Arc<NcclRank>, &Operation)| rank.prepare(operation);
+    let prepare = |(rank, operation): &(&Arc<NcclRank>, &Operation)| rank.prepare(runtime, operation);
     let prepared = batch.iter().map(prepare).collect::<Result<Vec<Prepared>>>()?;
     for (_, Operation { from, to, stream, .. }) in batch {
         let used = [observe::read(*from), observe::write(*to)];
@@ -397,7 +428,7 @@ pub fn issue(
             false => rank.poll().map(drop),
         });
     }
-    if issued.is_ok() {
+    if issued.is_ok() && settled.is_ok() {
         watchdog::watch(runtime, watched, limit);
     }
     let Err(error) = issued else { return settled.map_err(IssueError::Failed) };

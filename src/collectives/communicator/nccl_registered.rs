@@ -1,27 +1,71 @@
 //! Memory that is registered with a communicator of NCCL: NCCL's collectives read and write it where it is.
 //!
-//! A window, since NCCL 2.27, is over the memory of all ranks; before, and where the ranks cannot access each other, a buffer is
-//! of one rank. Either way a registration of the library's own keeps the memory in place.
+//! The memory becomes a window, which the ranks share, if that of all ranks can: it is one physical allocation, and NCCL has
+//! windows. Otherwise it becomes a buffer of each rank. In both cases the rank has a registration with the allocator that keeps
+//! the memory in place.
 
 use super::{
-    nccl::{IssueError, NcclRank},
+    nccl::{ABORT_GRACE, IssueError, NcclRank},
+    nccl_exchange::{ROW, exchange},
+    sticky_error::StickyError,
     watchdog,
 };
 use crate::{
     base::{deadline::Deadline, log, units::Bytes},
     driver::{Span, nccl::Registered},
     error::{Context, Error, Result, invalid},
-    memory::registration::{self, OwnedRegistration},
+    memory::registration::{self, OwnedRegistration, uses},
     runtime::{Runtime, sync_debug},
     status::Status,
     stream::capture_lock,
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+
+/// NCCL makes windows of memory that begins at a multiple of this.
+const WINDOW_ALIGNMENT: u64 = 4096;
+/// The part of a row that ranks exchange before the message of an error.
+const ROW_HEAD: usize = 16;
+
+/// What a rank tells the others of its memory.
+struct Description {
+    /// The number of bytes, or what forbids to register them.
+    bytes: Result<u64>,
+    /// Whether it can become a window.
+    can_be_window: bool,
+}
+
+impl Description {
+    fn row(&self) -> [u8; ROW] {
+        let mut row = [0; ROW];
+        row[4] = self.can_be_window.into();
+        match &self.bytes {
+            Ok(bytes) => row[8..ROW_HEAD].copy_from_slice(&bytes.to_le_bytes()),
+            Err(error) => {
+                row[..4].copy_from_slice(&error.status().0.to_le_bytes());
+                let text = error.message().as_bytes();
+                let shown = text.len().min(ROW - ROW_HEAD);
+                row[ROW_HEAD..ROW_HEAD + shown].copy_from_slice(&text[..shown]);
+            }
+        }
+        row
+    }
+
+    fn read(rank: usize, row: &[u8; ROW]) -> Description {
+        let (status, bytes) = (i32::from_le_bytes([row[0], row[1], row[2], row[3]]), row[8..ROW_HEAD].as_chunks().0);
+        let text = String::from_utf8_lossy(&row[ROW_HEAD..]);
+        let bytes = match status {
+            0 => Ok(bytes.first().map_or(0, |bytes| u64::from_le_bytes(*bytes))),
+            status => Err(Error::new(Status(status), format!("rank {rank}: {}", text.trim_end_matches('\0')))),
+        };
+        Description { bytes, can_be_window: row[4] != 0 }
+    }
+}
 
 /// Memory of a rank, which stays in place until this is dropped.
 pub(super) struct RegisteredMemory {
     memory: Span,
-    registered: Registered,
+    /// `None` if the registration failed in NCCL, which may still use the memory until the communicator ends.
+    registered: Option<Registered>,
     _registration: OwnedRegistration,
 }
 
@@ -33,50 +77,90 @@ impl RegisteredMemory {
 }
 
 impl NcclRank {
-    /// Registers memory of the rank's device. All ranks make the call, with as many bytes.
-    pub fn register(&self, runtime: &Runtime, memory: Span, limit: Duration) -> std::result::Result<(), IssueError> {
+    /// Registers memory of the rank's device. All ranks make the call, with as many bytes. An error of one is returned by all.
+    pub fn register(
+        self: &Arc<Self>,
+        runtime: &Runtime,
+        memory: Span,
+        limit: Duration,
+    ) -> std::result::Result<(), IssueError> {
         let what =
             || format!("registering {} as rank {} of {}", Bytes(memory.bytes() as u64), self.rank(), self.size());
-        let registration = self.hold(memory).context(what)?;
+        self.comm().context(what)?;
+        let held = self.register_with_allocator(memory);
+        let can_be_window = matches!(held, Ok((_, true)));
+        let own = Description {
+            bytes: held.as_ref().map(|_| memory.bytes() as u64).map_err(|error| StickyError::from(error).error()),
+            can_be_window,
+        };
+        let rows = exchange(runtime, self, &own.row(), limit).context(what).map_err(IssueError::Failed)?;
+        let (registration, _) = held.context(what)?;
+        let others: Vec<Description> =
+            rows.iter().enumerate().map(|(rank, row)| Description::read(rank, row)).collect();
+        let can_be_window = others.iter().all(|other| other.can_be_window);
+        for (rank, other) in others.into_iter().enumerate() {
+            let bytes = other.bytes.context(what)?;
+            if bytes != memory.bytes() as u64 {
+                let what = format!("{}: rank {rank} registers {bytes} bytes", what());
+                return Err(Error::new(Status::RANK_MISMATCH, what).into());
+            }
+        }
         let _calls = self.calls();
-        let registered = self.register_held(runtime, memory, limit).context(what).map_err(IssueError::Failed)?;
-        self.registered().lock().push(RegisteredMemory { memory, registered, _registration: registration });
-        Ok(())
+        let window = if can_be_window { self.register_window(runtime, memory, limit) } else { Ok(None) };
+        let registered = match window {
+            Ok(Some(window)) => Ok(window),
+            Ok(None) => self.register_buffer(runtime, memory).context(what).map_err(IssueError::Refused),
+            Err(error) => Err(IssueError::Failed(error.context(what()))),
+        };
+        if let Ok(_) | Err(IssueError::Failed(_)) = registered {
+            let registered = registered.as_ref().ok().copied();
+            self.registered().lock().push(RegisteredMemory { memory, registered, _registration: registration });
+        }
+        registered.map(drop)
     }
 
-    /// Keeps memory in place that can be registered.
-    fn hold(&self, memory: Span) -> Result<OwnedRegistration> {
-        self.comm()?;
+    /// Keeps memory in place that this rank can register. Returns whether it can become a window: NCCL maps only the physical
+    /// allocation in which a window begins.
+    fn register_with_allocator(&self, memory: Span) -> Result<(OwnedRegistration, bool)> {
+        self.nccl().check_registration()?;
         if self.registered().lock().iter().any(|other| other.overlaps(memory)) {
             return Err(invalid("the memory overlaps memory that is registered with this communicator already"));
         }
         let name = format!("rank {} of a communicator of {}", self.rank(), self.size());
         let registration = OwnedRegistration::new(memory.address(), memory.bytes() as u64, &name)?;
-        let device = registration::info(registration.handle())?.device;
-        if device != self.device() {
-            let what = format!("the memory is of device {device}, the rank of device {}", self.device());
+        let block = uses::of_block(memory.address())?;
+        if block.device != self.device() {
+            let what = format!("the memory is of device {}, the rank of device {}", block.device, self.device());
             return Err(Error::new(Status::DEVICE_MISMATCH, what));
         }
-        Ok(registration)
+        let can_be_window = self.nccl().has_windows()
+            && block.uses.ipc.is_none()
+            && !block.uses.is_segment
+            && memory.address().is_multiple_of(WINDOW_ALIGNMENT)
+            && registration::parts(registration.handle())?.len() == 1;
+        Ok((registration, can_be_window))
     }
 
-    fn register_held(&self, runtime: &Runtime, memory: Span, limit: Duration) -> Result<Registered> {
+    /// Registers a window with all ranks. `None` if they cannot access each other's memory.
+    fn register_window(&self, runtime: &Runtime, memory: Span, limit: Duration) -> Result<Option<Registered>> {
         let (nccl, comm) = (self.nccl(), self.comm()?);
         let device = runtime.device(self.device() as i32)?;
-        if nccl.has_windows() {
-            let (window, _) = device.with_context(&runtime.driver, |_| nccl.register_window(comm, memory))?;
-            self.wait_until_settled(Deadline::new(limit), || "NCCL waited for the memory of the other ranks")?;
-            window.mark_complete();
-            if let Some(window) = window.window() {
-                return Ok(window);
-            }
-        }
+        let (window, _) = device.with_context(&runtime.driver, |_| nccl.register_window(comm, memory))?;
+        self.wait_until_settled(Deadline::new(limit), || "NCCL waited for the memory of the other ranks")?;
+        window.mark_complete();
+        Ok(window.window())
+    }
+
+    fn register_buffer(&self, runtime: &Runtime, memory: Span) -> Result<Registered> {
+        let (nccl, comm) = (self.nccl(), self.comm()?);
+        let device = runtime.device(self.device() as i32)?;
         device.with_context(&runtime.driver, |_| nccl.register_buffer(comm, memory))
     }
 
     /// Ends the registration of the memory at an address, after this rank's work.
     pub fn deregister(&self, runtime: &Runtime, address: u64, limit: Duration) -> Result<()> {
         sync_debug::check("plinth_communicator_deregister")?;
+        self.check_not_ended()?;
         let memory = {
             let mut registered = self.registered().lock();
             let found = registered.iter().position(|other| other.memory.address() == address);
@@ -85,36 +169,53 @@ impl NcclRank {
             };
             registered.swap_remove(found.ok_or_else(unknown)?)
         };
-        if let Err(error) = self.wait_until_idle(runtime, limit) {
+        let ended = self.wait_until_idle(runtime, limit).and_then(|()| {
+            let _calls = self.calls();
+            self.deregister_idle(runtime, &memory)
+        });
+        if ended.is_err() {
             self.registered().lock().push(memory);
-            return Err(error);
         }
-        let _calls = self.calls();
-        self.deregister_idle(runtime, &memory)
+        ended
     }
 
     /// Waits until this rank's work outside of captures has ended.
     fn wait_until_idle(&self, runtime: &Runtime, limit: Duration) -> Result<()> {
-        if self.is_blocking() {
-            // Its work is not watched, and it has no limit.
+        let is_watched = !self.is_blocking() && watchdog::is_idle(runtime, self).is_some();
+        if !is_watched {
             return capture_lock::synchronize_device(runtime, runtime.device(self.device() as i32)?);
         }
         Deadline::new(limit).until(
             || format!("rank {} of {} waited for its work, to deregister memory", self.rank(), self.size()),
-            || Ok(watchdog::is_idle(runtime, self).then_some(())),
+            || Ok(watchdog::is_idle(runtime, self).filter(|is_idle| *is_idle).map(drop)),
         )
     }
 
     fn deregister_idle(&self, runtime: &Runtime, memory: &RegisteredMemory) -> Result<()> {
+        let Some(registered) = memory.registered else { return Ok(()) };
         let comm = self.comm()?;
         let device = runtime.device(self.device() as i32)?;
-        device.with_context(&runtime.driver, |_| self.nccl().deregister(comm, memory.registered))
+        device.with_context(&runtime.driver, |_| self.nccl().deregister(comm, registered))
     }
 
-    /// Deregisters all memory of a communicator that is about to be destroyed.
-    pub(super) fn deregister_all(&self, runtime: &Runtime) {
-        for memory in self.registered().lock().iter() {
+    /// Deregisters all memory of a communicator that is about to be destroyed. Returns whether its work has ended.
+    pub(super) fn deregister_all(&self, runtime: &Runtime) -> bool {
+        let registered = self.registered().lock();
+        if !registered.is_empty() && self.wait_until_idle(runtime, ABORT_GRACE).is_err() {
+            return false;
+        }
+        for memory in registered.iter() {
             log::ignore(self.deregister_idle(runtime, memory), "deregistering memory of a communicator");
+        }
+        true
+    }
+
+    /// Ends the registrations with the allocator after the end of the communicator, unless its work does not end: then the memory
+    /// stays in place until the rank is destroyed.
+    pub(super) fn release_registered(&self, runtime: &Runtime) {
+        let mut registered = self.registered().lock();
+        if !registered.is_empty() && self.wait_until_idle(runtime, ABORT_GRACE).is_ok() {
+            registered.clear();
         }
     }
 }

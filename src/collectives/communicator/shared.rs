@@ -7,17 +7,16 @@
 use super::{
     engine::{nccl_from, shared_nccl_from},
     nccl,
+    nccl_exchange::{ROW, exchange},
     operation::{Kind, Operation},
 };
-use crate::base::deadline::Deadline;
 use crate::{
     collectives::processes::{Candidate, GatherRow, ProcessGroup, Transfer},
     driver::{Span, group::MAX_RANKS},
     error::{Context, Error, Result},
-    memory::scratch::Scratch,
-    runtime::{Runtime, tensor::ElementType},
+    runtime::Runtime,
     status::Status,
-    stream::{self, Stream},
+    stream::Stream,
 };
 use std::{
     collections::hash_map::DefaultHasher, fs, hash::Hasher, io, sync::Arc, thread::ScopedJoinHandle, time::Duration,
@@ -31,8 +30,7 @@ pub struct ProcessRank {
     nccl_from: u64,
 }
 
-/// The bytes that ranks exchange: the id of a group, the identity of the machine, and the threshold for NCCL.
-const ROW: usize = 192;
+/// The size of an id in a row that ranks exchange, before the identity of the machine and the threshold for NCCL.
 const ID: usize = 128;
 /// The maximum duration of a rendezvous of ranks that NCCL has connected. A rank that cannot take part waits for the
 /// others in NCCL meanwhile, so half of its limit must remain.
@@ -64,7 +62,7 @@ impl ProcessRank {
             return Ok(Err(rank));
         }
         let exchange = |row: &[u8; ROW]| {
-            exchange(runtime, &rank, rank_and_size, device, row, limit)
+            exchange(runtime, &rank, row, limit)
                 .inspect_err(|_| {
                     // The ranks no longer know each other's state.
                     let _ = rank.abort(runtime);
@@ -97,6 +95,11 @@ impl ProcessRank {
             }
             _ => Ok(Err(rank)),
         }
+    }
+
+    /// Returns NCCL's communicator, if there is one.
+    pub fn nccl(&self) -> Option<&Arc<nccl::NcclRank>> {
+        self.nccl.as_ref()
     }
 
     /// Returns NCCL's communicator if NCCL executes the operation.
@@ -272,32 +275,4 @@ fn machine() -> u64 {
     let network = fs::read_link("/proc/self/ns/net").unwrap_or_default();
     hasher.write(network.as_os_str().as_encoded_bytes());
     hasher.finish()
-}
-
-/// Exchanges the rows of all ranks through NCCL.
-fn exchange(
-    runtime: &Runtime,
-    rank: &Arc<nccl::NcclRank>,
-    rank_and_size: (u32, u32),
-    device: u32,
-    row: &[u8; ROW],
-    limit: Duration,
-) -> Result<Vec<[u8; ROW]>> {
-    let stream: Stream = stream::resolve(runtime, stream::create(device as i32, 0)?)?;
-    let all = ROW * rank_and_size.1 as usize;
-    let scratch = Scratch::alloc((ROW + all) as u64, stream)?;
-    let (from, to) = (scratch.memory().part(0, ROW), scratch.memory().part(ROW, all));
-    runtime.in_stream(stream, |driver, raw| Ok(driver.copy_from_host(from, row, raw)?))?;
-    let operation = Operation { kind: Kind::AllGather, count: ROW as u64, element: ElementType::U8, from, to, stream };
-    nccl::issue(runtime, &[(rank, &operation)], limit).map_err(nccl::IssueError::into_error)?;
-    Deadline::new(limit).until(
-        || "this rank waited for the others",
-        || {
-            rank.check_health()?;
-            Ok(runtime.in_stream(stream, |driver, raw| Ok(driver.stream_query(raw)?))?.then_some(()))
-        },
-    )?;
-    let mut bytes = vec![0; all];
-    runtime.in_stream(stream, |driver, raw| Ok(driver.copy_to_host(&mut bytes, to, raw)?))?;
-    Ok(bytes.chunks_exact(ROW).map(|chunk| std::array::from_fn(|index| chunk[index])).collect())
 }

@@ -1,12 +1,12 @@
 //! The watchdog of NCCL's work in streams: NCCL's kernels wait for the other ranks without a limit.
 //!
-//! Every launch of a rank outside of a capture lies between two events. A thread asks for them, and ends the communicator whose
-//! launch has run longer than its limit, or which has an asynchronous error; its later calls explain which launch that was. The
-//! thread exists only while there are launches to watch, and a launch costs two records of an event.
+//! Every launch of a rank outside of a capture lies between two events in each of its streams. A thread polls them. It aborts
+//! the communicator whose launch has run longer than its limit, or which has an asynchronous error, and the next call reports
+//! that launch. The thread exists only while there are launches to watch.
 
 use super::{nccl::NcclRank, operation::Operation};
 use crate::{
-    driver,
+    driver::{Driver, codes},
     error::{Context, Error, Result},
     runtime::{self, Runtime},
     status::Status,
@@ -21,8 +21,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The launches of a rank that have events of their own. Those behind them share the events of the last.
-const MOST_LAUNCHES: usize = 16;
+/// The number of launches from which a call removes those that have ended, instead of the thread.
+const MANY_LAUNCHES: usize = 64;
+/// The most launches with events.
+const MAX_LAUNCHES: usize = 1024;
 /// The time between two checks is this part of the shortest limit, within bounds.
 const CHECKS_OF_LIMIT: u32 = 20;
 const MIN_INTERVAL: Duration = Duration::from_millis(1);
@@ -30,15 +32,16 @@ const MAX_INTERVAL: Duration = Duration::from_millis(100);
 /// How long the exit of the process waits for a check.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Consecutive launches of a rank in one stream.
+/// Calls of a rank that NCCL launched together.
 struct Launch {
     /// The numbers of the first and of the last call.
     calls: (u64, u64),
     /// The first operation.
     operation: Operation,
-    started: PooledEvent,
-    ended: PooledEvent,
-    /// When the device was first seen to execute it.
+    /// The events before and after it, in each of its streams.
+    started: Vec<PooledEvent>,
+    ended: Vec<PooledEvent>,
+    /// When the device was first seen to execute it. NCCL's launches of a communicator execute one after the other.
     running_since: Option<Instant>,
     limit: Duration,
 }
@@ -59,85 +62,68 @@ pub(super) struct Launches {
     /// The number of calls so far, of which those up to `last_ended` have ended.
     calls: u64,
     last_ended: u64,
-    /// Whether the thread knows the rank.
+    /// Whether a launch has no events, so that its end is unknown.
+    has_unknown_end: bool,
+    /// Whether the thread checks the rank.
     watched: bool,
 }
 
-/// The operations of a rank in a stream that NCCL receives together, and the event before them.
+/// The operations of a rank that NCCL receives together, and the events before them.
 pub(super) struct Started<'a> {
     rank: &'a Arc<NcclRank>,
     operation: &'a Operation,
     calls: u64,
-    event: PooledEvent,
+    events: Vec<(Stream, PooledEvent)>,
 }
 
-/// Marks the beginning of operations in their streams. What is part of a capture is not watched, and neither is an operation for
-/// which the driver has no event.
+/// Marks the beginning of operations in their streams. What is part of a capture is not watched.
 pub(super) fn start<'a>(
     runtime: &Runtime,
     operations: impl Iterator<Item = (&'a Arc<NcclRank>, &'a Operation)>,
 ) -> Vec<Started<'a>> {
     let mut started: Vec<Started<'a>> = Vec::new();
     for (rank, operation) in operations {
-        let is_same = |other: &&mut Started<'a>| {
-            Arc::ptr_eq(other.rank, rank) && other.operation.stream.raw == operation.stream.raw
-        };
-        match started.iter_mut().find(is_same) {
-            Some(other) => other.calls += 1,
-            None => started.extend(event_before(runtime, operation.stream).map(|event| Started {
-                rank,
-                operation,
-                calls: 1,
-                event,
-            })),
+        let stream = operation.stream;
+        if !matches!(stream::capture_id(runtime, stream), Ok(None)) {
+            continue;
+        }
+        let found = started.iter().position(|other| Arc::ptr_eq(other.rank, rank));
+        let index = found.unwrap_or_else(|| {
+            started.push(Started { rank, operation, calls: 0, events: Vec::new() });
+            started.len() - 1
+        });
+        let own = &mut started[index];
+        own.calls += 1;
+        if !own.events.iter().any(|(other, _)| other.raw == stream.raw) {
+            own.events.extend(recorded(runtime, stream).map(|event| (stream, event)));
         }
     }
     started
 }
 
-fn event_before(runtime: &Runtime, stream: Stream) -> Option<PooledEvent> {
-    if stream::capture_id(runtime, stream).ok()?.is_some() {
-        return None;
-    }
-    recorded(runtime, stream).ok()
-}
-
 /// Returns an event that is recorded in a stream.
-fn recorded(runtime: &Runtime, stream: Stream) -> Result<PooledEvent> {
-    let event = PooledEvent::acquire(runtime.device(stream.device as i32)?, &runtime.driver, 0)?;
-    record(runtime, stream, &event)?;
-    Ok(event)
-}
-
-fn record(runtime: &Runtime, stream: Stream, event: &PooledEvent) -> Result<()> {
-    runtime.in_stream(stream, |driver, raw| Ok(driver.event_record(event.native(), raw)?))
+fn recorded(runtime: &Runtime, stream: Stream) -> Option<PooledEvent> {
+    let event = PooledEvent::acquire(runtime.device(stream.device as i32).ok()?, &runtime.driver, 0).ok()?;
+    let record = || runtime.in_stream(stream, |driver, raw| Ok(driver.event_record(event.native(), raw)?));
+    record().or_else(|_| record()).or_else(|_| record()).is_ok().then_some(event)
 }
 
 /// Watches operations that NCCL has put into their streams, each for at most `limit`.
 pub(super) fn watch(runtime: &Runtime, started: Vec<Started<'_>>, limit: Duration) {
-    for Started { rank, operation, calls, event } in started {
-        let stream = operation.stream;
+    for Started { rank, operation, calls, events } in started {
         let mut launches = rank.launches().lock();
         let first = launches.calls + 1;
         launches.calls += calls;
-        let last = launches.calls;
-        let is_full = launches.pending.len() >= MOST_LAUNCHES;
-        let shares = |before: &&mut Launch| is_full && before.operation.stream.raw == stream.raw;
-        if let Some(before) = launches.pending.back_mut().filter(shares) {
-            if record(runtime, stream, &before.ended).is_ok() {
-                before.calls.1 = last;
-            }
+        let calls = (first, launches.calls);
+        while launches.pending.len() >= MANY_LAUNCHES && launches.remove_first_if_ended(runtime) {}
+        let ended: Vec<PooledEvent> = events.iter().filter_map(|(stream, _)| recorded(runtime, *stream)).collect();
+        if events.is_empty() || ended.len() < events.len() || launches.pending.len() >= MAX_LAUNCHES {
+            launches.has_unknown_end = true;
             continue;
         }
-        let Ok(ended) = recorded(runtime, stream) else { continue };
-        launches.pending.push_back(Launch {
-            calls: (first, last),
-            operation: *operation,
-            started: event,
-            ended,
-            running_since: None,
-            limit,
-        });
+        let started = events.into_iter().map(|(_, event)| event).collect();
+        let launch = Launch { calls, operation: *operation, started, ended, running_since: None, limit };
+        launches.pending.push_back(launch);
         if !std::mem::replace(&mut launches.watched, true) {
             drop(launches);
             add(rank);
@@ -145,58 +131,56 @@ pub(super) fn watch(runtime: &Runtime, started: Vec<Started<'_>>, limit: Duratio
     }
 }
 
-/// Returns whether the device has reached an event. After an error of the context there is nothing to wait for: its calls report
-/// the error.
-fn is_reached(runtime: &Runtime, event: &PooledEvent) -> bool {
-    let query = |driver: &driver::Driver| Ok(driver.with_relaxed_capture(|| driver.event_query(event.native()))??);
-    runtime.in_any_context(query).unwrap_or(true)
+/// Returns whether the device has reached all events. If that cannot be asked, it has not, unless the device has lost all work.
+fn are_reached(runtime: &Runtime, events: &[PooledEvent]) -> bool {
+    events.iter().all(|event| {
+        let query = |driver: &Driver| Ok(driver.with_relaxed_capture(|| driver.event_query(event.native()))??);
+        runtime.in_any_context(query).unwrap_or_else(|error| codes::is_context_lost(error.driver_code()))
+    })
 }
 
 impl Launches {
-    /// Removes the launches that have ended.
-    fn remove_ended(&mut self, runtime: &Runtime) {
-        self.pending.retain(|launch| {
-            let is_done = is_reached(runtime, &launch.ended);
-            self.last_ended = self.last_ended.max(if is_done { launch.calls.1 } else { 0 });
-            !is_done
-        });
+    fn remove_first_if_ended(&mut self, runtime: &Runtime) -> bool {
+        let has_ended = self.pending.front().is_some_and(|launch| are_reached(runtime, &launch.ended));
+        if has_ended && let Some(launch) = self.pending.pop_front() {
+            self.last_ended = launch.calls.1;
+        }
+        has_ended
     }
 }
 
-/// Returns whether a rank's launches outside of captures have ended.
-pub(super) fn is_idle(runtime: &Runtime, rank: &NcclRank) -> bool {
+/// Returns whether a rank's launches outside of captures have ended; `None` if that is unknown.
+pub(super) fn is_idle(runtime: &Runtime, rank: &NcclRank) -> Option<bool> {
     let mut launches = rank.launches().lock();
-    launches.remove_ended(runtime);
-    launches.pending.is_empty()
+    while launches.remove_first_if_ended(runtime) {}
+    (!launches.has_unknown_end).then_some(launches.pending.is_empty())
 }
 
 /// Removes the launches of a rank that have ended. Returns the shortest limit of the others, the error of one that exceeds it,
 /// or `None` if there is nothing to watch any more.
 fn check(runtime: &Runtime, rank: &NcclRank) -> Result<Option<Duration>> {
     let mut launches = rank.launches().lock();
-    launches.remove_ended(runtime);
+    while launches.remove_first_if_ended(runtime) {}
     let Launches { pending, last_ended, watched, .. } = &mut *launches;
-    if pending.is_empty() {
+    let next = pending.iter().map(|launch| launch.limit).min();
+    let Some(launch) = pending.front_mut().filter(|_| !rank.has_ended()) else {
         *watched = false;
         return Ok(None);
-    }
-    for launch in pending.iter_mut().filter(|launch| launch.running_since.is_none()) {
-        launch.running_since = is_reached(runtime, &launch.started).then(Instant::now);
-    }
+    };
     let ended = match *last_ended {
         0 => "no call before has ended".to_owned(),
         last => format!("call {last} was the last that ended"),
     };
-    let running = || pending.iter().filter_map(|launch| Some((launch, launch.running_since?)));
-    let oldest = running().min_by_key(|(_, since)| *since).map(|(launch, _)| launch).or(pending.front());
-    rank.check_health()
-        .context(|| oldest.map_or_else(String::new, |launch| format!("{launch} was running; {ended}")))?;
-    if let Some((launch, _)) = running().find(|(launch, since)| since.elapsed() >= launch.limit) {
+    rank.check_health().context(|| format!("{launch} was running; {ended}"))?;
+    if launch.running_since.is_none() && are_reached(runtime, &launch.started) {
+        launch.running_since = Some(Instant::now());
+    }
+    if launch.running_since.is_some_and(|since| since.elapsed() >= launch.limit) {
         let seconds = launch.limit.as_secs_f64();
         let what = format!("{launch} has waited for the other ranks for {seconds:.3} s, which is the limit; {ended}");
         return Err(Error::new(Status::TIMED_OUT, what));
     }
-    Ok(pending.iter().map(|launch| launch.limit).min())
+    Ok(next)
 }
 
 /// The thread and the ranks that it watches.
@@ -222,30 +206,35 @@ fn add(rank: &Arc<NcclRank>) {
         state.thread = thread::Builder::new().name("plinth-watchdog".into()).spawn(run).ok();
         state.running = state.thread.is_some();
     }
-    drop(state);
-    // The new rank may have a shorter limit than the others.
-    CHANGED.notify_all();
 }
 
 fn run() {
+    // Until the limits are known. A thread that has nothing to watch stays for an interval, because calls follow each other.
+    let mut interval = MIN_INTERVAL;
+    let mut is_idle = false;
     let mut state = STATE.lock();
-    while !state.stop && !state.ranks.is_empty() {
+    loop {
+        CHANGED.wait_while_for(&mut state, |state| !state.stop, interval);
+        if state.stop || is_idle && state.ranks.is_empty() {
+            break;
+        }
         let ranks = std::mem::take(&mut state.ranks);
         drop(state);
-        let mut interval = MAX_INTERVAL;
+        interval = MAX_INTERVAL;
         let watched: Vec<Weak<NcclRank>> = ranks
             .into_iter()
             .filter(|rank| {
-                let next = check_or_end(rank);
+                let next = check_or_abort(rank);
                 interval = interval.min(next.unwrap_or(MAX_INTERVAL));
                 next.is_some()
             })
             .collect();
         state = STATE.lock();
-        state.ranks.extend(watched);
-        if !state.ranks.is_empty() && !state.stop {
-            CHANGED.wait_for(&mut state, interval);
+        if !state.ranks.is_empty() {
+            interval = MIN_INTERVAL;
         }
+        state.ranks.extend(watched);
+        is_idle = state.ranks.is_empty();
     }
     state.ranks.clear();
     state.running = false;
@@ -253,13 +242,13 @@ fn run() {
     CHANGED.notify_all();
 }
 
-/// Checks a rank, and ends its communicator after an error. Returns the time to the next check; `None` if there is none.
-fn check_or_end(rank: &Weak<NcclRank>) -> Option<Duration> {
+/// Checks a rank, and aborts its communicator after an error. Returns the time to the next check; `None` if there is none.
+fn check_or_abort(rank: &Weak<NcclRank>) -> Option<Duration> {
     let (rank, runtime) = (rank.upgrade()?, runtime::usable()?);
     match check(runtime, &rank) {
         Ok(limit) => limit.map(|limit| (limit / CHECKS_OF_LIMIT).clamp(MIN_INTERVAL, MAX_INTERVAL)),
         Err(error) => {
-            rank.end_because(runtime, error);
+            rank.abort_with_error(runtime, error);
             None
         }
     }

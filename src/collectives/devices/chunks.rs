@@ -224,7 +224,7 @@ impl Chunks {
     }
 
     /// Reduces the sources in several rounds, with partial results in scratch memory. These have the elements' type, so
-    /// 16-bit floats are rounded after each round: no kernel writes a wider type for them.
+    /// 8- and 16-bit floats are rounded after each round: no kernel writes a wider type for them.
     fn reduce_in_rounds(&self, runtime: &Runtime, stream: Stream, reduction: Reduction) -> Result<()> {
         let whole = Reduction { divisor: 0, ..reduction };
         let Some(max_inputs) = MAX_OPERANDS.checked_sub(self.destinations).filter(|max_inputs| *max_inputs > 1) else {

@@ -88,7 +88,7 @@ fn parse(text: &str) -> Result<[u64; THRESHOLDS.len()]> {
 
 /// Makes `reduce_add` add like torch's own addition: the tensor on the destination device first, then the others in
 /// their order, with each sum rounded to the tensors' type. Otherwise sums are in the order of the tensors, and those
-/// of 16-bit floats are rounded once.
+/// of 8- and 16-bit floats are rounded once.
 pub fn set_torch_order(on: bool) {
     TORCH_ORDER.store(on, Ordering::Relaxed);
 }

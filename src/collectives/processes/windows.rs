@@ -10,7 +10,7 @@ use super::{
     symmetric_buffer::{SymmetricBuffer, import_part, release_all},
 };
 use crate::{
-    base::{deadline::Deadline, units::Bytes},
+    base::{deadline::Deadline, log, units::Bytes},
     driver::{
         Driver, Physical, Span,
         group::{DirectMemory, Mode, PLACE_BITS, WINDOW_BYTES, WINDOWS_LISTED, offsets, place},
@@ -45,8 +45,8 @@ pub struct Window {
     memory: Vec<Span>,
     /// Whether the kernels of all ranks find its addresses by its number.
     is_listed: bool,
-    /// What keeps this rank's memory in place.
-    registration: OwnedRegistration,
+    /// The registration that keeps this rank's memory in place.
+    registration: u64,
     /// The mappings of the other ranks' memory.
     mappings: Vec<Option<SymmetricBuffer>>,
 }
@@ -55,6 +55,7 @@ impl Window {
     /// Unmaps the memory of the other ranks, and ends the registration. No kernel may use it any more.
     pub fn release(self, driver: &Driver) {
         self.mappings.into_iter().flatten().for_each(|mapping| mapping.release(driver));
+        log::ignore(registration::unregister(self.registration), "ending the registration of a window");
     }
 
     /// Returns this rank's memory.
@@ -147,16 +148,17 @@ impl ProcessGroup {
                 |window: &Window| window.is_listed && window.number % WINDOWS_LISTED == number % WINDOWS_LISTED;
             let is_listed = !self.windows.lock().iter().any(has_row);
             let mut window =
-                Window { number, rank: self.rank, memory: vec![memory], is_listed, registration, mappings: vec![] };
+                Window { number, rank: self.rank, memory: vec![memory], is_listed, registration: 0, mappings: vec![] };
             self.after_gather(&row, &ranks, "the communicator", |stop| {
                 let id = Id::read(&first).ok_or_else(|| invalid("rank 0 sent no id"))?;
                 let stops = || stop().is_some();
                 let deadline = self.deadline().unless(&stops);
-                let mapped = runtime
-                    .driver
-                    .with_relaxed_capture(|| self.map_window(runtime, &id, &mut window, &layouts, deadline, stop));
+                let mapped = runtime.driver.with_relaxed_capture(|| {
+                    self.map_window(runtime, &id, registration.handle(), &mut window, &layouts, deadline, stop)
+                });
                 mapped.map_err(Error::from).flatten().map_err(|error| stop().unwrap_or(error))
             })?;
+            window.registration = registration.keep();
             self.windows.lock().push(window);
             Ok(())
         };
@@ -198,13 +200,13 @@ impl ProcessGroup {
         &self,
         runtime: &Runtime,
         id: &Id,
+        registration: u64,
         window: &mut Window,
         layouts: &[Layout],
         deadline: Deadline,
         stop: &dyn Fn() -> Option<Error>,
     ) -> Result<()> {
         let (driver, device) = (&runtime.driver, runtime.device(self.device as i32)?);
-        let registration = window.registration.handle();
         let mut info = RankInfo([0; RankInfo::NUMBERS]);
         (info.0[0], info.0[RankInfo::AGREED]) = (u64::from(self.rank), u64::from(self.size));
         // The rendezvous passes one descriptor of each rank, and sockets, which pass the others.

@@ -160,6 +160,11 @@ impl OwnedRegistration {
     pub fn handle(&self) -> u64 {
         self.0
     }
+
+    /// Returns the handle, whose owner now ends the registration.
+    pub fn keep(mut self) -> u64 {
+        std::mem::take(&mut self.0)
+    }
 }
 
 impl Drop for OwnedRegistration {

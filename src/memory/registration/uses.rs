@@ -41,7 +41,7 @@ pub struct Uses {
     /// As a window of an NCCL communicator.
     pub nccl_window: Reason,
     /// Whether the memory consists of segments.
-    is_segment: bool,
+    pub is_segment: bool,
 }
 
 /// What memory can be used for, with the block that it is in.
@@ -62,6 +62,8 @@ pub struct BlockUses {
 
 const EXTERNAL: &CStr = c"the memory belongs to an allocator of the program";
 const ASLEEP: &CStr = c"the memory is asleep";
+const SEVERAL_ALLOCATIONS: &CStr =
+    c"the block is in several physical allocations, and NCCL maps only that in which a window begins";
 const NOT_SHAREABLE: &CStr =
     c"the memory was not created for sharing: PLINTH_IPC is 0, or the device does not support it";
 
@@ -141,7 +143,7 @@ pub(super) fn of(device: &Device, driver: &Driver, options: MemoryOptions, mappe
         dma_buf,
         gpu_direct_rdma,
         nccl: None,
-        nccl_window: ipc,
+        nccl_window: ipc.or(if mapped.len() > 1 { Some(SEVERAL_ALLOCATIONS) } else { None }),
         is_segment: false,
     })
 }

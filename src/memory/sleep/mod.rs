@@ -1,7 +1,7 @@
 //! Sleeping pools: their physical memory is returned to the driver, and their addresses stay reserved.
 //!
 //! Every block of a pool stays in its state, so that pointers stay valid, and so do the graphs that were captured over the
-//! memory. Waking creates memory of the same sizes and maps it at the same addresses. A [`backup`] keeps the contents of
+//! memory. Waking creates memory, in handles of other sizes, and maps it at the same addresses. A [`backup`] keeps the contents of
 //! the live blocks; without one they are lost.
 
 pub mod backup;

@@ -206,14 +206,18 @@ fn ranges_of(pieces: &[Piece]) -> Vec<(u64, u64)> {
 }
 
 /// Returns mappings for all suspended memory of a pool on a device, sorted by address. The pool may have grown in small handles,
-/// each of which takes the driver as long as a large one: large blocks get handles of the size that new memory has now, or of
-/// their own size if that is larger and memory is not short.
+/// and the driver takes as long for each as for a large one. So large blocks get handles of the size that new memory has now,
+/// or of their own size if that is larger and memory is not short.
 fn mappings_to_resume(runtime: &Runtime, part: &Part<'_>) -> Result<Vec<ArenaMapping>> {
     let (driver, memory) = (&runtime.driver, part.device.memory());
     let limit = memory.max_held(part.device, driver)?;
     let live = peak_budget::read(memory).live().0;
     let method = memory.method(part.device, driver)?;
-    let supply = memory.supply(limit);
+    // As it will be when the memory is awake.
+    let asleep =
+        |arena: &&Arena| arena.lock().space.suspended_mappings().iter().map(|mapping| mapping.bytes).sum::<u64>();
+    let held = memory.held() + part.arenas.iter().map(asleep).sum::<u64>();
+    let supply = policy::supply(held, limit, memory.is_shared());
     let mut mappings: Vec<ArenaMapping> = Vec::new();
     for arena in &part.arenas {
         let inner = arena.lock();
@@ -223,7 +227,8 @@ fn mappings_to_resume(runtime: &Runtime, part: &Part<'_>) -> Result<Vec<ArenaMap
                 Method::Virtual { granule } if zone == Zone::Large => {
                     let handle = policy::handle_size(zone, run.bytes, 0, live, supply, limit, granule);
                     let end = run.address + run.bytes;
-                    policy::handle_sizes_with_blocks(run.address, end, &blocks, handle, granule)
+                    let largest = policy::largest_handle(limit) / granule * granule;
+                    policy::handle_sizes_with_blocks(run.address, end, &blocks, handle, largest.max(granule), granule)
                 }
                 _ => vec![run.bytes],
             };

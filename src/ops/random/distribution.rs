@@ -357,11 +357,16 @@ pub(super) fn one(element: ElementType) -> u64 {
     }
 }
 
+/// Returns whether no fill with whole numbers has a type.
+pub(super) fn is_never_filled(element: ElementType) -> bool {
+    element.is_complex() || matches!(element, ElementType::F8E4M3 | ElementType::F8E5M2)
+}
+
 /// Checks that PyTorch has a Bernoulli kernel for the type.
 pub(super) fn check_bernoulli(name: &str, element: ElementType) -> Result<()> {
     match element {
         ElementType::U16 | ElementType::U32 | ElementType::U64 => Err(unsupported(name, element)),
-        _ if element.is_complex() => Err(unsupported(name, element)),
+        _ if is_never_filled(element) => Err(unsupported(name, element)),
         _ => Ok(()),
     }
 }
@@ -473,6 +478,9 @@ mod tests {
             bernoulli(f32, 1.1),
             bernoulli(f32, f64::NAN),
             bernoulli(ElementType::U16, 0.5),
+            bernoulli(ElementType::F8E4M3, 0.5),
+            uniform(ElementType::F8E5M2, 0.0, 1.0),
+            geometric(ElementType::F8E5M2, 0.5),
         ] {
             assert_eq!(plan.unwrap_err().status(), Status::INVALID_VALUE);
         }

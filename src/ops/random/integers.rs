@@ -1,6 +1,6 @@
 //! Random integers: over the full range of a type, or over a part of it.
 
-use super::distribution::{Dense, FillPlan, code_of, invalid, unsupported};
+use super::distribution::{Dense, FillPlan, code_of, invalid, is_never_filled, unsupported};
 use crate::{
     error::Result,
     half::{Bf16, F16},
@@ -124,11 +124,6 @@ fn check_bounds(name: &'static str, element: ElementType, low: i64, last: i64) -
         }
     }
     Ok(())
-}
-
-/// Returns whether no tensor of a type is filled with integers.
-fn is_never_filled(element: ElementType) -> bool {
-    element.is_complex() || matches!(element, ElementType::F8E4M3 | ElementType::F8E5M2)
 }
 
 /// Returns the plan for numbers from `low` up to, but not including, `high`.

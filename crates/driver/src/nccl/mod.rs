@@ -32,7 +32,9 @@ const CONFIG_MAGIC: c_uint = 0xcafe_beef;
 /// The first NCCL version whose config can disable NVLink multicast.
 const HAS_MULTICAST_SWITCH: c_int = 23_200;
 
-/// The first NCCL version that reduces floating point in 8 bits, on devices of compute capability 9.0 and later.
+/// The first NCCL version in which the ranks agree on whether memory becomes a window.
+const HAS_RELIABLE_WINDOWS: c_int = 22_800;
+/// The first NCCL version that reduces floats of 8 bits.
 const HAS_FLOAT8: c_int = 22_400;
 
 /// A loaded NCCL library.
@@ -300,14 +302,22 @@ impl Nccl {
         unsafe { library_call!(self, ncclCommAbort(comm.raw())) }.map(drop)
     }
 
-    /// Returns whether floating point in 8 bits is reduced.
+    /// Returns whether this version reduces floats of 8 bits.
     pub fn has_float8(&self) -> bool {
         self.version >= HAS_FLOAT8
     }
 
-    /// Returns whether memory can be registered as windows.
+    /// Fails if memory cannot be registered at all.
+    pub fn check_registration(&self) -> Result<()> {
+        if self.version >= Call::ncclCommRegister.info().since {
+            return Ok(());
+        }
+        Err(self.failure(Call::ncclCommRegister, table::ABSENT))
+    }
+
+    /// Returns whether memory is registered as windows: NCCL 2.27 lets one rank make a buffer while the others wait for it.
     pub fn has_windows(&self) -> bool {
-        self.version >= Call::ncclCommWindowRegister.info().since
+        self.version >= HAS_RELIABLE_WINDOWS
     }
 
     /// Begins to register memory as a window. All ranks make the call, with as many bytes. NCCL writes no window if the ranks
@@ -333,7 +343,7 @@ impl Nccl {
         Ok(Registered::Buffer(buffer as usize))
     }
 
-    /// Deregisters memory that no work of the communicator uses. It is a call of this rank alone.
+    /// Deregisters memory that no work of the communicator uses. Other ranks need not make the call.
     pub fn deregister(&self, comm: Comm, registered: Registered) -> Result<()> {
         // SAFETY: the communicator is live, and the handle is from one of the calls above and was not passed here before.
         unsafe {
