@@ -55,23 +55,25 @@ static void expect_asleep(plinth_status_t expected) {
 }
 
 /* Each rank has its number plus one everywhere; the sum is 3. */
-static void sum_in_place(void) {
+static void sum_numbers(size_t count) {
   for (int rank = 0; rank < RANKS; rank++) {
     const float number = (float)rank + 1;
-    CHECK_OK(plinth_memset_pattern(memory[rank], &number, sizeof number, COUNT * sizeof(float), NULL));
+    CHECK_OK(plinth_memset_pattern(memory[rank], &number, sizeof number, count * sizeof(float), NULL));
     CHECK_OK(plinth_synchronize(rank));
   }
   CHECK_OK(plinth_communicator_group_start());
   for (int rank = 0; rank < RANKS; rank++) {
-    CHECK_OK(plinth_communicator_all_reduce(communicators[rank], memory[rank], memory[rank], COUNT, FLOAT32,
+    CHECK_OK(plinth_communicator_all_reduce(communicators[rank], memory[rank], memory[rank], count, FLOAT32,
                                             PLINTH_REDUCE_SUM, NULL));
   }
   CHECK_OK(plinth_communicator_group_end());
   for (int rank = 0; rank < RANKS; rank++) {
     CHECK_OK(plinth_synchronize(rank));
-    expect_floats(memory[rank], COUNT, 3, 0);
+    expect_floats(memory[rank], count, 3, 0);
   }
 }
+
+static void sum_in_place(void) { sum_numbers(COUNT); }
 
 static void destroy_communicators(void) {
   for (int rank = 0; rank < RANKS; rank++) {
@@ -188,20 +190,28 @@ TEST(wrong_memory_of_a_rank_is_refused_by_all) {
 
 /* Parts of blocks: a window if the part begins at a multiple of 4096 in one physical allocation, else a buffer. */
 TEST(parts_of_blocks_are_registered) {
+  enum { PART = 1000 };
   static const size_t offsets[] = {0, 1024, 128, 1};
   make_ranks(0);
   for (int index = 0; index < 4; index++) {
     for (int rank = 0; rank < RANKS; rank++) {
       memory[rank] += offsets[index];
-      bytes_of[rank] = 1000 * sizeof(float);
+      bytes_of[rank] = PART * sizeof(float);
     }
     register_all(PLINTH_OK);
+    sum_numbers(PART);
+    sum_numbers(PART - 10);
+    /* More than is registered. */
+    for (int rank = 0; rank < RANKS; rank++) {
+      CHECK_STATUS(plinth_communicator_all_reduce(communicators[rank], memory[rank], memory[rank], PART + 1, FLOAT32,
+                                                  PLINTH_REDUCE_SUM, NULL),
+                   PLINTH_ERROR_INVALID_VALUE);
+      CHECK_MESSAGE("register all of them, or none");
+    }
+    deregister_all();
+    sum_numbers(PART + 1);
     for (int rank = 0; rank < RANKS; rank++) {
       memory[rank] -= offsets[index];
-    }
-    sum_in_place();
-    for (int rank = 0; rank < RANKS; rank++) {
-      CHECK_OK(plinth_communicator_deregister(communicators[rank], memory[rank] + offsets[index]));
     }
   }
   destroy_all();

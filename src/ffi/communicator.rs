@@ -270,7 +270,8 @@ pub unsafe extern "C" fn plinth_communicator_split(
 ///
 /// With PLINTH_ENGINE_NCCL the memory becomes a window of NCCL 2.28 or newer, if that of all ranks begins at a multiple of 4096
 /// and is in one physical allocation; otherwise, and if the ranks cannot access each other's memory, a buffer. NCCL decides what
-/// it copies then, and does not compare offsets.
+/// it copies then, and does not compare offsets. A call with memory that is registered in part is refused
+/// (PLINTH_ERROR_INVALID_VALUE).
 ///
 /// The registration keeps the memory in place, as plinth_memory_registration_create does: a free is deferred until it
 /// ends, and the memory cannot be put to sleep. It ends with plinth_communicator_deregister, and with the communicator.

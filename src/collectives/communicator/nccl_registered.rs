@@ -70,6 +70,11 @@ pub(super) struct RegisteredMemory {
 }
 
 impl RegisteredMemory {
+    fn contains(&self, memory: Span) -> bool {
+        let end = |span: Span| span.address() + span.bytes() as u64;
+        self.memory.address() <= memory.address() && end(memory) <= end(self.memory)
+    }
+
     fn overlaps(&self, memory: Span) -> bool {
         let end = |span: Span| span.address() + span.bytes() as u64;
         self.memory.address() < end(memory) && memory.address() < end(self.memory)
@@ -139,6 +144,21 @@ impl NcclRank {
             && memory.address().is_multiple_of(WINDOW_ALIGNMENT)
             && registration::parts(registration.handle())?.len() == 1;
         Ok((registration, can_be_window))
+    }
+
+    /// Fails if memory is registered in part: NCCL looks for the window in which it begins, and accesses what is behind its end.
+    pub(super) fn check_registered_whole(&self, memory: Span) -> Result<()> {
+        let partly = |other: &&RegisteredMemory| other.overlaps(memory) && !other.contains(memory);
+        match self.registered().lock().iter().find(partly) {
+            None => Ok(()),
+            Some(other) => Err(invalid(format!(
+                "{} at {:#x} are in part in the {} at {:#x} that are registered; register all of them, or none",
+                Bytes(memory.bytes() as u64),
+                memory.address(),
+                Bytes(other.memory.bytes() as u64),
+                other.memory.address()
+            ))),
+        }
     }
 
     /// Registers a window with all ranks. `None` if they cannot access each other's memory.
