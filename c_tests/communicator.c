@@ -340,7 +340,7 @@ TEST(elements_of_all_types_are_broadcast) {
 
 /* Each rank has its number plus one; the sums are 3, 6 or 10. */
 TEST(float8_is_summed) {
-  static const struct {
+  const struct {
     DLDataType type;
     unsigned char numbers[4], sums[5];
   } formats[] = {{FLOAT8_E4M3FN, {0x38, 0x40, 0x44, 0x48}, {0, 0, 0x44, 0x4C, 0x52}},

@@ -49,8 +49,8 @@ TEST(messages_are_ordered_across_streams) {
 static const struct {
   DLDataType type;
   unsigned char inputs[2], results[5];
-} float8[] = {{FLOAT8_E4M3FN, {0x38, 0x40}, {0x44, 0x40, 0x38, 0x40, 0x3C}},
-              {FLOAT8_E5M2, {0x3C, 0x40}, {0x42, 0x40, 0x3C, 0x40, 0x3E}}};
+} float8[] = {{{10, 8, 1}, {0x38, 0x40}, {0x44, 0x40, 0x38, 0x40, 0x3C}},
+              {{12, 8, 1}, {0x3C, 0x40}, {0x42, 0x40, 0x3C, 0x40, 0x3E}}};
 static const uint32_t operations[] = {PLINTH_REDUCE_SUM, PLINTH_REDUCE_PRODUCT, PLINTH_REDUCE_MIN, PLINTH_REDUCE_MAX,
                                       PLINTH_REDUCE_AVERAGE};
 
