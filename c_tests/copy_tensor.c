@@ -359,6 +359,10 @@ TEST(float8_is_widened_exactly_and_narrowed_to_the_nearest) {
       }
     }
   }
+  free(numbers);
+  free(wide);
+  free(narrow);
+  free(all);
 }
 
 /* Makes a tensor of a shape with strides in a random order, with gaps, and partly negative. */
