@@ -67,20 +67,21 @@ fn execute_shared(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Resul
         .collect();
     let parts = shared::split(&request, limit)?;
     for (item, part) in splits.into_iter().zip(parts) {
-        let (device, timeout) = (item.communicator.device, item.communicator.timeout());
-        let part = match part {
-            Some(shared::SplitPart { process_rank, rank, size }) => COMMUNICATORS.insert(Communicator::new(
-                rank,
-                size,
-                device,
-                Engine::Shared(Box::new(process_rank)),
-                timeout,
-            ))?,
-            None => 0,
-        };
-        if let Some(deliver) = item.deliver {
-            deliver(part);
-        }
+        let part = part
+            .map(|shared::SplitPart { process_rank, rank, size }| (rank, size, Engine::Shared(Box::new(process_rank))));
+        deliver(item, part)?;
+    }
+    Ok(())
+}
+
+/// Delivers the new communicator of a split, with its rank, its size and its engine.
+fn deliver(item: Item, part: Option<(u32, u32, Engine)>) -> Result<()> {
+    let (device, timeout) = (item.communicator.device, item.communicator.timeout());
+    let part = part.map_or(Ok(0), |(rank, size, engine)| {
+        COMMUNICATORS.insert(Communicator::new(rank, size, device, engine, timeout))
+    })?;
+    if let Some(deliver) = item.deliver {
+        deliver(part);
     }
     Ok(())
 }
@@ -126,13 +127,8 @@ fn execute_in_process(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> R
     let batch: Vec<(InProcessRank, Request)> = items.iter().filter_map(rank_handle).collect();
     for (item, outcome) in items.into_iter().zip(in_process_group::submit(runtime, &batch, limit)?) {
         if let Outcome::NewGroup(part) = outcome {
-            let timeout = item.communicator.timeout();
-            let part = part.map_or(Ok(0), |rank_handle| {
-                COMMUNICATORS.insert(Communicator::from_in_process(rank_handle, timeout))
-            })?;
-            if let Some(deliver) = item.deliver {
-                deliver(part);
-            }
+            let engine = |rank: InProcessRank| (rank.rank(), rank.size(), Engine::InProcess(rank));
+            deliver(item, part.map(engine))?;
         }
     }
     Ok(())
@@ -160,20 +156,7 @@ fn execute_with_nccl(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Re
     let parts = nccl::split(runtime, &splits, limit).map_err(ended)?;
     let request = items.into_iter().filter(|item| matches!(item.request, Request::Split { .. }));
     for (item, part) in request.zip(parts) {
-        let (device, timeout) = (item.communicator.device, item.communicator.timeout());
-        let part = match part {
-            Some(part) => COMMUNICATORS.insert(Communicator::new(
-                part.rank(),
-                part.size(),
-                device,
-                Engine::Nccl(part),
-                timeout,
-            ))?,
-            None => 0,
-        };
-        if let Some(deliver) = item.deliver {
-            deliver(part);
-        }
+        deliver(item, part.map(|rank| (rank.rank(), rank.size(), Engine::Nccl(rank))))?;
     }
     Ok(())
 }

@@ -69,14 +69,16 @@ pub(super) struct RegisteredMemory {
     _registration: OwnedRegistration,
 }
 
+fn end(span: Span) -> u64 {
+    span.address() + span.bytes() as u64
+}
+
 impl RegisteredMemory {
     fn contains(&self, memory: Span) -> bool {
-        let end = |span: Span| span.address() + span.bytes() as u64;
         self.memory.address() <= memory.address() && end(memory) <= end(self.memory)
     }
 
     fn overlaps(&self, memory: Span) -> bool {
-        let end = |span: Span| span.address() + span.bytes() as u64;
         self.memory.address() < end(memory) && memory.address() < end(self.memory)
     }
 }
