@@ -127,8 +127,9 @@ class Text:
 
     def prepare(self, tiny):
         self.data = torch.randint(self.vocabulary, (1 << 12 if tiny else 1 << 20,))
-        # The graphs and compiled runs use these shapes; evaluations use other_shape.
+        # The graphs and compiled runs use graph_shapes, evaluations use other_shape.
         self.graph_shapes = ((2, 16), (2, 32)) if tiny else ((4, 384), (4, 640))
+        self.large_shapes = ((4, 48), (4, 64)) if tiny else ((16, 768), (16, 1024))
         self.other_shape = (3, 24) if tiny else (3, 500)
         self.lengths = (8, 64) if tiny else (160, 1024)
         self.batch = 2 if tiny else 8
@@ -175,9 +176,10 @@ class Images:
         torch.manual_seed(2)
         self.classes = 10 if tiny else 1000
         self.model = Resnet((1, 1, 1, 1), 8, self.classes) if tiny else Resnet()
-        self.data = torch.randint(256, (1 << 18 if tiny else 1 << 25,), dtype=torch.uint8)
+        self.data = torch.randint(256, (1 << 18 if tiny else 1 << 26,), dtype=torch.uint8)
         self.labels = torch.randint(self.classes, (1 << 12,))
         self.graph_shapes = ((4, 32), (4, 48)) if tiny else ((32, 160), (32, 224))
+        self.large_shapes = ((8, 40), (8, 48)) if tiny else ((256, 192), (256, 224))
         self.other_shape = (3, 40) if tiny else (24, 192)
         self.sizes = (32, 48) if tiny else (128, 160, 192, 224, 256)
         self.batches = (4, 8) if tiny else (32, 64)

@@ -72,6 +72,10 @@ def train(work, routed, losses, _evaluations, shape=None, seed=3):
     return step
 
 
+def train_large(work, routed, losses, evaluations):
+    return train(work, routed, losses, evaluations, lambda chance: chance.choice(work.large_shapes))
+
+
 def train_compiled(work, routed, losses, evaluations, mode=None):
     from torch._inductor import config  # slow to import
 
@@ -219,6 +223,6 @@ def measure_empty(times):
     return step
 
 
-WAYS = {"": train, "graph": train_graphed, "dataloader": train_from_workers, "ddp": train_distributed,
+WAYS = {"": train, "large": train_large, "graph": train_graphed, "dataloader": train_from_workers, "ddp": train_distributed,
         "oom": train_short_of_memory, "compile": train_compiled,
         "reduce": functools.partial(train_compiled, mode="reduce-overhead")}

@@ -2,12 +2,13 @@
 the memory held, and the time of a step. The models are in torch_models.py, the ways of training in torch_steps.py.
 
     python3 benches/torch_training.py [--library LIBPLINTH] [--python FOLDER] [--runs NAME,...] [--allocators NAME,...]
-                                      [--seconds TOTAL] [--json FILE]
+                                      [--blocks COUNT] [--steps COUNT] [--seconds TOTAL] [--json FILE]
 
 The models are gpt2, resnet50 and moe (a transformer with a mixture of experts, whose allocation sizes depend on the
 data). A run is a model and a way of training:
 
     gpt2             eager; the shape changes at every step, and a side stream prepares each batch (record_stream)
+    gpt2-large       eager; two shapes, whose batches are so large that the processor waits for the device
     gpt2-graph       the whole step in a CUDA graph, one for each of two shapes, with eager evaluations; not moe
     gpt2-dataloader  eager; batches from two workers of a DataLoader, with pinned memory and non-blocking copies
     gpt2-ddp         eager; DistributedDataParallel on two GPUs, a process for each, over NCCL
@@ -21,8 +22,9 @@ Allocators: native and plinth (plinth.torch.enable) by default; expandable (PyTo
 for eager runs and graphs, pluggable (plinth through CUDAPluggableAllocator) and mempool (plinth under PyTorch's
 allocator, torch.cuda.MemPool). Each is compared with native in a pair of processes that live at the same time and take
 turns: blocks of a few steps, in the order ABBA. A ratio is the median over the blocks of the other's time divided by
-native's, with a 95 % bootstrap confidence interval. Both processes of a pair must fit on the GPU: up to 45 GiB. The
-two ranks of a -ddp run work at the same time. Its step time is that of the slower rank, its sizes are the sums of both,
+native's, with a 95 % bootstrap confidence interval. The time of an eager step is mostly the processor's, which other
+programs of the machine disturb for seconds; blocks of one step (--steps 1), and many of them, give the narrowest interval.
+Both processes of a pair must fit on the GPU: up to 45 GiB, and 90 GiB for -large. The two ranks of a -ddp run work at the same time. Its step time is that of the slower rank, its sizes are the sums of both,
 and plinth's peak is compared with native's rank by rank.
 
 --seconds limits the whole program. Runs that it leaves no time for are listed as not run, which is no failure. The exit
@@ -48,7 +50,7 @@ import time
 
 WARM, BLOCKS, STEPS = 8, 6, 4  # steps that the times leave out, blocks of a process, steps of a block
 RUNS = ("gpt2", "resnet50", "moe", "gpt2-graph", "resnet50-graph",
-        *(model + way for way in ("-dataloader", "-ddp", "-oom") for model in ("gpt2", "resnet50", "moe")), "empty",
+        *(model + way for way in ("-large", "-dataloader", "-ddp", "-oom") for model in ("gpt2", "resnet50", "moe")), "empty",
         *(model + way for way in ("-compile", "-reduce") for model in ("gpt2", "resnet50", "moe")))
 ALLOCATORS = ("native", "plinth", "expandable", "pluggable", "mempool")
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -171,12 +173,12 @@ def child(run, allocator, path, rank, rendezvous, tiny):
         counts = {} if allocator == "pluggable" else torch.cuda.memory_stats()
         return sum(counts.get(f"segment.all.{key}", 0) for key in ("allocated", "freed"))
 
-    mappings, blocks = count_mappings(), 0
+    mappings, measured = count_mappings(), 0
     for command in sys.stdin:
         memory.begin_turn()
         if command == "finish\n":
             break
-        blocks += 1
+        measured += int(command)
         milliseconds = run_steps(step, int(command), memory)
         answer({name: statistics.median(values) for name, values in times.items()} or {"step": milliseconds})
         times.clear()
@@ -187,7 +189,7 @@ def child(run, allocator, path, rank, rendezvous, tiny):
         "run": run, "allocator": allocator, "backend": torch.cuda.get_allocator_backend(),
         "torch": torch.__version__, "device": torch.cuda.get_device_name(), "driver_peak": memory.peak,
         "held_peak": statistics_of.max_memory_reserved(), "used_peak": statistics_of.max_memory_allocated(),
-        "mappings": (count_mappings() - mappings) / (max(blocks, 1) * STEPS),
+        "mappings": (count_mappings() - mappings) / max(measured, 1),
         "plinth_held_peak": figures.max_memory_reserved(torch.cuda.current_device()) if figures else None,
         "losses": [value.hex() for value in torch.stack(losses).tolist()] if losses else [],
         "evaluations": [value.hex() for value in torch.stack(evaluations).tolist()] if evaluations else [],
@@ -338,8 +340,8 @@ def merge(process, results):
     return whole
 
 
-def compete(pair, following, blocks, limit, deadline):
-    """Lets two processes take turns. Sets their results."""
+def compete(pair, following, blocks, steps, limit, deadline):
+    """Lets two processes take turns of a number of steps. Sets their results."""
     for process in pair:
         process.wait_loaded(limit, deadline)
     for process in pair:  # native first: it fills the cache of compiled kernels
@@ -352,7 +354,7 @@ def compete(pair, following, blocks, limit, deadline):
             process.wait_loaded(limit, deadline)
     for block in range(blocks):
         for process in pair if block % 2 == 0 else pair[::-1]:
-            blocks_of_ranks = process.ask(STEPS, limit, deadline)
+            blocks_of_ranks = process.ask(steps, limit, deadline)
             process.blocks.append({key: max(one[key] for one in blocks_of_ranks) for key in blocks_of_ranks[0]})
     for process in pair:
         process.result = merge(process, process.ask("finish", limit, deadline))
@@ -377,11 +379,11 @@ def ratio(native, other, key):
     return statistics.median(ratios), medians[100], medians[-101]
 
 
-def report(results, not_run, problems):
+def report(results, steps, not_run, problems):
     """Prints the tables, and adds what differs to problems. Returns the ratios of plinth's memory held to native's."""
     if results:
         first = results[0][0]
-        print(f"PyTorch {first['torch']} on {first['device']}; {WARM} steps to warm up, blocks of {STEPS} in turns; "
+        print(f"PyTorch {first['torch']} on {first['device']}; {WARM} steps to warm up, blocks of {steps} in turns; "
               "time: over native's, 95 % interval; MiB; held: by the allocator; driver: of cudaMemGetInfo; after: held "
               "once all is freed; mappings: segments allocated and freed in a step; warm-up: s, with compilation\n")
     print("| run | allocator | losses | step, ms | time | in use, peak | held, peak | driver, peak | after | mappings | "
@@ -425,6 +427,7 @@ def parse_arguments():
     parser.add_argument("--runs", default=",".join(RUNS))
     parser.add_argument("--allocators", default="native,plinth", help="those to compare with native")
     parser.add_argument("--blocks", type=int, default=BLOCKS, help="measured blocks for each process")
+    parser.add_argument("--steps", type=int, default=STEPS, help="steps of a block")
     parser.add_argument("--seconds", type=float, default=540, help="for all runs together")
     parser.add_argument("--limit", type=int, default=180, help="seconds for one answer of a process, such as compiling")
     parser.add_argument("--json", help="write all results to this file")
@@ -474,7 +477,7 @@ def main():
             try:
                 if not pair:
                     raise NotRun("not run: the time is over")
-                compete(pair, following, arguments.blocks, arguments.limit, deadline)
+                compete(pair, following, arguments.blocks, arguments.steps, arguments.limit, deadline)
                 for process in pair:
                     process.end()
                 results.append([process.result for process in pair])
@@ -492,7 +495,7 @@ def main():
                     with contextlib.suppress(Failed):
                         process.end()
 
-    held = report(results, not_run, problems)
+    held = report(results, arguments.steps, not_run, problems)
     if arguments.json:
         with open(arguments.json, "w") as file:
             json.dump({"results": [one for pair in results for one in pair], "not_run": not_run, "problems": problems},
