@@ -180,7 +180,7 @@ extern "C" {
  * The peaks are those of the device: the most that was in use at one moment, over all streams, pools and threads. They
  * are never too high. Those of all allocated bytes, of all reserved bytes and of segments are exact while one thread
  * allocates at a time, and the others are too low by at most a 64th. If several threads allocate at the same time, a peak may
- * be too low by at most an eighth, or by 1 MiB (256 blocks, for a count) for each stream with memory in each pool if that
+ * be too low by at most an eighth, or by 4 MiB (1024 blocks, for a count) for each stream with memory in each pool if that
  * is more. The peaks of segment and of all reserved bytes are exact even then.
  *
  * @param device The device number; -1 for the current device.

@@ -420,6 +420,11 @@ impl Counters {
         std::mem::take(&mut self.exceeded)
     }
 
+    /// Returns whether a level exceeds the budget.
+    pub fn exceeds_budget(&self) -> bool {
+        exceeds(&self.levels(), &self.budget.max)
+    }
+
     /// Sets the budget of a quantity, by its index in flattened [`ScopedLevels`]: the value up to which the device need
     /// not count, and what may be added to it once without a count. The caller then calls
     /// [`set_limits`](Self::set_limits).
@@ -442,7 +447,7 @@ impl Counters {
             }
         }
         other.set_limits();
-        let enough = !exceeds(&self.levels(), &self.budget.max);
+        let enough = !self.exceeds_budget();
         if enough {
             self.set_limits();
         }

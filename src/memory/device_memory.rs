@@ -3,6 +3,7 @@
 use super::{
     arena::{Arena, Key, MAX_ARENAS, StreamEvent, StreamUse},
     handle_types::Support,
+    lock::Lock,
     peak_budget::Peak,
     policy::{self, ExcessMoves, Supply},
     pool::{self, PoolId},
@@ -87,8 +88,8 @@ pub struct DeviceMemory {
     pub(super) changing_peers: Mutex<()>,
     /// The routes that assign requests to pools.
     pub routes: Routes,
-    /// The peak of live bytes since the last reset.
-    pub(super) peak: Mutex<Peak>,
+    /// The peaks since the last reset. Held during a count, which is shorter than a sleep.
+    pub(super) peak: Lock<Peak>,
     /// The statistics of backends other than the caching allocator.
     pub(super) others: Mutex<Stats>,
     /// Requests that failed because of insufficient memory.

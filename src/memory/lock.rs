@@ -26,6 +26,8 @@ use std::{
 
 /// The number of spinning rounds, each twice as long as the one before: a few microseconds in all.
 const SPINS: u32 = 6;
+/// The number of rounds in which a waiter does not look whether the lock is free before it tries to take it.
+const EAGER_ROUNDS: u32 = 4;
 /// The number of rounds after those that yield the processor: some tens of microseconds, so that a count over all arenas,
 /// which holds their locks, is over before a waiter sleeps. The shortest sleep takes Linux some 60 microseconds.
 const YIELDS: u32 = 64;
@@ -138,9 +140,10 @@ impl<T, W: Word> Lock<T, W> {
         loop {
             W::wait(round);
             round = round.saturating_add(1);
-            // A load keeps the line shared among the waiters; a failed compare-exchange would take it from the holder,
-            // which is about to need it.
-            if !self.taken.load(Ordering::Relaxed)
+            // First without a look: a thread that locks again and again leaves the lock free for so short a time that it is
+            // taken when the compare-exchange follows the load. Then with one: a load keeps the line shared among the
+            // waiters, and a failed compare-exchange takes it from the holder, which is about to need it.
+            if (round <= EAGER_ROUNDS || !self.taken.load(Ordering::Relaxed))
                 && let Some(guard) = self.try_lock()
             {
                 return guard;

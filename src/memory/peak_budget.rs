@@ -21,7 +21,7 @@
 //! less what the allowances hide; it is never too high.
 
 use super::{
-    arena::{Arena, Inner},
+    arena::{self, Arena, Inner},
     biased::BiasedGuard,
     counters::{ALL, EVERYTHING, QUANTITIES, Quantity, QuantitySet, ScopedLevels},
     device_memory::DeviceMemory,
@@ -36,14 +36,16 @@ const INTERVAL: Duration = Duration::from_millis(1);
 const BURST: u32 = 64;
 /// The number of arenas that are asked for budget before a count.
 const LENDERS: usize = 4;
+/// The number of arenas, also of other devices, among which these are looked for.
+const MAX_LOOKUPS: usize = 64;
 /// The part of a peak by which the budgets of all arenas may exceed it, for quantities whose peak is not exact: one in
 /// `SLACK_DIVISOR`.
 const SLACK_DIVISOR: u64 = 64;
 /// The part of a peak that all allowances may be in sum: one in `ALLOWANCE_DIVISOR`.
 const ALLOWANCE_DIVISOR: u64 = 8;
-/// The minimum allowance of an arena, by quantity: 256 blocks, 1 MiB. Mappings have no allowance: a request that maps
+/// The minimum allowance of an arena, by quantity: 1024 blocks, 4 MiB. Mappings have no allowance: a request that maps
 /// memory makes driver calls, which cost more than a count.
-const MIN_ALLOWANCE: [u64; QUANTITIES] = [256, 1 << 20, 1 << 20, 256, 1 << 20, 0, 0];
+const MIN_ALLOWANCE: [u64; QUANTITIES] = [1 << 10, 4 << 20, 4 << 20, 1 << 10, 4 << 20, 0, 0];
 
 /// The index of all allocated bytes.
 const ALL_BYTES: usize = ALL * QUANTITIES + Quantity::Bytes as usize;
@@ -128,17 +130,23 @@ pub fn ensure_budget(memory: &DeviceMemory, requester: &Arena) {
         return;
     }
     // Another thread is counting now or did so recently.
-    if !requester.lock().space.counters.use_allowance() && !take_budget(memory, requester, exceeded) {
-        count(memory, &mut memory.peak.lock(), exceeded, Budgets::Prefer(requester));
+    if requester.lock().space.counters.use_allowance() || take_budget(requester, exceeded) {
+        return;
+    }
+    let mut peak = memory.peak.lock();
+    // The count that this thread waited for may have given the arena a sufficient budget.
+    if requester.lock().space.counters.exceeds_budget() {
+        count(memory, &mut peak, exceeded, Budgets::Prefer(requester));
     }
 }
 
 /// Moves budget of other arenas, one after the other, to `requester`, until it suffices. Returns whether it does. The sum of
-/// the budgets stays the same, and only two arenas at a time are locked.
-fn take_budget(memory: &DeviceMemory, requester: &Arena, exceeded: QuantitySet) -> bool {
-    let arenas = memory.arenas();
-    let next = arenas.partition_point(|arena| arena.number <= requester.number);
-    let others = arenas[next..].iter().chain(&arenas[..next]).filter(|arena| arena.number != requester.number);
+/// the budgets stays the same. Only two arenas at a time are locked, and not the list of arenas, whose lock counts hold; an
+/// arena outside of the list has no budget.
+fn take_budget(requester: &Arena, exceeded: QuantitySet) -> bool {
+    let following = (requester.number + 1..).map_while(arena::get);
+    let preceding = (0..requester.number).filter_map(arena::get);
+    let others = following.chain(preceding).take(MAX_LOOKUPS).filter(|arena| arena.device == requester.device);
     others.take(LENDERS).any(|other| {
         // In the order in which a count locks them.
         let (mut own, mut lender);
@@ -218,7 +226,7 @@ fn count_with<T>(
     let mut levels = others.levels();
     // Lock order: first the list, as for a snapshot, then each arena.
     let list = memory.all_arenas();
-    let mut locked: Vec<Counted> = list
+    let locked: Vec<Counted> = list
         .in_use()
         .iter()
         .map(|arena| {
@@ -227,60 +235,85 @@ fn count_with<T>(
             (inner, levels)
         })
         .collect();
-    let preferred = match budgets {
-        Budgets::Prefer(requester) => list.in_use().iter().position(|arena| arena.number == requester.number),
-        Budgets::Keep | Budgets::Share => None,
-    };
-    let mut left = which;
-    while left != 0 {
-        let index = left.trailing_zeros() as usize;
-        left &= left - 1;
+    let mut rooms = [Room::default(); 3 * QUANTITIES];
+    for index in indexes(which) {
         let level = &mut levels.as_flattened_mut()[index];
         let mut needs = 0;
-        for (inner, levels) in &locked {
-            let (own, need) = level_and_need(inner, levels, index);
+        for counted in &locked {
+            let (own, need) = level_and_need(counted, index);
             *level += own;
             needs += need;
         }
         let peak = &mut peak.peaks.as_flattened_mut()[index];
         *peak = (*peak).max(*level);
-        if !matches!(budgets, Budgets::Keep) {
-            distribute(&mut locked, index, (*peak, *level, needs), preferred);
-        }
-    }
-    if !matches!(budgets, Budgets::Keep) {
-        locked.iter_mut().for_each(|(inner, _)| inner.space.counters.set_limits());
+        rooms[index] = Room::new(*peak, *level, needs);
     }
     let value = body(Moment { others: &others, retired: list.retired(), locked: &locked });
+    if !matches!(budgets, Budgets::Keep) {
+        let arenas = locked.len() as u64;
+        let preferred = match budgets {
+            Budgets::Prefer(requester) => list.in_use().iter().position(|arena| arena.number == requester.number),
+            Budgets::Keep | Budgets::Share => None,
+        };
+        // Each arena is unlocked as soon as it has its budgets: its thread waits.
+        for (number, mut counted) in locked.into_iter().enumerate() {
+            for index in indexes(which) {
+                let is_preferred = preferred.map(|preferred| preferred == number);
+                rooms[index].distribute(&mut counted, index, arenas, is_preferred);
+            }
+            counted.0.space.counters.set_limits();
+        }
+    }
     (LevelsAndPeaks { levels, peaks: peak.peaks }, value)
 }
 
+/// Returns the indexes in a set.
+fn indexes(mut set: QuantitySet) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let index = (set != 0).then(|| set.trailing_zeros() as usize)?;
+        set &= set - 1;
+        Some(index)
+    })
+}
+
 /// Returns a level of an arena, and by how much the arena's own peak exceeds it.
-fn level_and_need(inner: &Inner, levels: &ScopedLevels, index: usize) -> (u64, u64) {
+fn level_and_need((inner, levels): &Counted, index: usize) -> (u64, u64) {
     let level = levels.as_flattened()[index];
     (level, inner.space.counters.peaks().as_flattened()[index].saturating_sub(level))
 }
 
-/// Distributes the difference between a peak and a sum. Each arena gets what it needs to reach its own peak, if there is
-/// enough for all arenas; otherwise none does. Half of the rest goes to the preferred arena, if any, and half to the
-/// others.
-fn distribute(locked: &mut [Counted], index: usize, (peak, sum, needs): (u64, u64, u64), preferred: Option<usize>) {
-    let arenas = locked.len() as u64;
-    // Powers of two, because divisions would take half of the time of a count.
-    let shift = arenas.next_power_of_two().trailing_zeros();
-    let room = peak - sum;
-    let meets_needs = needs <= room;
-    let rest = if meets_needs { room - needs } else { room };
-    let share = rest >> (shift + u32::from(preferred.is_some()));
-    let allowance = match MIN_ALLOWANCE[index % QUANTITIES] {
-        0 => 0,
-        least => ((peak / ALLOWANCE_DIVISOR) >> shift).max(least),
-    };
-    let slack = if is_exact(index) || arenas == 1 { 0 } else { (peak / SLACK_DIVISOR) >> shift };
-    for (number, (inner, levels)) in locked.iter_mut().enumerate() {
-        let (own, need) = level_and_need(inner, levels, index);
-        let part = if Some(number) == preferred { rest - share * (arenas - 1) } else { share };
-        inner.space.counters.set_budget(index, own + part + slack + if meets_needs { need } else { 0 }, allowance);
+/// The difference between the peak and the sum of a quantity, which the arenas share.
+#[derive(Debug, Clone, Copy, Default)]
+struct Room {
+    peak: u64,
+    /// Whether each arena gets what it needs to reach its own peak. If there is not enough for all arenas, none does.
+    meets_needs: bool,
+    /// What is left then.
+    rest: u64,
+}
+
+impl Room {
+    fn new(peak: u64, sum: u64, needs: u64) -> Room {
+        let room = peak - sum;
+        let meets_needs = needs <= room;
+        Room { peak, meets_needs, rest: if meets_needs { room - needs } else { room } }
+    }
+
+    /// Sets the budget of one of `arenas`: half of the rest is for the preferred arena, if any, and half for the others.
+    /// `is_preferred` is `None` if there is none.
+    fn distribute(&self, counted: &mut Counted, index: usize, arenas: u64, is_preferred: Option<bool>) {
+        // Powers of two, because divisions would take half of the time of a count.
+        let shift = arenas.next_power_of_two().trailing_zeros();
+        let share = self.rest >> (shift + u32::from(is_preferred.is_some()));
+        let part = if is_preferred == Some(true) { self.rest - share * (arenas - 1) } else { share };
+        let allowance = match MIN_ALLOWANCE[index % QUANTITIES] {
+            0 => 0,
+            least => ((self.peak / ALLOWANCE_DIVISOR) >> shift).max(least),
+        };
+        let slack = if is_exact(index) || arenas == 1 { 0 } else { (self.peak / SLACK_DIVISOR) >> shift };
+        let (own, need) = level_and_need(counted, index);
+        let max = own + part + slack + if self.meets_needs { need } else { 0 };
+        counted.0.space.counters.set_budget(index, max, allowance);
     }
 }
 
