@@ -8,6 +8,7 @@ use crate::{
     status::Status,
     stream::Stream,
 };
+use once_cell::sync::OnceCell;
 use rustix::{
     fs::{FallocateFlags, Mode, OFlags, fallocate, fcntl_getfl, fcntl_setfl, open},
     io::{Errno, retry_on_intr},
@@ -26,8 +27,11 @@ use std::{
 pub(super) const BLOCK: u64 = 1 << 30;
 /// Offsets and sizes in a file are multiples of this, and addresses too, so that the system need not keep copies.
 pub(super) const PAGE: u64 = 4096;
-/// The number of threads that move the bytes of one buffer, and the least that one of them moves.
-const THREADS: usize = 4;
+/// The least and the greatest number of threads that move the bytes of one buffer. More threads than processors help a
+/// disk; from 8 on, more are hardly faster.
+const MIN_THREADS: usize = 4;
+const MAX_THREADS: usize = 8;
+/// The least that one of them moves.
 const MIN_OF_THREAD: usize = 4 << 20;
 
 /// A kind of backup.
@@ -164,7 +168,7 @@ impl Staged {
         let what = || format!("a backup of {} in pageable memory: the system is out of memory", Bytes(bytes));
         let pages = Pages::map(bytes as usize).ok_or_else(|| Error::new(Status::OUT_OF_MEMORY, what()))?;
         pages.advise_backup();
-        pages.touch(THREADS as u32);
+        pages.touch(threads() as u32);
         Ok(Staged::Pages(pages))
     }
 
@@ -260,10 +264,17 @@ fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
+/// Returns the number of threads that move the bytes of one buffer.
+fn threads() -> usize {
+    static THREADS: OnceCell<usize> = OnceCell::new();
+    let processors = || thread::available_parallelism().map_or(1, usize::from);
+    *THREADS.get_or_init(|| processors().clamp(MIN_THREADS, MAX_THREADS))
+}
+
 /// Calls `body` for the parts of `bytes` bytes, at the same time in several threads.
 fn in_parts(bytes: u64, body: impl Fn(usize, usize) -> io::Result<()> + Sync) -> io::Result<()> {
     let bytes = bytes as usize;
-    let part = bytes.div_ceil(THREADS).max(MIN_OF_THREAD).next_multiple_of(PAGE as usize);
+    let part = bytes.div_ceil(threads()).max(MIN_OF_THREAD).next_multiple_of(PAGE as usize);
     let body = &body;
     thread::scope(|scope| {
         let parts = (part..bytes).step_by(part).map(|from| (from, part.min(bytes - from)));
