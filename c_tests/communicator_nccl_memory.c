@@ -14,19 +14,21 @@ static float *memory[RANKS];
 static size_t bytes_of[RANKS];
 static plinth_status_t statuses[RANKS];
 
-/* Makes ranks in threads, each with memory of a pool that can sleep. */
-static void make_ranks(uint32_t flags) {
+/* Makes ranks in threads, each with `count` numbers in memory of a pool that can sleep. */
+static void make_ranks_with(uint32_t flags, uint32_t flags_of_pool, size_t count) {
   need_nccl();
   init_ranks(RANKS, options_of(PLINTH_ENGINE_NCCL, 20000, flags), communicators);
-  CHECK_OK(plinth_mem_pool_create(false, false, &pool));
+  CHECK_OK(plinth_mem_pool_create_with_flags(flags_of_pool, &pool));
   CHECK_OK(plinth_mem_pool_set_tag(pool, "registered"));
   for (int rank = 0; rank < RANKS; rank++) {
-    bytes_of[rank] = COUNT * sizeof(float);
+    bytes_of[rank] = count * sizeof(float);
     enter(pool, rank);
     memory[rank] = (float *)(void *)alloc_on(bytes_of[rank], rank, NULL);
     leave(pool, rank);
   }
 }
+
+static void make_ranks(uint32_t flags) { make_ranks_with(flags, 0, COUNT); }
 
 static void *register_in_thread(void *context) {
   const int rank = *(int *)context;
@@ -119,6 +121,20 @@ TEST(memory_is_registered_without_windows) {
 TEST(memory_is_registered_with_an_older_nccl) {
   setenv("FAKE_NCCL_VERSION", "21900", 1);
   register_sum_and_deregister(0);
+}
+
+TEST(large_blocks_of_a_pool_for_windows_are_windows) {
+  const size_t count = (size_t)25 << 20;
+  make_ranks_with(0, PLINTH_MEM_POOL_NCCL_WINDOW, count);
+  for (int rank = 0; rank < RANKS; rank++) {
+    plinth_memory_uses_t uses = PLINTH_MEMORY_USES_INIT;
+    CHECK_OK(plinth_memory_uses(memory[rank], &uses));
+    CHECK(uses.parts == 1 && uses.reasons[PLINTH_MEMORY_USE_NCCL_WINDOW] == NULL);
+  }
+  register_all(PLINTH_OK);
+  sum_numbers(count);
+  deregister_all();
+  destroy_all();
 }
 
 TEST(a_free_waits_for_the_end_of_the_registration) {

@@ -26,6 +26,28 @@ static const fault_plan registration_plan = {
     .min_failures = 4,
 };
 
+SCENARIO_OF(registration_plan, a_pool_for_windows_grows) {
+  static const size_t sizes[3] = {BYTES, 30 * MIB, 700};
+  void *blocks[3];
+  plinth_pool_id_t pool;
+  CHECK_OK(plinth_mem_pool_create_with_flags(PLINTH_MEM_POOL_NCCL_WINDOW, &pool));
+  for (int round = 0; round < 2; round++) {
+    enter(pool, 0);
+    for (int index = 0; index < 3; index++) {
+      if (!ATTEMPT(plinth_caching_allocator_alloc(sizes[index], 0, NULL, &blocks[index]))) {
+        CHECK_OK(plinth_caching_allocator_alloc(sizes[index], 0, NULL, &blocks[index]));
+      }
+      RETRY(plinth_memset(blocks[index], 7, sizes[index], NULL));
+    }
+    leave(pool, 0);
+    for (int index = 0; index < 3; index++) {
+      release(blocks[index]);
+    }
+    RETRY(plinth_empty_cache());
+  }
+  destroy(pool);
+}
+
 SCENARIO_OF(registration_plan, memory_is_registered_and_exported) {
   plinth_memory_registration_t registration = NULL;
   plinth_pool_id_t pool;

@@ -193,6 +193,56 @@ TEST(a_pool_of_segments_has_handles_of_cuda) {
   expect_nothing_left();
 }
 
+/* Checks that each block is in one allocation, which NCCL can map, and has its number as its pattern. */
+static void expect_windows(unsigned char *const blocks[], const size_t sizes[], int count) {
+  for (int index = 0; index < count; index++) {
+    CHECK_EQ(uses_of(blocks[index]).parts, 1);
+    CHECK_EQ(can(blocks[index], PLINTH_MEMORY_USE_NCCL_WINDOW),
+             !has_segments() && can(blocks[index], PLINTH_MEMORY_USE_IPC));
+    CHECK(has_pattern(blocks[index], sizes[index], (unsigned)index + 1));
+  }
+}
+
+TEST(blocks_of_a_pool_for_windows_are_in_one_allocation) {
+  enum { BLOCKS = 6 };
+  const plinth_pool_id_t pool = pool_for(PLINTH_MEM_POOL_NCCL_WINDOW);
+  size_t sizes[BLOCKS] = {1000, 3 * MIB, 12 * MIB, 300 * MIB, 20 * MIB + 512, 700};
+  unsigned char *blocks[BLOCKS], *other = alloc_on(300 * MIB, 0, NULL);
+  CHECK(has_segments() || uses_of(other).parts > 1);
+  for (int round = 0; round < 4; round++) {
+    for (int index = 0; index < BLOCKS; index++) {
+      if (round == 0 || (index + round) % 2 == 0) {
+        sizes[index] += (size_t)round * 5 * MIB;
+        blocks[index] = alloc_in(pool, sizes[index]);
+        put_pattern(blocks[index], sizes[index], (unsigned)index + 1);
+      }
+    }
+    expect_windows(blocks, sizes, BLOCKS);
+    if (!has_segments()) {
+      /* Also after they woke in new allocations. */
+      plinth_sleep_options_t options = PLINTH_SLEEP_OPTIONS_INIT;
+      options.backup = PLINTH_BACKUP_PINNED;
+      CHECK_OK(plinth_memory_sleep("registered", &options));
+      CHECK_OK(plinth_memory_wake("registered"));
+      expect_windows(blocks, sizes, BLOCKS);
+    }
+    for (int index = 0; index < BLOCKS && round < 3; index++) {
+      if ((index + round + 1) % 2 == 0) {
+        release(blocks[index]);
+      }
+    }
+    if (round == 1) {
+      CHECK_OK(plinth_empty_cache());
+    }
+  }
+  for (int index = 0; index < BLOCKS; index++) {
+    release(blocks[index]);
+  }
+  release(other);
+  destroy(pool);
+  expect_nothing_left();
+}
+
 /* ---- exports */
 
 TEST(registered_memory_is_one_dma_buf) {
@@ -400,8 +450,10 @@ TEST(wrong_arguments_are_refused) {
   CHECK_SAME(registration, UNTOUCHED_POINTER);
   CHECK_OK(plinth_memory_registration_destroy(NULL));
   CHECK_STATUS(plinth_memory_registration_destroy((plinth_memory_registration_t)block), PLINTH_ERROR_INVALID_HANDLE);
-  CHECK_STATUS(plinth_mem_pool_create_with_flags(32, &pool), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_mem_pool_create_with_flags(64, &pool), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_mem_pool_create_with_flags(PLINTH_MEM_POOL_SEGMENTS | PLINTH_MEM_POOL_FABRIC, &pool),
+               PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_mem_pool_create_with_flags(PLINTH_MEM_POOL_SEGMENTS | PLINTH_MEM_POOL_NCCL_WINDOW, &pool),
                PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_mem_pool_create_with_flags(0, NULL), PLINTH_ERROR_NULL_POINTER);
   release(block);

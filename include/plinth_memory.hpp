@@ -210,6 +210,8 @@ struct MemPoolOptions {
   bool gpu_direct_rdma = false;
   /*! Whether the memory is allocated in segments, which have CUDA handles of 64 bytes. */
   bool segments = false;
+  /*! Whether each block is in one physical allocation, so that it can be a window of an NCCL communicator. */
+  bool nccl_window = false;
 };
 
 /*! A separate memory pool, torch.cuda.MemPool, released by the destructor. Movable, not copyable. Memory that is
@@ -277,7 +279,8 @@ class MemPool {
     return (options.use_on_oom ? PLINTH_MEM_POOL_USE_ON_OOM : 0) | (options.no_split ? PLINTH_MEM_POOL_NO_SPLIT : 0) |
            (options.fabric ? PLINTH_MEM_POOL_FABRIC : 0) |
            (options.gpu_direct_rdma ? PLINTH_MEM_POOL_GPU_DIRECT_RDMA : 0) |
-           (options.segments ? PLINTH_MEM_POOL_SEGMENTS : 0);
+           (options.segments ? PLINTH_MEM_POOL_SEGMENTS : 0) |
+           (options.nccl_window ? PLINTH_MEM_POOL_NCCL_WINDOW : 0);
   }
   void destroy() noexcept {
     if (pool_.owner != 0 || pool_.index != 0) static_cast<void>(plinth_mem_pool_destroy(pool_));

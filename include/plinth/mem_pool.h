@@ -77,6 +77,14 @@
 #define PLINTH_MEM_POOL_SEGMENTS 16
 
 /**
+ * For plinth_mem_pool_create_with_flags: each block is in one physical allocation, so that it can be a window of an NCCL
+ * communicator, as memory of ncclMemAlloc can (plinth_communicator_register, ncclCommWindowRegister). The allocations have
+ * the sizes of segments and are not moved to where memory is needed. They can sleep. Not together with
+ * PLINTH_MEM_POOL_SEGMENTS.
+ */
+#define PLINTH_MEM_POOL_NCCL_WINDOW 32
+
+/**
  * The id of a pool. {0, 0} is the default pool, which serves all requests that are not routed to another pool.
  */
 typedef struct plinth_pool_id_t {

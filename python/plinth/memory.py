@@ -490,8 +490,9 @@ class MemPool:
 
     What others can use the memory for: with `fabric`, processes of other machines of the same NVLink fabric can import
     it, where the driver permits it; with `gpu_direct_rdma`, network adapters can access it by its address, where the
-    device supports it; with `segments`, it has CUDA's handles of 64 bytes. plinth.registration.uses tells. Not together
-    with `allocator`.
+    device supports it; with `segments`, it has CUDA's handles of 64 bytes; with `nccl_window`, each block is in one
+    physical allocation and can be a window of an NCCL communicator. plinth.registration.uses tells. Not together with
+    `allocator`.
     """
 
     def __init__(
@@ -503,6 +504,7 @@ class MemPool:
         fabric: bool = False,
         gpu_direct_rdma: bool = False,
         segments: bool = False,
+        nccl_window: bool = False,
     ) -> None:
         pool = _native.plinth_pool_id_t()
         if allocator is None:
@@ -512,11 +514,12 @@ class MemPool:
                 _native.PLINTH_MEM_POOL_FABRIC: fabric,
                 _native.PLINTH_MEM_POOL_GPU_DIRECT_RDMA: gpu_direct_rdma,
                 _native.PLINTH_MEM_POOL_SEGMENTS: segments,
+                _native.PLINTH_MEM_POOL_NCCL_WINDOW: nccl_window,
             }
             flags = sum(flag for flag, is_chosen in chosen.items() if is_chosen)
             check(lib.plinth_mem_pool_create_with_flags(flags, byref(pool)))
-        elif fabric or gpu_direct_rdma or segments:
-            raise ValueError("the memory of an allocator cannot be made for fabric, gpu_direct_rdma or segments")
+        elif fabric or gpu_direct_rdma or segments or nccl_window:
+            raise ValueError("the memory of an allocator cannot be made for a purpose")
         else:
             check(lib.plinth_mem_pool_create_with_allocator(allocator.handle, use_on_oom, no_split, byref(pool)))
         self.id: PoolId = (pool.owner, pool.index)

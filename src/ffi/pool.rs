@@ -96,6 +96,11 @@ pub const PLINTH_MEM_POOL_GPU_DIRECT_RDMA: u32 = 8;
 /// (plinth_ipc_mem_handle, cudaIpcGetMemHandle). Segments are not moved to where memory is needed, and cannot sleep. Not
 /// together with PLINTH_MEM_POOL_FABRIC.
 pub const PLINTH_MEM_POOL_SEGMENTS: u32 = 16;
+/// For plinth_mem_pool_create_with_flags: each block is in one physical allocation, so that it can be a window of an NCCL
+/// communicator, as memory of ncclMemAlloc can (plinth_communicator_register, ncclCommWindowRegister). The allocations have
+/// the sizes of segments and are not moved to where memory is needed. They can sleep. Not together with
+/// PLINTH_MEM_POOL_SEGMENTS.
+pub const PLINTH_MEM_POOL_NCCL_WINDOW: u32 = 32;
 
 /// Creates a pool, as plinth_mem_pool_create does, whose memory is made for a purpose.
 ///
@@ -120,8 +125,9 @@ fn options_of(flags: u32) -> Result<Options> {
         segments: has(PLINTH_MEM_POOL_SEGMENTS),
         fabric: has(PLINTH_MEM_POOL_FABRIC),
         gpu_direct_rdma: has(PLINTH_MEM_POOL_GPU_DIRECT_RDMA),
+        nccl_window: has(PLINTH_MEM_POOL_NCCL_WINDOW),
     };
-    if flags > 31 || memory.segments && memory.fabric {
+    if flags > 63 || memory.segments && (memory.fabric || memory.nccl_window) {
         let what = format!("creating a pool: flags is {flags:#x}, with unknown flags or some that exclude each other");
         return Err(Error::new(Status::INVALID_VALUE, what));
     }

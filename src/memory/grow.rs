@@ -127,6 +127,9 @@ impl Grower<'_> {
         match method {
             _ if self.arena.lock().memory.segments => self.grow_by_segment(request, limits),
             Method::Segments => self.grow_by_segment(request, limits),
+            Method::Virtual { granule } if self.arena.lock().memory.nccl_window => {
+                self.grow_by_handle(request, limits, granule)
+            }
             Method::Virtual { granule } => self.grow_by_mapping(request, limits, granule),
         }
     }
@@ -202,7 +205,7 @@ impl Grower<'_> {
         }
         let mut candidates = self.growth_candidates(zone, request.size, granule);
         if candidates.is_empty() {
-            if !self.reserve(zone, request.size, granule)? {
+            if !self.reserve_for(zone, request.size, granule)? {
                 return Ok(None);
             }
             candidates = self.growth_candidates(zone, request.size, granule);
@@ -219,13 +222,46 @@ impl Grower<'_> {
         let room = request.size.saturating_mul(2);
         if limits.move_from != MoveSource::Nothing
             && candidates.iter().all(|candidate| candidate.room < room)
-            && self.reserve(zone, room, granule)?
+            && self.reserve_for(zone, room, granule)?
             && let Some(candidate) =
                 self.growth_candidates(zone, request.size, granule).iter().max_by_key(|candidate| candidate.room)
         {
             return self.try_candidate(*candidate, request, limits, creatable, granule);
         }
         Ok(None)
+    }
+
+    /// Grows by a handle that has a region for itself, of a segment's size: no block extends beyond it.
+    fn grow_by_handle(&self, request: Request, limits: GrowthLimits, granule: u64) -> Result<Option<u64>> {
+        let zone = zone_of(request.size);
+        let segment = policy::segment_size(request.size, config::get()?.large_segment_size);
+        let Some(bytes) = segment.and_then(|bytes| bytes.checked_next_multiple_of(granule)) else { return Ok(None) };
+        if bytes > limits.allowance {
+            return Ok(None);
+        }
+        let mut site_handles = SiteHandles::default();
+        if !self.create(vec![bytes], limits.max_held, &mut site_handles)? {
+            return Ok(None);
+        }
+        let find_site = || {
+            let mut inner = self.arena.lock();
+            let candidate = inner.space.unmapped_region(zone, bytes)?;
+            Some(inner.space.reserve_site(candidate))
+        };
+        let found = match find_site() {
+            Some(site) => Ok(Some(site)),
+            None => self.reserve(zone, bytes, bytes, granule).map(|_| find_site()),
+        };
+        let Ok(Some(site)) = found else {
+            self.undo(site_handles);
+            return found.map(|_| None);
+        };
+        if let Err(error) = self.map(site, &site_handles) {
+            self.undo(site_handles);
+            self.arena.lock().space.release_site(site);
+            return Err(error);
+        }
+        Ok(Some(self.publish(site, site_handles, request)))
     }
 
     /// Returns a bound on the free bytes that a candidate can use: no candidate saves more than two free blocks.
@@ -237,11 +273,16 @@ impl Grower<'_> {
         self.arena.lock().space.growth_candidates(zone, size, granule)
     }
 
-    /// Reserves addresses for at least `size` bytes. Returns whether there were enough addresses.
-    fn reserve(&self, zone: Zone, size: u64, granule: u64) -> Result<bool> {
+    /// Reserves addresses for at least `size` bytes, and for many more if possible. Returns whether there were enough.
+    fn reserve_for(&self, zone: Zone, size: u64, granule: u64) -> Result<bool> {
         let total = self.device.memory().total(self.device, self.driver())?;
         let min_bytes = size.div_ceil(granule).saturating_mul(granule);
-        let mut bytes = policy::region_size(zone, total, granule).max(min_bytes);
+        self.reserve(zone, policy::region_size(zone, total, granule).max(min_bytes), min_bytes, granule)
+    }
+
+    /// Reserves `bytes` of addresses, or fewer where they are limited, but at least `min_bytes`. Returns whether there were
+    /// enough.
+    fn reserve(&self, zone: Zone, mut bytes: u64, min_bytes: u64, granule: u64) -> Result<bool> {
         loop {
             match self.driver().memory_reserve(bytes, granule) {
                 Ok(address) if address.checked_add(bytes).is_some_and(|end| end < 1 << 48) => {

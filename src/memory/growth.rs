@@ -163,6 +163,15 @@ impl Space {
         candidates
     }
 
+    /// Returns the smallest region of at least `bytes` addresses without any memory, as a candidate for `bytes`.
+    pub fn unmapped_region(&self, zone: Zone, bytes: u64) -> Option<GrowthCandidate> {
+        let whole = self.holes.iter().map(|hole| (*hole, &self.blocks[*hole])).filter(|(_, block)| {
+            block.zone == zone && block.size >= bytes && block.previous == NONE && block.next == NONE
+        });
+        let (hole, block) = whole.min_by_key(|(_, block)| (block.size, block.address))?;
+        Some(GrowthCandidate { hole, need: bytes, room: block.size, at_end: false })
+    }
+
     fn candidate_at(&self, hole: BlockId, zone: Zone, size: u64, granule: u64) -> Option<GrowthCandidate> {
         let block = &self.blocks[hole];
         if block.zone != zone {

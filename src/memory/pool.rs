@@ -80,6 +80,8 @@ pub struct MemoryOptions {
     pub fabric: bool,
     /// Whether network adapters can access it by its address, if the device supports that.
     pub gpu_direct_rdma: bool,
+    /// Whether each block is in one physical allocation, so that it can be a window of an NCCL communicator.
+    pub nccl_window: bool,
 }
 
 /// The options of a pool at creation.

@@ -56,7 +56,7 @@ class Registration(unittest.TestCase):
             registration.uses(0x1000)
 
     def test_pools(self):
-        pools = {"gpu_direct_rdma": "gpu_direct_rdma", "segments": "ipc_handle"}
+        pools = {"gpu_direct_rdma": "gpu_direct_rdma", "segments": "ipc_handle", "nccl_window": "nccl_window"}
         for option, use in pools.items():
             with plinth.use_mem_pool(plinth.MemPool(**{option: True})):
                 buffer = plinth.empty(1 << 20, "uint8")

@@ -63,7 +63,8 @@ pub struct BlockUses {
 const EXTERNAL: &CStr = c"the memory belongs to an allocator of the program";
 const ASLEEP: &CStr = c"the memory is asleep";
 const SEVERAL_ALLOCATIONS: &CStr =
-    c"the block is in several physical allocations, and NCCL maps only that in which a window begins";
+    c"the block is in several physical allocations, and NCCL maps only that in which a window begins; allocate it in a pool \
+      with PLINTH_MEM_POOL_NCCL_WINDOW";
 const NOT_SHAREABLE: &CStr =
     c"the memory was not created for sharing: PLINTH_IPC is 0, or the device does not support it";
 

@@ -224,7 +224,7 @@ fn mappings_to_resume(runtime: &Runtime, part: &Part<'_>) -> Result<Vec<ArenaMap
         let blocks = if supply == Supply::Plenty { inner.space.large_live_blocks() } else { Vec::new() };
         for (run, zone) in inner.space.suspended_runs() {
             let sizes = match method {
-                Method::Virtual { granule } if zone == Zone::Large => {
+                Method::Virtual { granule } if zone == Zone::Large && !inner.memory.nccl_window => {
                     let handle = policy::handle_size(zone, run.bytes, 0, live, supply, limit, granule);
                     let end = run.address + run.bytes;
                     let largest = policy::largest_handle(limit) / granule * granule;
