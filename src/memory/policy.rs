@@ -29,10 +29,12 @@ const HANDLES_OF_LIVE: u64 = 128;
 /// The same for a limit on a device that processes share. Handles of a busy stream cannot be split, so they are smaller.
 const HANDLES_OF_SHARED_LIMIT: u64 = 1024;
 /// From this size on, growth uses at least the next size of handles, regardless of the live bytes. They give kernels the
-/// bandwidth of the driver's own allocations.
+/// bandwidth of the driver's own allocations. While memory is plentiful, smaller growths use handles up to that size, too: one
+/// handle, or a few, instead of many whose driver calls cost as much each.
 const LARGE_NEED: u64 = 256 << 20;
 const LARGE_NEED_HANDLE: u64 = 32 << 20;
-/// The limit divided by this is the largest handle, unless that is less than for a large need.
+/// The limit divided by this is the largest handle, unless that is less than for a large need; and the largest for the smaller
+/// growths.
 const HANDLES_OF_LIMIT: u64 = 512;
 /// The held part of the limit, in thousandths, from which memory counts as short.
 const SHORT: u64 = 900;
@@ -183,7 +185,14 @@ pub fn handle_size(zone: Zone, need: u64, zone_bytes: u64, live: u64, supply: Su
         }
         Zone::Large => {
             let share = (live.saturating_add(need) / HANDLES_OF_LIVE).clamp(1, largest_handle(limit));
-            let least = if need >= LARGE_NEED { LARGE_NEED_HANDLE } else { MIN_LARGE_HANDLE };
+            let least = match supply {
+                _ if need >= LARGE_NEED => LARGE_NEED_HANDLE,
+                Supply::Plenty => {
+                    let largest = (limit / HANDLES_OF_LIMIT).clamp(MIN_LARGE_HANDLE, LARGE_NEED_HANDLE);
+                    1 << need.clamp(MIN_LARGE_HANDLE, largest).ilog2()
+                }
+                Supply::Short | Supply::Shared => MIN_LARGE_HANDLE,
+            };
             (1 << share.ilog2()).max(least)
         }
     };
@@ -337,6 +346,10 @@ mod tests {
             handle_size(Zone::Large, need << 20, 0, live << 30, Supply::Plenty, limit << 30, 2 << 20) >> 20
         };
         assert_eq!([size(2, 0, 64), size(2, 2, 64), size(2, 16, 64), size(2, 30, 40)], [8, 16, 128, 64]);
+        assert_eq!(
+            [size(20, 0, 64), size(20, 0, 6), size(63, 0, 64), size(63, 0, 8), size(200, 0, 64)],
+            [16, 8, 32, 16, 32]
+        );
         assert_eq!([size(300, 0, 64), size(300, 16, 16), size(2, 100, 140)], [32, 32, 256]);
     }
 
