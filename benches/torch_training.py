@@ -8,7 +8,6 @@ The models are gpt2, resnet50 and moe (a transformer with a mixture of experts, 
 data). A run is a model and a way of training:
 
     gpt2             eager; the shape changes at every step, and a side stream prepares each batch (record_stream)
-    gpt2-large       eager; two shapes, whose batches are so large that the processor waits for the device
     gpt2-graph       the whole step in a CUDA graph, one for each of two shapes, with eager evaluations; not moe
     gpt2-dataloader  eager; batches from two workers of a DataLoader, with pinned memory and non-blocking copies
     gpt2-ddp         eager; DistributedDataParallel on two GPUs, a process for each, over NCCL
@@ -17,9 +16,10 @@ data). A run is a model and a way of training:
     empty            no training: nanoseconds of torch.empty and its free, for three sizes
     gpt2-compile     torch.compile
     gpt2-reduce      torch.compile(mode="reduce-overhead")
+    gpt2-large       eager; two shapes, whose batches are so large that the processor waits for the device
 
 Allocators: native and plinth (plinth.torch.enable) by default; expandable (PyTorch's, with expandable_segments); and,
-for eager runs and graphs, pluggable (plinth through CUDAPluggableAllocator) and mempool (plinth under PyTorch's
+for the first three runs and graphs, pluggable (plinth through CUDAPluggableAllocator) and mempool (plinth under PyTorch's
 allocator, torch.cuda.MemPool). Each is compared with native in a pair of processes that live at the same time and take
 turns: blocks of a few steps, in the order ABBA. A ratio is the median over the blocks of the other's time divided by
 native's, with a 95 % bootstrap confidence interval. The time of an eager step is mostly the processor's, which other
@@ -50,11 +50,12 @@ import time
 
 WARM, BLOCKS, STEPS = 8, 6, 4  # steps that the times leave out, blocks of a process, steps of a block
 RUNS = ("gpt2", "resnet50", "moe", "gpt2-graph", "resnet50-graph",
-        *(model + way for way in ("-large", "-dataloader", "-ddp", "-oom") for model in ("gpt2", "resnet50", "moe")), "empty",
-        *(model + way for way in ("-compile", "-reduce") for model in ("gpt2", "resnet50", "moe")))
+        *(model + way for way in ("-dataloader", "-ddp", "-oom") for model in ("gpt2", "resnet50", "moe")), "empty",
+        *(model + way for way in ("-compile", "-reduce", "-large") for model in ("gpt2", "resnet50", "moe")))
 ALLOCATORS = ("native", "plinth", "expandable", "pluggable", "mempool")
 HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 1 << 20
+LARGE_MEMORY = 100 << 30  # of a device, for two processes of -large
 
 
 def example():
@@ -140,6 +141,8 @@ def child(run, allocator, path, rank, rendezvous, tiny):
 
     if torch.cuda.device_count() < ranks_of(run):
         return answer(f"not run: needs {ranks_of(run)} GPUs")
+    if way == "large" and torch.cuda.mem_get_info()[1] < LARGE_MEMORY:
+        return answer(f"not run: needs {LARGE_MEMORY >> 30} GiB of memory")
     torch.cuda.set_device(rank)
     torch.cuda.init()
     memory = DriverMemory()
@@ -454,6 +457,8 @@ def main():
             sys.exit(f"finding the package plinth: it is not in {python}; name its parent folder with --python")
         python = None
 
+    if min(arguments.blocks, arguments.steps) < 1:
+        sys.exit("--blocks and --steps must be positive")
     chosen, runs = arguments.allocators.split(","), arguments.runs.split(",")
     unknown = sorted({*chosen, *runs} - {*RUNS, *ALLOCATORS})
     if unknown:

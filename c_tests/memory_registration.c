@@ -206,7 +206,7 @@ static void expect_windows(unsigned char *const blocks[], const size_t sizes[], 
 TEST(blocks_of_a_pool_for_windows_are_in_one_allocation) {
   enum { BLOCKS = 6 };
   const plinth_pool_id_t pool = pool_for(PLINTH_MEM_POOL_NCCL_WINDOW);
-  size_t sizes[BLOCKS] = {1000, 3 * MIB, 12 * MIB, 300 * MIB, 20 * MIB + 512, 700};
+  size_t sizes[BLOCKS] = {1000, 3 * MIB, 12 * MIB, 300 * MIB, 20 * MIB + 512, 700}; /* odd sizes, too */
   unsigned char *blocks[BLOCKS], *other = alloc_on(300 * MIB, 0, NULL);
   CHECK(has_segments() || uses_of(other).parts > 1);
   for (int round = 0; round < 4; round++) {

@@ -240,7 +240,7 @@ TEST(peaks_are_those_of_the_device) {
   expect_nothing_left();
 }
 
-enum { PEAK_THREADS = 4, PEAK_BYTES = 8 * MIB, PEAK_ROUNDS = 2000 };
+enum { PEAK_THREADS = 4, PEAK_BYTES = 64 * MIB, PEAK_ROUNDS = 2000 };
 static pthread_barrier_t peak_barrier;
 
 static void *allocate_pairs(void *context) {
@@ -257,7 +257,7 @@ static void *allocate_pairs(void *context) {
   return NULL;
 }
 
-/* The bound of plinth_memory_stats: never too high, and too low by an eighth or 1 MiB for each stream at most. */
+/* The bound of plinth_memory_stats: never too high, and too low by an eighth or 4 MiB for each stream at most. */
 TEST(peaks_of_concurrent_threads_are_within_the_bound) {
   CHECK_EQ(pthread_barrier_init(&peak_barrier, NULL, PEAK_THREADS), 0);
   run_threads(PEAK_THREADS, allocate_pairs);
@@ -267,7 +267,7 @@ TEST(peaks_of_concurrent_threads_are_within_the_bound) {
                            stats.requested_bytes.all.peak};
   for (int index = 0; index < 3; index++) {
     CHECK(peaks[index] <= most);
-    CHECK(peaks[index] + (int64_t)(PEAK_THREADS * MIB) >= most);
+    CHECK(peaks[index] + most / 8 >= most);
   }
   CHECK(stats.allocation.all.peak <= PEAK_THREADS && stats.allocation.all.peak > 0);
   CHECK_EQ(pthread_barrier_destroy(&peak_barrier), 0);

@@ -18,7 +18,7 @@ use crate::{observe, runtime::thread, stream::event_pool::PooledEvent};
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
-use std::{collections::HashMap, mem};
+use std::{collections::HashMap, mem, sync::atomic::AtomicBool};
 
 /// The maximum number of arenas of a process.
 pub const MAX_ARENAS: usize = 1 << 16;
@@ -104,6 +104,8 @@ pub struct Arena {
     pub number: u32,
     /// The ordinal of the device.
     pub device: u32,
+    /// Whether it is in the list of arenas that have a key. Changes while that list is locked.
+    pub in_use: AtomicBool,
     /// The stream. It changes when the arena gets another key.
     pub stream_use: Lock<StreamUse>,
     /// The data that every request uses.
@@ -129,6 +131,7 @@ impl Arena {
             Box::leak(Box::new(Arena {
                 number,
                 device: stream_use.device,
+                in_use: AtomicBool::new(false),
                 stream_use: Lock::new(stream_use),
                 inner: Biased::new(
                     Inner {

@@ -73,6 +73,7 @@ fn alloc_after_lookup(number: i32, stream: Stream, bytes: u64) -> Result<u64> {
     let Some(size) = config::get()?.round(bytes) else { return Err(too_large(bytes)) };
     let (arena, generation) = find_arena(number, stream)?;
     let mut inner = arena.lock();
+    let size = inner.memory.round(size);
     if !inner.deferred_frees.is_empty() {
         inner = poll_deferred_frees(arena, inner);
     }
@@ -161,7 +162,8 @@ fn find_arena(number: i32, stream: Stream) -> Result<(&'static Arena, u32)> {
     ended_threads::reuse_arena(runtime, device, key, user);
     let (arena, generation) = device.memory().arena(key, user)?;
     // A change of the backend or of the rounding invalidates the result, too.
-    let cacheable = backend::chosen(runtime)? == config::Kind::Native && !config::get()?.has_rounding();
+    let has_rounding = config::get()?.has_rounding() || arena.lock().memory.has_rounding();
+    let cacheable = backend::chosen(runtime)? == config::Kind::Native && !has_rounding;
     if lasting && cacheable && route::may_cache(epoch) {
         // Key the cache entry by the handle that the caller passed, because lookups use it.
         thread::cache_arena(stream.handle(), device.ordinal, epoch, arena.number, generation);

@@ -112,9 +112,11 @@ pub struct DeviceMemory {
 pub struct AllArenas<'a>(MutexGuard<'a, Arenas>);
 
 impl AllArenas<'_> {
-    /// Iterates over the arenas.
-    pub fn iter(&self) -> impl Iterator<Item = &'static Arena> + '_ {
-        self.0.in_use.iter().chain(&self.0.unused).copied()
+    /// Iterates over the arenas in the order of their numbers, in which several are locked.
+    pub fn iter(&self) -> impl Iterator<Item = &'static Arena> {
+        let mut all: Vec<_> = self.0.in_use.iter().chain(&self.0.unused).copied().collect();
+        all.sort_unstable_by_key(|arena| arena.number);
+        all.into_iter()
     }
 
     /// Returns the sums of the arenas that were retired.
@@ -326,6 +328,7 @@ impl DeviceMemory {
         arenas.by_key.insert(key, arena);
         let index = arenas.in_use.partition_point(|other| other.number < arena.number);
         arenas.in_use.insert(index, arena);
+        arena.in_use.store(true, Ordering::Relaxed);
         Ok((arena, generation))
     }
 
@@ -424,10 +427,12 @@ impl DeviceMemory {
             return Vec::new();
         }
         inner.space.generation += 1;
+        inner.space.forget_limits();
         if let Some(recorder) = inner.space.recorder.take() {
             recorder.retire();
         }
         arenas.in_use.retain(|other| other.number != arena.number);
+        arena.in_use.store(false, Ordering::Relaxed);
         arenas.of_ended_threads.retain(|ended| ended.key != key);
         arenas.unused.push(arena);
         inner.space.counters.zones.iter_mut().for_each(|zone| zone.set_pinned((0, 0)));

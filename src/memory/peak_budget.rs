@@ -28,7 +28,10 @@ use super::{
     stats::Stats,
 };
 use crate::runtime::thread;
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
 
 /// The average interval at which another thread may trigger a count.
 const INTERVAL: Duration = Duration::from_millis(1);
@@ -141,14 +144,15 @@ pub fn ensure_budget(memory: &DeviceMemory, requester: &Arena) {
 }
 
 /// Moves budget of other arenas, one after the other, to `requester`, until it suffices. Returns whether it does. The sum of
-/// the budgets stays the same. Only two arenas at a time are locked, and not the list of arenas, whose lock counts hold; an
-/// arena outside of the list has no budget.
+/// the budgets stays the same. Only two arenas at a time are locked, and not the list of arenas, whose lock counts hold. An
+/// arena that has left the list meanwhile has no budget.
 fn take_budget(requester: &Arena, exceeded: QuantitySet) -> bool {
     let following = (requester.number + 1..).map_while(arena::get);
     let preceding = (0..requester.number).filter_map(arena::get);
-    let others = following.chain(preceding).take(MAX_LOOKUPS).filter(|arena| arena.device == requester.device);
+    let is_lender = |arena: &&Arena| arena.device == requester.device && arena.in_use.load(Ordering::Relaxed);
+    let others = following.chain(preceding).take(MAX_LOOKUPS).filter(is_lender);
     others.take(LENDERS).any(|other| {
-        // In the order in which a count locks them.
+        // In the order in which all code locks several.
         let (mut own, mut lender);
         if requester.number < other.number {
             (own, lender) = (requester.lock(), other.lock());
@@ -342,13 +346,16 @@ mod tests {
     };
     use proptest::prelude::*;
     use std::{
-        sync::atomic::{AtomicU64, Ordering},
+        sync::atomic::{AtomicU32, AtomicU64},
         thread as threads,
     };
 
     fn arenas(memory: &DeviceMemory, count: usize) -> Vec<&'static Arena> {
         let key = |stream| Key { stream, thread: 0, pool: PoolId::DEFAULT, ended: 0 };
-        let user = StreamUse { stream: Stream::DEFAULT, device: 0, thread: 0, generation: 0 };
+        // Arenas of other tests must not lend budget.
+        static DEVICES: AtomicU32 = AtomicU32::new(0);
+        let device = DEVICES.fetch_add(1, Ordering::Relaxed);
+        let user = StreamUse { stream: Stream::DEFAULT, device, thread: 0, generation: 0 };
         (0..count).map(|stream| memory.arena(key(stream), user).unwrap().0).collect()
     }
 

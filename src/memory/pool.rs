@@ -84,6 +84,21 @@ pub struct MemoryOptions {
     pub nccl_window: bool,
 }
 
+impl MemoryOptions {
+    /// Returns whether [`round`](Self::round) changes sizes.
+    pub fn has_rounding(self) -> bool {
+        self.nccl_window
+    }
+
+    /// Rounds the size of a block, so that the next one can begin where it ends.
+    pub fn round(self, size: u64) -> u64 {
+        if self.nccl_window { size.checked_next_multiple_of(WINDOW_ALIGNMENT).unwrap_or(size) } else { size }
+    }
+}
+
+/// What the address of a window of an NCCL communicator must be a multiple of.
+pub const WINDOW_ALIGNMENT: u64 = 4096;
+
 /// The options of a pool at creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {

@@ -246,3 +246,36 @@ fn same_size_reuses_same_block() {
         program.free(0);
     }
 }
+
+#[test]
+fn a_region_holds_one_handle_of_a_pool_for_windows() {
+    const MIB: u64 = 1 << 20;
+    let mut program = Program::new();
+    program.region(Zone::Large, 16 * MIB);
+    program.region(Zone::Large, 64 * MIB);
+    let need_of = |space: &Space, bytes| {
+        space.unmapped_region(Zone::Large, bytes).map(|candidate| (candidate.need / MIB, candidate.room / MIB))
+    };
+    assert_eq!(program.space.unmapped_region(Zone::Small, MIB), None);
+    assert_eq!(need_of(&program.space, 80 * MIB), None);
+    assert_eq!(need_of(&program.space, 8 * MIB), Some((8, 16)));
+    let candidate = program.space.unmapped_region(Zone::Large, 8 * MIB).unwrap();
+    let site = program.space.reserve_site(candidate);
+    let first = program.space.commit_site(site, &[(new_handle(), 8 * MIB)], 6 * MIB, 6 * MIB);
+    // The rest of the region stays without memory, and the handle's own rest serves the next request.
+    assert_eq!(need_of(&program.space, 8 * MIB), Some((8, 64)));
+    assert_eq!(program.space.allocate(2 * MIB, 2 * MIB), Some(first + 6 * MIB));
+    for address in [first, first + 6 * MIB] {
+        let block = program.space.live_block_containing(address).unwrap();
+        program.space.free(block);
+    }
+    program.space.coalesce_all();
+    let handle = program.space.reclaimable_handles()[0];
+    assert_eq!((handle.address, handle.bytes), (first, 8 * MIB));
+    let detached = program.space.detach(&handle).unwrap();
+    assert_eq!(need_of(&program.space, 8 * MIB), Some((8, 64)));
+    program.space.mark_moved(&detached);
+    program.space.mark_unmapped(detached.block, detached.address);
+    assert_eq!(need_of(&program.space, 8 * MIB), Some((8, 16)));
+    program.space.check().unwrap();
+}

@@ -65,6 +65,12 @@ impl Space {
         self.unreleasable.tracked = true;
     }
 
+    /// Forgets the limits on splitting blocks and handles, which are those of the pool.
+    pub fn forget_limits(&mut self) {
+        self.unreleasable = UnreleasableMemory::default();
+        self.split_limits = None;
+    }
+
     /// Sets the limits on unreleasable memory.
     pub fn set_unreleasable_limits(&mut self, limits: UnreleasableLimits) {
         self.unreleasable.limits = limits;

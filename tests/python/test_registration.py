@@ -59,7 +59,7 @@ class Registration(unittest.TestCase):
         pools = {"gpu_direct_rdma": "gpu_direct_rdma", "segments": "ipc_handle", "nccl_window": "nccl_window"}
         for option, use in pools.items():
             with plinth.use_mem_pool(plinth.MemPool(**{option: True})):
-                buffer = plinth.empty(1 << 20, "uint8")
+                buffer = plinth.empty(300 << 20, "uint8")
             self.assertIsNone(registration.uses(buffer)[use], option)
         with self.assertRaises(plinth.errors.InvalidArgumentError):
             plinth.MemPool(fabric=True, segments=True)

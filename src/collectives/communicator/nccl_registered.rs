@@ -14,15 +14,16 @@ use crate::{
     base::{deadline::Deadline, log, units::Bytes},
     driver::{Span, nccl::Registered},
     error::{Context, Error, Result, invalid},
-    memory::registration::{self, OwnedRegistration, uses},
+    memory::{
+        pool::WINDOW_ALIGNMENT,
+        registration::{self, OwnedRegistration, uses},
+    },
     runtime::{Runtime, sync_debug},
     status::Status,
     stream::capture_lock,
 };
 use std::{sync::Arc, time::Duration};
 
-/// NCCL makes windows of memory that begins at a multiple of this.
-const WINDOW_ALIGNMENT: u64 = 4096;
 /// The part of a row that ranks exchange before the message of an error.
 const ROW_HEAD: usize = 16;
 

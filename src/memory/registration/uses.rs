@@ -12,7 +12,7 @@ use crate::{
         handle_types::{is_shareable, supports_dma_buf, supports_fabric, supports_gpu_direct_rdma},
         located_block::not_allocated,
         mapped::{Backing, Mapped},
-        pool::MemoryOptions,
+        pool::{MemoryOptions, WINDOW_ALIGNMENT},
         shareable,
     },
     runtime::{self, device::Device},
@@ -65,6 +65,8 @@ const ASLEEP: &CStr = c"the memory is asleep";
 const SEVERAL_ALLOCATIONS: &CStr =
     c"the block is in several physical allocations, and NCCL maps only that in which a window begins; allocate it in a pool \
       with PLINTH_MEM_POOL_NCCL_WINDOW";
+const MISALIGNED: &CStr = c"the block does not begin at a multiple of 4096; allocate it in a pool with \
+      PLINTH_MEM_POOL_NCCL_WINDOW";
 const NOT_SHAREABLE: &CStr =
     c"the memory was not created for sharing: PLINTH_IPC is 0, or the device does not support it";
 
@@ -165,12 +167,16 @@ pub fn of_block(address: u64) -> Result<BlockUses> {
     let mut found = shareable::find(runtime, address)?;
     found.read_mapped().ok_or_else(|| not_allocated(address))?;
     let device = device(runtime, found.arena.device)?;
+    let mut uses = of(device, &runtime.driver, found.arena.lock().memory, &found.mapped)?;
+    if !found.address.is_multiple_of(WINDOW_ALIGNMENT) {
+        uses.nccl_window = uses.nccl_window.or(Some(MISALIGNED));
+    }
     Ok(BlockUses {
         address: found.address,
         bytes: found.requested,
         device: device.ordinal,
         parts: found.mapped.len() as u32,
         registrations: registered::count(found.arena.number, found.block) as u32,
-        uses: of(device, &runtime.driver, found.arena.lock().memory, &found.mapped)?,
+        uses,
     })
 }
