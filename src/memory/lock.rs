@@ -24,13 +24,12 @@ use std::{
     time::Duration,
 };
 
-/// The number of spinning rounds, each twice as long as the one before: a few microseconds in all.
-const SPINS: u32 = 6;
-/// The number of rounds in which a waiter does not look whether the lock is free before it tries to take it.
-const EAGER_ROUNDS: u32 = 4;
-/// The number of rounds after those that yield the processor: some tens of microseconds, so that a count over all arenas,
-/// which holds their locks, is over before a waiter sleeps. The shortest sleep takes Linux some 60 microseconds.
-const YIELDS: u32 = 64;
+/// The number of spinning rounds, each twice as long as the one before: some tens of microseconds in all, so that a count
+/// over all arenas, which holds their locks, is over before a waiter sleeps. The shortest sleep takes Linux some 60
+/// microseconds. The polls of long waits are rare, because each takes the line from the holder for a while.
+const SPINS: u32 = 10;
+/// The number of rounds after those that also yield the processor.
+const YIELDS: u32 = 8;
 const SHORTEST_SLEEP: Duration = Duration::from_micros(2);
 /// The number of times that the sleep doubles; the longest sleep is 64 microseconds.
 const LONGER_SLEEPS: u32 = 5;
@@ -65,12 +64,13 @@ impl Word for AtomicBool {
     }
 
     fn wait(round: u32) {
-        if round < SPINS {
-            for _ in 0..1u32 << round {
+        if round < SPINS + YIELDS {
+            for _ in 0..1u32 << round.min(SPINS - 1) {
                 hint::spin_loop();
             }
-        } else if round < SPINS + YIELDS {
-            thread::yield_now();
+            if round >= SPINS {
+                thread::yield_now();
+            }
         } else {
             thread::sleep(SHORTEST_SLEEP * (1 << (round - SPINS - YIELDS).min(LONGER_SLEEPS)));
         }
@@ -140,10 +140,9 @@ impl<T, W: Word> Lock<T, W> {
         loop {
             W::wait(round);
             round = round.saturating_add(1);
-            // First without a look: a thread that locks again and again leaves the lock free for so short a time that it is
-            // taken when the compare-exchange follows the load. Then with one: a load keeps the line shared among the
-            // waiters, and a failed compare-exchange takes it from the holder, which is about to need it.
-            if (round <= EAGER_ROUNDS || !self.taken.load(Ordering::Relaxed))
+            // A load keeps the line shared among the waiters; a failed compare-exchange would take it from the holder,
+            // which is about to need it.
+            if !self.taken.load(Ordering::Relaxed)
                 && let Some(guard) = self.try_lock()
             {
                 return guard;
