@@ -1,5 +1,6 @@
 /* Memory pools: allocations from them and isolation from others. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
+/* also: PLINTH_HOST_MEMORY=140GiB */
 /* long: pools_with_live_blocks_do_not_leak */
 #include "pooling.h"
 

@@ -1,5 +1,6 @@
 /* Checkpoints of pools: which blocks are allocated, recorded and restored. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
+/* also: PLINTH_HOST_MEMORY=140GiB */
 #include "graphing.h"
 
 enum { MOST = 64 };

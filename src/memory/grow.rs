@@ -380,7 +380,9 @@ impl Grower<'_> {
         let memory = self.device.memory();
         let supply = memory.supply(limits.limit);
         let zone_bytes = self.arena.lock().space.counters.zones[zone as usize].reserved.current;
-        let handle = policy::handle_size(zone, missing, zone_bytes, limits.live, supply, limits.limit, granule);
+        // Of a pool with a budget, as much as is left of it.
+        let limit = limits.limit.min(limits.allowance);
+        let handle = policy::handle_size(zone, missing, zone_bytes, limits.live, supply, limit, granule);
         let create = if missing == 0 { 0 } else { policy::growth(missing, handle, room, creatable, supply) };
         let outcome = self
             .create(policy::handle_sizes(create, handle, granule), limits.max_held, &mut site_handles)

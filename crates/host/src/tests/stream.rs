@@ -280,11 +280,15 @@ fn work_waits_for_threads_that_the_system_refuses() {
         let (stream, log, pointer) = (new_stream(&t, CU_STREAM_NON_BLOCKING), Log::default(), alloc(&t, 4096));
         let waiting = stream as usize;
         let (begin, begun) = std::sync::mpsc::channel();
+        let (start, started) = std::sync::mpsc::channel();
         let waiter = std::thread::spawn(move || {
+            start.send(()).expect("the test waits");
             begun.recv().expect("the test goes on");
             let t = setup(0);
             code!(t.cuStreamSynchronize(waiting as CUstream))
         });
+        // A thread maps memory when it begins.
+        started.recv().expect("the thread has begun");
         let statm = std::fs::read_to_string("/proc/self/statm").expect("the size of the process");
         let pages: libc::rlim_t = statm.split(' ').next().and_then(|size| size.parse().ok()).expect("a number");
         // Less than a thread's stack.
