@@ -243,6 +243,24 @@ TEST(blocks_of_a_pool_for_windows_are_in_one_allocation) {
   expect_nothing_left();
 }
 
+TEST(windows_are_aligned_beside_blocks_of_the_default_pool) {
+  const plinth_pool_id_t pool = pool_for(PLINTH_MEM_POOL_NCCL_WINDOW | PLINTH_MEM_POOL_USE_ON_OOM);
+  limit_memory(14 * MIB, 0);
+  unsigned char *first = alloc_in(pool, 12 * MIB);
+  release(first);
+  /* Nothing else is left for this one. */
+  unsigned char *other = alloc_on(3 * MIB + 700, 0, NULL);
+  CHECK(other >= first && other < first + 12 * MIB);
+  unsigned char *second = alloc_in(pool, 4 * MIB);
+  CHECK(second > other && second < first + 12 * MIB);
+  CHECK_EQ(can(second, PLINTH_MEMORY_USE_NCCL_WINDOW), !has_segments() && can(second, PLINTH_MEMORY_USE_IPC));
+  CHECK_EQ((uintptr_t)second % 4096, 0);
+  release(other);
+  release(second);
+  destroy(pool);
+  expect_nothing_left();
+}
+
 /* ---- exports */
 
 TEST(registered_memory_is_one_dma_buf) {

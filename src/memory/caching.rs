@@ -135,6 +135,8 @@ fn alloc_slow(number: i32, stream: Stream, request: Request) -> Result<u64> {
     loop {
         let (arena, generation) = find_arena(number, stream)?;
         let device = device(runtime, arena.device)?;
+        // It may be in another pool than the one that was searched.
+        let request = Request { size: arena.lock().memory.round(request.size), ..request };
         let outcome = slow_path::allocate_slow(runtime, device, arena, generation, request);
         trackers::deliver();
         // None: the arena was retired and reused meanwhile, because its pool was released.

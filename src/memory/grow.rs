@@ -15,7 +15,7 @@ use super::{
     growth::{DetachedHandle, GrowthCandidate, GrowthSite, ReclaimableHandle},
     handles::{self, Handle},
     mapped::Backing,
-    policy,
+    policy::{self, Supply},
     pool::{self, PoolId},
     stream_events,
 };
@@ -380,10 +380,10 @@ impl Grower<'_> {
         let memory = self.device.memory();
         let supply = memory.supply(limits.limit);
         let zone_bytes = self.arena.lock().space.counters.zones[zone as usize].reserved.current;
-        // Of a pool with a budget, as much as is left of it.
-        let limit = limits.limit.min(limits.allowance);
-        let handle = policy::handle_size(zone, missing, zone_bytes, limits.live, supply, limit, granule);
-        let create = if missing == 0 { 0 } else { policy::growth(missing, handle, room, creatable, supply) };
+        let handle = policy::handle_size(zone, missing, zone_bytes, limits.live, supply, limits.limit, granule);
+        // What other processes, or the pool's budget, may need is not rounded up.
+        let exact = supply == Supply::Shared || limits.allowance != u64::MAX;
+        let create = if missing == 0 { 0 } else { policy::growth(missing, handle, room, creatable, exact) };
         let outcome = self
             .create(policy::handle_sizes(create, handle, granule), limits.max_held, &mut site_handles)
             .and_then(|enough| {

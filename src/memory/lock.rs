@@ -28,7 +28,7 @@ use std::{
 /// over all arenas, which holds their locks, is over before a waiter sleeps. The shortest sleep takes Linux some 60
 /// microseconds. The polls of long waits are rare, because each takes the line from the holder for a while.
 const SPINS: u32 = 10;
-/// The number of rounds after those that also yield the processor.
+/// The number of rounds after those that also yield the processor, each as long as the last one before.
 const YIELDS: u32 = 8;
 const SHORTEST_SLEEP: Duration = Duration::from_micros(2);
 /// The number of times that the sleep doubles; the longest sleep is 64 microseconds.

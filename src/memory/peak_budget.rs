@@ -353,7 +353,7 @@ mod tests {
     fn arenas(memory: &DeviceMemory, count: usize) -> Vec<&'static Arena> {
         let key = |stream| Key { stream, thread: 0, pool: PoolId::DEFAULT, ended: 0 };
         // Arenas of other tests must not lend budget.
-        static DEVICES: AtomicU32 = AtomicU32::new(0);
+        static DEVICES: AtomicU32 = AtomicU32::new(1 << 16);
         let device = DEVICES.fetch_add(1, Ordering::Relaxed);
         let user = StreamUse { stream: Stream::DEFAULT, device, thread: 0, generation: 0 };
         (0..count).map(|stream| memory.arena(key(stream), user).unwrap().0).collect()

@@ -201,11 +201,11 @@ pub fn handle_size(zone: Zone, need: u64, zone_bytes: u64, live: u64, supply: Su
 }
 
 /// Returns the bytes to create when `need` bytes are needed: a multiple of `handle` if `room` bytes of addresses and
-/// `creatable` bytes of memory allow it, otherwise `need`. On a device that processes share it is `need`: the last handle
-/// ends with the block, so that all handles can be returned with the block.
-pub fn growth(need: u64, handle: u64, room: u64, creatable: u64, supply: Supply) -> u64 {
+/// `creatable` bytes of memory allow it, otherwise `need`; `need`, too, if it is to be `exact`: then the last handle ends with the
+/// block, so that all handles can be returned with the block.
+pub fn growth(need: u64, handle: u64, room: u64, creatable: u64, exact: bool) -> u64 {
     let whole = need.div_ceil(handle).saturating_mul(handle);
-    if whole <= room && whole <= creatable && supply != Supply::Shared { whole } else { need }
+    if whole <= room && whole <= creatable && !exact { whole } else { need }
 }
 
 /// Divides `bytes` bytes of new memory, a multiple of `granule`, into handles: as many of size `handle` as fit, then

@@ -266,7 +266,8 @@ impl SlowPath {
                 continue;
             }
             inner.space.coalesce_all();
-            if let Some(address) = inner.space.allocate(self.request.size, self.request.requested) {
+            let size = inner.memory.round(self.request.size);
+            if let Some(address) = inner.space.allocate(size, self.request.requested) {
                 drop(inner);
                 peak_budget::ensure_budget(self.memory(), arena);
                 return Some(address);
