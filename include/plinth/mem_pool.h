@@ -79,9 +79,8 @@
 /**
  * For plinth_mem_pool_create_with_flags: each block is in one physical allocation, so that it can be a window of an NCCL
  * communicator, as memory of ncclMemAlloc can (plinth_communicator_register, ncclCommWindowRegister). The allocations have
- * the sizes of segments and are not moved to where memory is needed. They can sleep. Sizes of blocks are rounded to multiples of
- * 4096, at which windows begin. Not together with
- * PLINTH_MEM_POOL_SEGMENTS.
+ * the sizes of segments and are not moved to where memory is needed. They can sleep. Sizes of blocks are rounded to
+ * multiples of 4096, at which windows begin. Not together with PLINTH_MEM_POOL_SEGMENTS.
  */
 #define PLINTH_MEM_POOL_NCCL_WINDOW 32
 

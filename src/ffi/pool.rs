@@ -98,9 +98,8 @@ pub const PLINTH_MEM_POOL_GPU_DIRECT_RDMA: u32 = 8;
 pub const PLINTH_MEM_POOL_SEGMENTS: u32 = 16;
 /// For plinth_mem_pool_create_with_flags: each block is in one physical allocation, so that it can be a window of an NCCL
 /// communicator, as memory of ncclMemAlloc can (plinth_communicator_register, ncclCommWindowRegister). The allocations have
-/// the sizes of segments and are not moved to where memory is needed. They can sleep. Sizes of blocks are rounded to multiples of
-/// 4096, at which windows begin. Not together with
-/// PLINTH_MEM_POOL_SEGMENTS.
+/// the sizes of segments and are not moved to where memory is needed. They can sleep. Sizes of blocks are rounded to
+/// multiples of 4096, at which windows begin. Not together with PLINTH_MEM_POOL_SEGMENTS.
 pub const PLINTH_MEM_POOL_NCCL_WINDOW: u32 = 32;
 
 /// Creates a pool, as plinth_mem_pool_create does, whose memory is made for a purpose.

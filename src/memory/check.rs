@@ -134,12 +134,8 @@ impl Space {
             if matches!(block.state, BlockState::Hole | BlockState::Detached) {
                 continue;
             }
-            let mut at = *address;
-            while at < address + block.size {
-                match self.mapped.range(..=at).next_back() {
-                    Some((start, mapped)) if start + mapped.bytes > at => at = start + mapped.bytes,
-                    _ => return Err(format!("nothing is mapped at {at:#x} under {block:?}")),
-                }
+            if let Some(at) = self.first_without(*address, block.size, |_| true) {
+                return Err(format!("nothing is mapped at {at:#x} under {block:?}"));
             }
         }
         Ok(())

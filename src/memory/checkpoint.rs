@@ -257,8 +257,10 @@ impl Space {
 
     /// Returns the first address of a state that no longer has its memory.
     fn first_missing(&self, state: &ArenaState) -> Option<u64> {
-        if let Some((address, _)) = state.mapped.iter().find(|(address, bytes)| !self.has_memory_at(*address, *bytes)) {
-            return Some(*address);
+        // The memory may be in other handles than before, because it slept.
+        let missing = |(address, bytes): &(u64, u64)| self.first_without(*address, *bytes, has_memory);
+        if let Some(address) = state.mapped.iter().find_map(missing) {
+            return Some(address);
         }
         // The runs of adjacent blocks that are allocated or free.
         let mut runs: BTreeMap<u64, u64> = BTreeMap::new();
@@ -280,20 +282,6 @@ impl Space {
             run.is_some_and(|(_, end)| block.address + block.size <= *end)
         };
         state.blocks.iter().find(|block| !has_room(block)).map(|block| block.address)
-    }
-
-    /// Returns whether all of an address range has memory. It may be in other handles than before, because it slept.
-    fn has_memory_at(&self, address: u64, bytes: u64) -> bool {
-        let (mut at, end) = (address, address + bytes);
-        while at < end {
-            match self.mapped.range(..=at).next_back() {
-                Some((start, mapped)) if start + mapped.bytes > at && has_memory(mapped.backing) => {
-                    at = start + mapped.bytes;
-                }
-                _ => return false,
-            }
-        }
-        true
     }
 
     /// Frees and allocates blocks so that exactly those of a list are allocated. [`first_missing`](Self::first_missing)

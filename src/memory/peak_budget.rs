@@ -239,6 +239,10 @@ fn count_with<T>(
             (inner, levels)
         })
         .collect();
+    let preferred = match budgets {
+        Budgets::Prefer(requester) => list.in_use().iter().position(|arena| arena.number == requester.number),
+        Budgets::Keep | Budgets::Share => None,
+    };
     let mut rooms = [Room::default(); 3 * QUANTITIES];
     for index in indexes(which) {
         let level = &mut levels.as_flattened_mut()[index];
@@ -250,20 +254,14 @@ fn count_with<T>(
         }
         let peak = &mut peak.peaks.as_flattened_mut()[index];
         *peak = (*peak).max(*level);
-        rooms[index] = Room::new(*peak, *level, needs);
+        rooms[index] = Room::new(index, (*peak, *level, needs), locked.len() as u64, preferred.is_some());
     }
     let value = body(Moment { others: &others, retired: list.retired(), locked: &locked });
     if !matches!(budgets, Budgets::Keep) {
-        let arenas = locked.len() as u64;
-        let preferred = match budgets {
-            Budgets::Prefer(requester) => list.in_use().iter().position(|arena| arena.number == requester.number),
-            Budgets::Keep | Budgets::Share => None,
-        };
         // Each arena is unlocked as soon as it has its budgets: its thread waits.
         for (number, mut counted) in locked.into_iter().enumerate() {
             for index in indexes(which) {
-                let is_preferred = preferred.map(|preferred| preferred == number);
-                rooms[index].distribute(&mut counted, index, arenas, is_preferred);
+                rooms[index].distribute(&mut counted, index, preferred == Some(number));
             }
             counted.0.space.counters.set_limits();
         }
@@ -286,38 +284,42 @@ fn level_and_need((inner, levels): &Counted, index: usize) -> (u64, u64) {
     (level, inner.space.counters.peaks().as_flattened()[index].saturating_sub(level))
 }
 
-/// The difference between the peak and the sum of a quantity, which the arenas share.
+/// What each arena gets of the difference between the peak and the sum of a quantity. Half of what the needs leave is for the
+/// preferred arena, if any, and half for the others.
 #[derive(Debug, Clone, Copy, Default)]
 struct Room {
-    peak: u64,
     /// Whether each arena gets what it needs to reach its own peak. If there is not enough for all arenas, none does.
     meets_needs: bool,
-    /// What is left then.
-    rest: u64,
+    share: u64,
+    share_of_preferred: u64,
+    slack: u64,
+    allowance: u64,
 }
 
 impl Room {
-    fn new(peak: u64, sum: u64, needs: u64) -> Room {
-        let room = peak - sum;
-        let meets_needs = needs <= room;
-        Room { peak, meets_needs, rest: if meets_needs { room - needs } else { room } }
-    }
-
-    /// Sets the budget of one of `arenas`: half of the rest is for the preferred arena, if any, and half for the others.
-    /// `is_preferred` is `None` if there is none.
-    fn distribute(&self, counted: &mut Counted, index: usize, arenas: u64, is_preferred: Option<bool>) {
+    /// Divides the room of a quantity, by its index, among arenas.
+    fn new(index: usize, (peak, sum, needs): (u64, u64, u64), arenas: u64, any_preferred: bool) -> Room {
         // Powers of two, because divisions would take half of the time of a count.
         let shift = arenas.next_power_of_two().trailing_zeros();
-        let share = self.rest >> (shift + u32::from(is_preferred.is_some()));
-        let part = if is_preferred == Some(true) { self.rest - share * (arenas - 1) } else { share };
+        let room = peak - sum;
+        let meets_needs = needs <= room;
+        let rest = if meets_needs { room - needs } else { room };
+        let share = rest >> (shift + u32::from(any_preferred));
         let allowance = match MIN_ALLOWANCE[index % QUANTITIES] {
             0 => 0,
-            least => ((self.peak / ALLOWANCE_DIVISOR) >> shift).max(least),
+            least => ((peak / ALLOWANCE_DIVISOR) >> shift).max(least),
         };
-        let slack = if is_exact(index) || arenas == 1 { 0 } else { (self.peak / SLACK_DIVISOR) >> shift };
+        let slack = if is_exact(index) || arenas == 1 { 0 } else { (peak / SLACK_DIVISOR) >> shift };
+        let share_of_preferred = if any_preferred { rest - share * (arenas - 1) } else { share };
+        Room { meets_needs, share, share_of_preferred, slack, allowance }
+    }
+
+    /// Sets the budget of an arena.
+    fn distribute(&self, counted: &mut Counted, index: usize, is_preferred: bool) {
         let (own, need) = level_and_need(counted, index);
-        let max = own + part + slack + if self.meets_needs { need } else { 0 };
-        counted.0.space.counters.set_budget(index, max, allowance);
+        let share = if is_preferred { self.share_of_preferred } else { self.share };
+        let max = own + share + self.slack + if self.meets_needs { need } else { 0 };
+        counted.0.space.counters.set_budget(index, max, self.allowance);
     }
 }
 
@@ -332,271 +334,4 @@ pub fn reset(memory: &DeviceMemory) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        driver::Stream,
-        memory::{
-            arena::{Key, StreamUse},
-            block::{UNIT, Zone, zone_of},
-            counters::{Counters, max_of},
-            pool::PoolId,
-            stats::ByPool,
-        },
-    };
-    use proptest::prelude::*;
-    use std::{
-        sync::atomic::{AtomicU32, AtomicU64},
-        thread as threads,
-    };
-
-    fn arenas(memory: &DeviceMemory, count: usize) -> Vec<&'static Arena> {
-        let key = |stream| Key { stream, thread: 0, pool: PoolId::DEFAULT, ended: 0 };
-        // Arenas of other tests must not lend budget.
-        static DEVICES: AtomicU32 = AtomicU32::new(1 << 16);
-        let device = DEVICES.fetch_add(1, Ordering::Relaxed);
-        let user = StreamUse { stream: Stream::DEFAULT, device, thread: 0, generation: 0 };
-        (0..count).map(|stream| memory.arena(key(stream), user).unwrap().0).collect()
-    }
-
-    /// Changes the counters of an arena as an allocation does.
-    fn change(memory: &DeviceMemory, arena: &Arena, body: impl FnOnce(&mut Counters)) {
-        let mut inner = arena.lock();
-        body(&mut inner.space.counters);
-        let needs_attention = inner.space.counters.needs_attention;
-        drop(inner);
-        if needs_attention {
-            ensure_budget(memory, arena);
-        }
-    }
-
-    #[derive(Debug, Clone)]
-    enum Step {
-        /// Allocates a block in an arena.
-        Alloc(usize, u64),
-        /// Frees a block; at once, or after another stream.
-        Free(usize, bool),
-        /// Completes a deferred free.
-        Complete(usize),
-        /// Maps a handle in an arena.
-        Map(usize, u64),
-        /// Unmaps a handle.
-        Unmap(usize),
-        /// Allocates a block of another backend.
-        AllocOther(u64),
-        /// Frees the blocks of the other backend.
-        FreeOther,
-        /// Resets the peaks.
-        Reset,
-        /// Continues in another thread.
-        NextThread,
-    }
-
-    fn step() -> impl Strategy<Value = Step> {
-        let bytes = || prop_oneof![1_u64..5_000, 1_u64..4 << 20];
-        prop_oneof![
-            12 => (0_usize..ARENAS, bytes()).prop_map(|(arena, bytes)| Step::Alloc(arena, bytes)),
-            9 => (any::<usize>(), any::<bool>()).prop_map(|(index, deferred)| Step::Free(index, deferred)),
-            3 => any::<usize>().prop_map(Step::Complete),
-            2 => (0_usize..ARENAS, bytes()).prop_map(|(arena, bytes)| Step::Map(arena, bytes)),
-            1 => any::<usize>().prop_map(Step::Unmap),
-            2 => bytes().prop_map(Step::AllocOther),
-            1 => Just(Step::FreeOther),
-            1 => Just(Step::Reset),
-            1 => Just(Step::NextThread),
-        ]
-    }
-
-    const ARENAS: usize = 5;
-
-    /// A device with arenas, and a model of it: the blocks and the peaks of their sums.
-    struct Program {
-        memory: DeviceMemory,
-        arenas: Vec<&'static Arena>,
-        /// Arena and requested bytes.
-        live: Vec<(usize, u64)>,
-        waiting: Vec<(usize, u64)>,
-        mapped: Vec<(usize, u64)>,
-        other: Vec<u64>,
-        peaks: ScopedLevels,
-    }
-
-    fn size_of(requested: u64) -> u64 {
-        requested.next_multiple_of(UNIT)
-    }
-
-    impl Program {
-        fn new() -> Self {
-            let memory = DeviceMemory::default();
-            let arenas = arenas(&memory, ARENAS);
-            let peaks = ScopedLevels::default();
-            Program { memory, arenas, live: vec![], waiting: vec![], mapped: vec![], other: vec![], peaks }
-        }
-
-        fn levels(&self) -> ScopedLevels {
-            let mut levels = ScopedLevels::default();
-            let mut add = |requested: u64, quantities: &[(Quantity, u64)]| {
-                for scope in [zone_of(size_of(requested)) as usize, ALL] {
-                    for (quantity, amount) in quantities {
-                        levels[scope][*quantity as usize] += amount;
-                    }
-                }
-            };
-            let live = self.live.iter().map(|(_, requested)| requested);
-            for requested in live.chain(&self.other) {
-                let size = size_of(*requested);
-                add(*requested, &[(Quantity::Count, 1), (Quantity::Bytes, size), (Quantity::Requested, *requested)]);
-                add(*requested, &[(Quantity::Active, 1), (Quantity::ActiveBytes, size)]);
-            }
-            for (_, requested) in &self.waiting {
-                add(*requested, &[(Quantity::Active, 1), (Quantity::ActiveBytes, size_of(*requested))]);
-            }
-            for (_, bytes) in &self.mapped {
-                add(*bytes, &[(Quantity::Segments, 1), (Quantity::Reserved, *bytes)]);
-            }
-            levels
-        }
-
-        fn run(&mut self, step: &Step) {
-            let zone = |requested: u64| zone_of(size_of(requested));
-            let memory = &self.memory;
-            match *step {
-                Step::Alloc(arena, requested) => {
-                    self.live.push((arena, requested));
-                    change(memory, self.arenas[arena], |counters| {
-                        counters.count_alloc(zone(requested), size_of(requested), requested);
-                    });
-                }
-                Step::Free(index, deferred) if !self.live.is_empty() => {
-                    let (arena, requested) = self.live.swap_remove(index % self.live.len());
-                    change(memory, self.arenas[arena], |counters| {
-                        counters.count_free(zone(requested), size_of(requested), requested);
-                        if deferred {
-                            counters.count_deferred_free(zone(requested), size_of(requested));
-                        }
-                    });
-                    if deferred {
-                        self.waiting.push((arena, requested));
-                    }
-                }
-                Step::Complete(index) if !self.waiting.is_empty() => {
-                    let (arena, requested) = self.waiting.swap_remove(index % self.waiting.len());
-                    change(memory, self.arenas[arena], |counters| {
-                        counters.count_deferred_free_done(zone(requested), size_of(requested));
-                    });
-                }
-                Step::Map(arena, bytes) => {
-                    self.mapped.push((arena, bytes));
-                    change(memory, self.arenas[arena], |counters| counters.map(zone(bytes), bytes));
-                }
-                Step::Unmap(index) if !self.mapped.is_empty() => {
-                    let (arena, bytes) = self.mapped.swap_remove(index % self.mapped.len());
-                    change(memory, self.arenas[arena], |counters| counters.unmap(zone(bytes), bytes));
-                }
-                Step::AllocOther(requested) => {
-                    self.other.push(requested);
-                    self.count_others(|by_pool, amount| by_pool.add(zone(requested), amount), requested);
-                    count_other_backends(&self.memory);
-                }
-                Step::FreeOther => {
-                    for requested in std::mem::take(&mut self.other) {
-                        self.count_others(|by_pool, amount| by_pool.sub(zone(requested), amount), requested);
-                    }
-                }
-                Step::Reset => {
-                    reset(memory);
-                    self.peaks = ScopedLevels::default();
-                }
-                Step::Free(..) | Step::Complete(_) | Step::Unmap(_) | Step::NextThread => {}
-            }
-            self.peaks = max_of(self.peaks, &self.levels());
-        }
-
-        fn count_others(&self, change: impl Fn(&mut ByPool, u64), requested: u64) {
-            let mut others = self.memory.others.lock();
-            change(&mut others.allocation, 1);
-            change(&mut others.active, 1);
-            change(&mut others.allocated_bytes, size_of(requested));
-            change(&mut others.active_bytes, size_of(requested));
-            change(&mut others.requested_bytes, requested);
-        }
-    }
-
-    fn assert_peaks(found: &ScopedLevels, expected: &ScopedLevels) {
-        for (index, (found, expected)) in found.as_flattened().iter().zip(expected.as_flattened()).enumerate() {
-            let slack = if is_exact(index) { 0 } else { found / SLACK_DIVISOR };
-            assert!(found <= expected && expected - found <= slack, "{index}: {found} instead of {expected}");
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
-
-        /// The peaks of one thread at a time are exact, or too low by the slack at most, whichever thread it is and
-        /// whether or not they are read.
-        #[test]
-        fn peaks_match_the_model(steps in prop::collection::vec(step(), 1..150), read_each in any::<bool>()) {
-            let mut program = Program::new();
-            for steps in steps.split(|step| matches!(step, Step::NextThread)) {
-                let program = &mut program;
-                let run = move || {
-                    for step in steps {
-                        program.run(step);
-                        for arena in &program.arenas {
-                            assert_eq!(arena.lock().space.counters.check(), Ok(()));
-                        }
-                        if read_each {
-                            let counted = read(&program.memory);
-                            assert_eq!(counted.levels, program.levels(), "{step:?}");
-                            assert_peaks(&counted.peaks, &program.peaks);
-                        }
-                    }
-                };
-                threads::scope(|scope| scope.spawn(run).join()).unwrap();
-            }
-            assert_peaks(&read(&program.memory).peaks, &program.peaks);
-        }
-    }
-
-    /// Concurrent threads: the peak is between what was certainly allocated at once, less the allowances, and what can
-    /// have been allocated at once.
-    #[test]
-    fn concurrent_peaks_are_within_the_allowances() {
-        const THREADS: usize = 4;
-        let memory = DeviceMemory::default();
-        let arenas = arenas(&memory, THREADS);
-        let (least, most) = ([const { AtomicU64::new(0) }; 2], [const { AtomicU64::new(0) }; 2]);
-        let add = |sum: &[AtomicU64; 2], bytes: u64| {
-            let now = sum[0].fetch_add(bytes, Ordering::SeqCst) + bytes;
-            sum[1].fetch_max(now, Ordering::SeqCst);
-        };
-        threads::scope(|scope| {
-            for (number, arena) in arenas.iter().enumerate() {
-                let (memory, add, least, most) = (&memory, &add, &least, &most);
-                scope.spawn(move || {
-                    let mut random = number as u64 + 1;
-                    let mut live = Vec::new();
-                    for _ in 0..4000 {
-                        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                        if (random >> 40) % 32 > live.len() as u64 {
-                            let bytes = ((random >> 33) % (32 << 20) + 1).next_multiple_of(UNIT);
-                            live.push(bytes);
-                            add(most, bytes);
-                            change(memory, arena, |counters| counters.count_alloc(Zone::Large, bytes, bytes));
-                            add(least, bytes);
-                        } else if let Some(bytes) = live.pop() {
-                            least[0].fetch_sub(bytes, Ordering::SeqCst);
-                            arena.lock().space.counters.count_free(Zone::Large, bytes, bytes);
-                            most[0].fetch_sub(bytes, Ordering::SeqCst);
-                        }
-                    }
-                });
-            }
-        });
-        let (_, peak) = read(&memory).live();
-        let [least, most] = [least, most].map(|sum| sum[1].load(Ordering::SeqCst));
-        let allowances = (peak / ALLOWANCE_DIVISOR).max(THREADS as u64 * MIN_ALLOWANCE[Quantity::Bytes as usize]);
-        assert!(least <= peak + allowances, "{least} were allocated at once, the peak is {peak}");
-        assert!(peak <= most, "at most {most} were allocated at once, the peak is {peak}");
-    }
-}
+mod tests;

@@ -12,7 +12,7 @@ use super::{
     block::{Block, BlockId, BlockState, Blocks, NONE, SMALL, UNIT, Zone, zone_of},
     counters::Counters,
     directory::{self, Entry},
-    mapped::Mapped,
+    mapped::{Backing, Mapped},
     policy::SplitLimits,
     recorder::Recorder,
     unreleasable::UnreleasableMemory,
@@ -400,6 +400,20 @@ impl Space {
         let is_freed =
             |region: &Region| region.address == *start && self.blocks[region.first].state == BlockState::Detached;
         address - start < mapped.bytes && !(mapped.backing.is_segment() && self.regions.iter().any(is_freed))
+    }
+
+    /// Returns the first address of a range that has no mapping whose backing `accepts` accepts.
+    pub(super) fn first_without(&self, address: u64, bytes: u64, accepts: impl Fn(Backing) -> bool) -> Option<u64> {
+        let (mut at, end) = (address, address + bytes);
+        while at < end {
+            match self.mapped.range(..=at).next_back() {
+                Some((start, mapped)) if start + mapped.bytes > at && accepts(mapped.backing) => {
+                    at = start + mapped.bytes;
+                }
+                _ => return Some(at),
+            }
+        }
+        None
     }
 
     /// Returns the live block that contains an address.
