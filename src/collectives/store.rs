@@ -355,7 +355,7 @@ mod tests {
     fn files(store: &Store) -> Vec<String> {
         let entries = fs::read_dir(&store.folder).unwrap();
         let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
+        names.sort_unstable();
         names
     }
 

@@ -90,7 +90,7 @@ impl Parts {
         let mut pools: Vec<Arc<SharedPool>> =
             self.from_parts.resources.lock().iter().map(|resources| Arc::clone(&resources.pool)).collect();
         pools.push(Arc::clone(own));
-        pools.sort_by_key(|pool| Arc::as_ptr(pool).addr());
+        pools.sort_unstable_by_key(|pool| Arc::as_ptr(pool).addr());
         pools.dedup_by(|one, other| Arc::ptr_eq(one, other));
         pools
     }

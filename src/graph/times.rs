@@ -90,7 +90,7 @@ fn measure_ready(runtime: &Runtime, ready: &Ready, repeats: u32) -> Result<Vec<N
     let events: Vec<Event> = pooled.iter().map(PooledEvent::native).collect();
     let samples = with_serial(runtime, ready, native, &times, &events, repeats)?;
     for (time, mut samples) in times.iter_mut().zip(samples) {
-        samples.sort_by(f64::total_cmp);
+        samples.sort_unstable_by(f64::total_cmp);
         time.microseconds = samples[samples.len() / 2];
     }
     Ok(times)

@@ -347,7 +347,7 @@ impl DeviceMemory {
         let arenas = self.arenas.lock();
         let of_pool = arenas.by_key.iter().filter(|(key, _)| key.pool == pool);
         let mut found: Vec<&'static Arena> = of_pool.map(|(_, arena)| *arena).collect();
-        found.sort_by_key(|arena| arena.number);
+        found.sort_unstable_by_key(|arena| arena.number);
         found
     }
 

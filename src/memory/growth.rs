@@ -159,7 +159,7 @@ impl Space {
     pub fn growth_candidates(&self, zone: Zone, size: u64, granule: u64) -> Vec<GrowthCandidate> {
         let mut candidates: Vec<GrowthCandidate> =
             self.holes.iter().filter_map(|hole| self.candidate_at(*hole, zone, size, granule)).collect();
-        candidates.sort_by_key(|candidate| (candidate.need, self.blocks[candidate.hole].address));
+        candidates.sort_unstable_by_key(|candidate| (candidate.need, self.blocks[candidate.hole].address));
         candidates
     }
 
@@ -334,7 +334,7 @@ impl Space {
         }
         // Within a block, the highest address comes first: the part below keeps the block's index when a handle is
         // detached.
-        reclaimable.sort_by_key(|handle| (handle.block_bytes, handle.block, u64::MAX - handle.address));
+        reclaimable.sort_unstable_by_key(|handle| (handle.block_bytes, handle.block, u64::MAX - handle.address));
         reclaimable
     }
 

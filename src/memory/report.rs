@@ -92,7 +92,7 @@ impl Shortage {
             return Ok(());
         }
         let mut pools = self.private_pools.clone();
-        pools.sort_by_key(|pool| (std::cmp::Reverse(pool.reserved), pool.owner, pool.index));
+        pools.sort_unstable_by_key(|pool| (std::cmp::Reverse(pool.reserved), pool.owner, pool.index));
         let reserved = |pools: &[PoolShare]| Bytes(pools.iter().map(|pool| pool.reserved).sum());
         write!(formatter, " Private pools hold {} of it:", reserved(&pools))?;
         for (number, pool) in pools.iter().take(MAX_LISTED_POOLS).enumerate() {

@@ -107,7 +107,7 @@ impl Tensor {
     /// Returns whether the elements fill one range of memory, in any order of dimensions.
     pub fn is_dense(&self) -> bool {
         let mut order: Vec<usize> = (0..self.rank).filter(|dimension| self.sizes[*dimension] != 1).collect();
-        order.sort_by_key(|dimension| self.strides[*dimension]);
+        order.sort_unstable_by_key(|dimension| self.strides[*dimension]);
         let mut stride = 1;
         self.numel == 0
             || order.into_iter().all(|dimension| {

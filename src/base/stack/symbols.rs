@@ -164,7 +164,7 @@ fn read(path: &Path) -> Option<Symbols> {
     if let Some(debug) = &debug {
         functions.extend(self::functions(debug));
     }
-    functions.sort_by_key(|function| (function.start, function.bytes));
+    functions.sort_unstable_by_key(|function| (function.start, function.bytes));
     Some(Symbols { context: context(source), functions })
 }
 

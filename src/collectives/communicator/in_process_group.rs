@@ -523,7 +523,7 @@ impl InProcessGroup {
         colors.dedup();
         for color in colors {
             let mut members: Vec<usize> = (0..requests.len()).filter(|rank| requests[*rank].0 == Some(color)).collect();
-            members.sort_by_key(|rank| requests[*rank].1);
+            members.sort_unstable_by_key(|rank| (requests[*rank].1, *rank));
             let devices: Vec<u32> = members.iter().map(|rank| self.devices[*rank]).collect();
             for (rank, rank_handle) in members.into_iter().zip(create(runtime, &devices, self.engine, self.limit)?) {
                 ranks[rank] = Some(rank_handle);

@@ -35,7 +35,7 @@ fn oldest_first(device: &Device, seen: &mut Seen, answer: u64) -> Vec<&'static A
         }
         ages.insert(arena.number, entry.1);
     }
-    arenas.sort_by_key(|arena| ages.get(&arena.number).copied());
+    arenas.sort_unstable_by_key(|arena| (ages.get(&arena.number).copied(), arena.number));
     arenas
 }
 

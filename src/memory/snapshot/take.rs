@@ -89,7 +89,7 @@ fn take_of(pool: Option<PoolId>, include_traces: bool) -> Result<Snapshot> {
     if include_traces {
         snapshot.annotations = history::annotations();
     }
-    snapshot.segments.sort_by_key(|segment| (segment.address, segment.device));
+    snapshot.segments.sort_unstable_by_key(|segment| (segment.address, segment.device));
     let blocks = snapshot.segments.iter().flat_map(|segment| &segment.blocks).map(|block| block.stack);
     let entries = snapshot.traces.iter().flatten().map(|entry| entry.stack);
     snapshot.stacks = Stacks::new(blocks.chain(entries), history::frames);

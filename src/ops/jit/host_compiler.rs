@@ -412,7 +412,7 @@ mod tests {
         folder.write("a.cpp", text).unwrap();
         get().unwrap().run(&folder, &["-fPIC", "-c", "-o", "a.o", "a.cpp"]).unwrap();
         let mut names = undefined_thread_locals(&folder.read("a.o").unwrap());
-        names.variables.sort();
+        names.variables.sort_unstable();
         assert_eq!(names.variables, ["_ZN1n4fourE", "one"]);
         assert_eq!(names.initializers, ["_ZTH3one"]);
     }
