@@ -1,7 +1,9 @@
 //! Gives the shared library its soname, keeps it loaded once it is, and compresses the texts that it holds.
 
+use lzma_rust2::{LzmaOptions, LzmaWriter};
 use std::{
-    env, fs, io,
+    env, fs,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -24,7 +26,7 @@ fn main() -> io::Result<()> {
 const TEXTS: [(&str, &[&str]); 3] =
     [("kernels", &["ptx"]), ("kernels/jit", &["h"]), ("src/memory/snapshot/page", &["html", "css", "js"])];
 
-/// Writes `name.ptx` to `name.ptx.z` in the build's folder, as zlib's format has it, and so on.
+/// Writes `name.ptx` to `name.ptx.lzma` in the build's folder, and so on.
 fn compress_texts() -> io::Result<()> {
     let folder = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
     for (texts, endings) in TEXTS {
@@ -34,21 +36,27 @@ fn compress_texts() -> io::Result<()> {
             let ending = path.extension().unwrap_or_default().to_string_lossy();
             if endings.contains(&&*ending) {
                 let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                fs::write(folder.join(name + ".z"), compress(&fs::read(&path)?))?;
+                fs::write(folder.join(name + ".lzma"), compress(&fs::read(&path)?)?)?;
             }
         }
     }
     Ok(())
 }
 
-fn compress(text: &[u8]) -> Vec<u8> {
-    miniz_oxide::deflate::compress_to_vec_zlib(text, 10)
+/// Compresses a text. The dictionary, of at least 4 KiB, is as large as the text: the kernels for two element types are alike, and
+/// far apart.
+fn compress(text: &[u8]) -> io::Result<Vec<u8>> {
+    let mut options = LzmaOptions::with_preset(9);
+    options.dict_size = u32::try_from(text.len()).unwrap_or(u32::MAX).max(4096);
+    let mut writer = LzmaWriter::new_use_header(Vec::new(), &options, Some(text.len() as u64))?;
+    writer.write_all(text)?;
+    writer.finish()
 }
 
 /// The headers with which the host device compiles kernels.
 const HEADERS: &str = "kernels/host";
 
-/// Writes the files of `kernels/host` to `host_headers.z`: for each its path and its text, both with a zero at the end.
+/// Writes the files of `kernels/host` to `host_headers.lzma`: for each its path and its text, both with a zero at the end.
 fn compress_headers() -> io::Result<()> {
     let mut paths = Vec::new();
     find_files(Path::new(HEADERS), &mut paths)?;
@@ -58,7 +66,7 @@ fn compress_headers() -> io::Result<()> {
         let name = path.strip_prefix(HEADERS).unwrap_or(&path).to_string_lossy().into_owned();
         all.extend([name.as_bytes(), &fs::read(&path)?].iter().flat_map(|part| [part, &b"\0"[..]].concat()));
     }
-    fs::write(PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("host_headers.z"), compress(&all))
+    fs::write(PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("host_headers.lzma"), compress(&all)?)
 }
 
 fn find_files(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {

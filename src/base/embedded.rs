@@ -5,24 +5,28 @@ use crate::{
     error::{Error, Result},
     status::Status,
 };
+use lzma_rust2::LzmaReader;
+use std::io::Read;
 
-/// A text in zlib's compressed format.
+/// A compressed text, in the format of .lzma files.
 #[derive(Debug, Clone, Copy)]
 pub struct CompressedText(pub &'static [u8]);
 
 impl CompressedText {
     /// Decompresses the text.
     pub fn decompress(self) -> Result<String> {
-        let text = miniz_oxide::inflate::decompress_to_vec_zlib(self.0).ok();
-        text.and_then(|bytes| String::from_utf8(bytes).ok())
-            .ok_or_else(|| Error::new(Status::PANIC, "an embedded text is damaged"))
+        let mut text = String::new();
+        LzmaReader::new_mem_limit(self.0, u32::MAX, None)
+            .and_then(|mut reader| reader.read_to_string(&mut text))
+            .map_err(|error| Error::new(Status::PANIC, format!("an embedded text is damaged: {error}")))?;
+        Ok(text)
     }
 }
 
 /// Embeds a file that build.rs compressed, by its name alone.
 macro_rules! embedded_text {
     ($file:literal) => {
-        $crate::base::embedded::CompressedText(include_bytes!(concat!(env!("OUT_DIR"), "/", $file, ".z")))
+        $crate::base::embedded::CompressedText(include_bytes!(concat!(env!("OUT_DIR"), "/", $file, ".lzma")))
     };
 }
 

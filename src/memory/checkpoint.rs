@@ -2,9 +2,10 @@
 //! graphs in one pool this way: before a branch is captured, the pool gets the state that the branch starts from.
 //!
 //! A restore changes the state of blocks and nothing else: it makes no driver call for memory and moves no bytes. An
-//! address must therefore have the memory that it had when the checkpoint was created. That is so as long as the pool
-//! has users, because the memory of a pool in use is neither moved nor returned to the driver, except that a graph's
-//! sleep replaces the memory behind the same addresses. A restore checks it all the same.
+//! address that had memory when the checkpoint was created must therefore have memory now. That is so as long as the pool
+//! has users, because the memory of a pool in use is neither moved nor returned to the driver, except that a sleep replaces
+//! the memory behind the same addresses. A restore checks it all the same. It need not be the same memory: the contents of
+//! a block that it allocates were those of a freed one.
 
 use super::{
     arena::Inner,
