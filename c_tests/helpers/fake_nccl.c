@@ -1,8 +1,8 @@
 /*
  * A fake of NCCL that works on the host device: the same calls, between devices of a process and between processes of a
  * machine, by host functions in streams and shared memory. It is at least as strict as NCCL: a config must disable NVLink
- * multicast, a communicator that is "in progress" refuses other calls, and registered memory must be deregistered, without work,
- * before its communicator is destroyed.
+ * multicast, a communicator that is "in progress" refuses other calls, registered memory must be deregistered, without work,
+ * before its communicator is destroyed, and work on addresses of a window that NCCL would not map fails.
  *
  * Environment variables, which each call reads:
  *   FAKE_NCCL_VERSION=21803     the version that it reports
@@ -14,6 +14,7 @@
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #define _GNU_SOURCE
+#include "fake_nccl_memory.h"
 #include "fake_nccl_reduce.h"
 #include "faking.h"
 
@@ -34,7 +35,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 enum { SUCCESS, CUDA_ERROR, SYSTEM_ERROR, INTERNAL_ERROR, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR, IN_PROGRESS };
-enum { MAX_RANKS = 8, CHUNK = 64 << 10, MAIL_BYTES = 16 << 10, POLLS = 2, MAX_REGISTERED = 16 };
+enum { MAX_RANKS = 8, CHUNK = 64 << 10, MAIL_BYTES = 16 << 10, POLLS = 2 };
 enum work { ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, SEND_RECV };
 
 typedef struct {
@@ -77,8 +78,8 @@ typedef struct comm {
   int color;
   config settings;
   /* The registered memory, and a window in progress. */
-  const void *registered[MAX_REGISTERED];
-  int registered_count, window_count;
+  registry registered;
+  int window_count;
   void *window_memory, **window_result;
   struct comm *next_comm;
 } comm;
@@ -224,10 +225,25 @@ static void run_collective(const task *job) {
   }
 }
 
+/* Whether all memory of a task is mapped, as far as it is registered. */
+static bool is_mapped(const task *job) {
+  const comm *self = job->communicator;
+  const size_t bytes = job->count * widths[job->kind], all = bytes * (size_t)self->size;
+  const bool reads_all = job->work == REDUCE_SCATTER || job->work == ALL_TO_ALL;
+  const bool writes_all = job->work == ALL_GATHER || job->work == ALL_TO_ALL;
+  for (int index = 0; index < job->transfer_count; index++) {
+    if (!registry_is_mapped(&self->registered, job->transfers[index].memory, job->transfers[index].bytes)) return false;
+  }
+  return job->work == SEND_RECV || (registry_is_mapped(&self->registered, job->from, reads_all ? all : bytes) &&
+                                    registry_is_mapped(&self->registered, job->to, writes_all ? all : bytes));
+}
+
 static void run(void *context) {
   task *job = context;
   if (!has_failed(job->communicator)) {
-    if (job->work == SEND_RECV) {
+    if (!is_mapped(job)) {
+      atomic_store(&job->communicator->error, CUDA_ERROR);
+    } else if (job->work == SEND_RECV) {
       run_transfers(job);
     } else {
       run_collective(job);
@@ -479,7 +495,7 @@ static bool finish_window(comm *self) {
   }
   if (!has_failed(self)) {
     *self->window_result = self->window_memory;
-    self->registered[self->registered_count++] = self->window_memory;
+    registry_add(&self->registered, self->window_memory, shared->window_bytes[self->rank][turn]);
   }
   self->window_result = NULL;
   return true;
@@ -488,7 +504,7 @@ static bool finish_window(comm *self) {
 EXPORT int ncclCommWindowRegister(comm *self, void *memory, size_t bytes, void **window, int flags) {
   MAY_FAIL(ncclCommWindowRegister);
   if (in_progress(self) || bytes == 0 || flags != 1 || (uintptr_t)memory % 4096 != 0) return INVALID_ARGUMENT;
-  if (self->registered_count == MAX_REGISTERED) return INTERNAL_ERROR;
+  if (self->registered.count == MAX_REGISTERED) return INTERNAL_ERROR;
   *window = NULL;
   if (getenv("FAKE_NCCL_NO_WINDOWS") != NULL) return SUCCESS;
   self->window_memory = memory;
@@ -503,21 +519,15 @@ EXPORT int ncclCommWindowRegister(comm *self, void *memory, size_t bytes, void *
 EXPORT int ncclCommRegister(comm *self, void *memory, size_t bytes, void **buffer) {
   MAY_FAIL(ncclCommRegister);
   if (in_progress(self) || bytes == 0) return INVALID_ARGUMENT;
-  if (self->registered_count == MAX_REGISTERED) return INTERNAL_ERROR;
+  if (self->registered.count == MAX_REGISTERED) return INTERNAL_ERROR;
   *buffer = memory;
-  self->registered[self->registered_count++] = memory;
+  registry_add(&self->registered, memory, 0);
   return SUCCESS;
 }
 
 static int deregister(comm *self, const void *memory) {
   if (atomic_load(&self->running) > 0) return INVALID_USAGE;
-  for (int index = 0; index < self->registered_count; index++) {
-    if (self->registered[index] == memory) {
-      self->registered[index] = self->registered[--self->registered_count];
-      return SUCCESS;
-    }
-  }
-  return INVALID_ARGUMENT;
+  return registry_remove(&self->registered, memory) ? SUCCESS : INVALID_ARGUMENT;
 }
 
 EXPORT int ncclCommWindowDeregister(comm *self, const void *window) {
@@ -573,7 +583,7 @@ static int release(comm *self) {
 EXPORT int ncclCommDestroy(comm *self) {
   MAY_FAIL(ncclCommDestroy);
   while (atomic_load(&self->running) > 0) pause_a_little();
-  return self->registered_count == 0 ? release(self) : INVALID_USAGE;
+  return self->registered.count == 0 ? release(self) : INVALID_USAGE;
 }
 
 EXPORT int ncclCommAbort(comm *self) {

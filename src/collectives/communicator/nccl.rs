@@ -207,8 +207,7 @@ impl NcclRank {
     /// Checks what can be checked of an operation before NCCL receives anything of its batch.
     fn prepare(&self, runtime: &Runtime, operation: &Operation) -> Result<Prepared> {
         let comm = self.comm()?;
-        self.check_registered_whole(operation.from)?;
-        self.check_registered_whole(operation.to)?;
+        self.check_registered_whole([operation.from, operation.to])?;
         let device = runtime.device(self.device as i32)?;
         let reduces_float8 = || -> Result<bool> {
             Ok(self.nccl.has_float8() && device.properties(&runtime.driver)?.major >= FLOAT8_CAPABILITY)

@@ -150,18 +150,21 @@ impl NcclRank {
     }
 
     /// Fails if memory is registered in part: NCCL looks for the window in which it begins, and accesses what is behind its end.
-    pub(super) fn check_registered_whole(&self, memory: Span) -> Result<()> {
-        let partly = |other: &&RegisteredMemory| other.overlaps(memory) && !other.contains(memory);
-        match self.registered().lock().iter().find(partly) {
-            None => Ok(()),
-            Some(other) => Err(invalid(format!(
-                "{} at {:#x} are in part in the {} at {:#x} that are registered; register all of them, or none",
-                Bytes(memory.bytes() as u64),
-                memory.address(),
-                Bytes(other.memory.bytes() as u64),
-                other.memory.address()
-            ))),
+    pub(super) fn check_registered_whole(&self, memory: [Span; 2]) -> Result<()> {
+        let registered = self.registered().lock();
+        for memory in memory {
+            let partly = |other: &&RegisteredMemory| other.overlaps(memory) && !other.contains(memory);
+            if let Some(other) = registered.iter().find(partly) {
+                return Err(invalid(format!(
+                    "{} at {:#x} are in part in the {} at {:#x} that are registered; register all of them, or none",
+                    Bytes(memory.bytes() as u64),
+                    memory.address(),
+                    Bytes(other.memory.bytes() as u64),
+                    other.memory.address()
+                )));
+            }
         }
+        Ok(())
     }
 
     /// Registers a window with all ranks. `None` if they cannot access each other's memory.
