@@ -256,4 +256,5 @@ TEST(nccl_functions_take_lists_of_tensors) {
   plinth::nccl::all_reduce(inputs, inputs, plinth::ReduceOp::min);
   THROWS_TYPE(plinth::nccl::all_gather(inputs, std::vector<DLTensor>{whole.tensor}), std::invalid_argument);
   if (plinth::nccl::is_available()) CHECK_EQ(plinth::nccl::version().major, 2);
+  THROWS_TYPE(plinth::nccl::report(std::chrono::milliseconds(-1)), std::invalid_argument);
 }

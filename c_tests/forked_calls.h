@@ -399,6 +399,7 @@ static void call_what_is_refused(void) {
   REFUSED(plinth_nccl_is_available(out, 1, out));
   REFUSED(plinth_nccl_reduce(out, out, 1, 0, 0, out, out));
   REFUSED(plinth_nccl_reduce_scatter(out, out, 1, 0, out, out));
+  REFUSED(plinth_nccl_report(1, out));
   REFUSED(plinth_nccl_unique_id(out));
   REFUSED(plinth_nccl_version(out, out, out));
   REFUSED(plinth_normal(out, 0.5, 0.5, generator, stream));

@@ -361,6 +361,10 @@ inline Version version() {
   check(plinth_nccl_version(&found.major, &found.minor, &found.patch));
   return found;
 }
+/*! NCCL's own report of the running job; 0 is the default timeout. */
+inline std::string report(std::chrono::milliseconds timeout = std::chrono::milliseconds(0)) {
+  return plinth::detail::text([&](char **out) { return plinth_nccl_report(plinth::detail::milliseconds(timeout), out); });
+}
 /*! Whether NCCL is available. The functions here work without it. */
 inline bool is_available() {
   return plinth::detail::output<bool>([](bool *out) { return plinth_nccl_is_available(nullptr, 0, out); });

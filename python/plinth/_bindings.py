@@ -1443,6 +1443,7 @@ PROTOTYPES = {
     "plinth_communicator_send": (plinth_status_t, (c_void_p, c_void_p, c_size_t, DLDataType, c_int32, c_void_p)),  # communicator, from, count, element, peer, stream
     "plinth_communicator_recv": (plinth_status_t, (c_void_p, c_void_p, c_size_t, DLDataType, c_int32, c_void_p)),  # communicator, to, count, element, peer, stream
     "plinth_nccl_version": (plinth_status_t, (POINTER(c_int32), POINTER(c_int32), POINTER(c_int32))),  # major, minor, patch
+    "plinth_nccl_report": (plinth_status_t, (c_uint64, POINTER(c_char_p))),  # timeout_milliseconds, text
     "plinth_nccl_is_available": (plinth_status_t, (POINTER(DLTensor), c_size_t, POINTER(c_bool))),  # tensors, count, available
     "plinth_nccl_unique_id": (plinth_status_t, (POINTER(c_uint8),)),  # id
     "plinth_nccl_init_rank": (plinth_status_t, (c_int32, POINTER(c_uint8), c_int32, POINTER(c_void_p))),  # ranks, id, rank, communicator

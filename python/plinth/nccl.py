@@ -11,7 +11,7 @@ from ctypes import byref, c_int32, c_void_p
 from typing import Any, Optional, Sequence, Tuple
 
 from . import tensor
-from ._arguments import result, stream_handle
+from ._arguments import result, stream_handle, take_text
 from ._native import DLTensor, PLINTH_REDUCE_SUM, c_bool, check, lib, wait
 from .communicator import Communicator, _operation, id_bytes, unique_id
 from .errors import PlinthError
@@ -25,6 +25,7 @@ __all__ = [
     "is_available",
     "reduce",
     "reduce_scatter",
+    "report",
     "unique_id",
     "version",
 ]
@@ -37,6 +38,14 @@ def version() -> Tuple[int, int, int]:
     major, minor, patch = c_int32(), c_int32(), c_int32()
     check(lib.plinth_nccl_version(byref(major), byref(minor), byref(patch)))
     return major.value, minor.value, patch.value
+
+
+def report(timeout: float = 15.0) -> str:
+    """Returns NCCL's own report of the running job: its processes and communicators, and ranks that do not answer or have begun
+    fewer operations than others.
+
+    NCCL 2.24 and newer make it while a process of this machine uses a communicator of NCCL. `timeout` is in seconds."""
+    return take_text(lib.plinth_nccl_report, max(1, round(timeout * 1000)))
 
 
 def is_available(tensors: Sequence[Any]) -> bool:

@@ -8,7 +8,7 @@
 
 use crate::{
     collectives::{
-        communicator::{self, Options, group},
+        communicator::{self, Options, group, nccl_report},
         nccl::{self, Overrides},
     },
     driver,
@@ -18,13 +18,17 @@ use crate::{
         communicator::{PLINTH_UNIQUE_ID_SIZE, plinth_communicator_t, unique_id},
         communicator_work::reduction,
         guard::guard,
-        null, plinth_stream_t,
+        null, owned_text, plinth_stream_t,
         status::plinth_status_t,
         tensor::{DLTensor, tensor},
     },
     runtime::{self, tensor::Tensor, thread::MAX_DEVICES},
     status::Status,
 };
+use std::{ffi::c_char, time::Duration};
+
+/// How long plinth_nccl_report waits by default.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Reads the tensors that C passed.
 ///
@@ -93,6 +97,35 @@ pub unsafe extern "C" fn plinth_nccl_version(major: *mut i32, minor: *mut i32, p
                 unsafe { place.write(part) };
             }
         }
+        Ok(())
+    })
+}
+
+/// Writes NCCL's own report of the running job: its processes, its communicators, how many operations their ranks have begun
+/// where these numbers differ, and ranks and processes that do not answer. It helps to explain why ranks wait for each other. The
+/// library's log has the same report before it aborts a communicator whose work exceeds its timeout.
+///
+/// NCCL 2.24 and newer answer at a socket of this machine, if the process or another one of the job on the machine uses a
+/// communicator of NCCL: at localhost:28028, or at the address in NCCL's variable NCCL_RAS_ADDR. Jobs of one user that run on one
+/// machine at the same time need different addresses. NCCL_RAS_ENABLE=0 switches the reports off. The text is for people; its
+/// form depends on the version. Needs no device.
+///
+/// @param timeout_milliseconds How long to wait for the report; 0 for 15 seconds. NCCL waits for processes that do not answer until
+///        5 seconds before this, but for one second at least.
+/// @param text Out: the report. The caller owns it and frees it with plinth_string_free.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_NCCL_UNAVAILABLE; PLINTH_ERROR_NOT_SUPPORTED if NCCL is older than
+///         2.24; PLINTH_ERROR_TIMED_OUT; PLINTH_ERROR_SYSTEM if nobody listens at the address; PLINTH_ERROR_NCCL if it is not NCCL
+///         that answers; PLINTH_ERROR_OUT_OF_MEMORY.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_nccl_report(timeout_milliseconds: u64, text: *mut *mut c_char) -> plinth_status_t {
+    guard(|| {
+        // SAFETY: the caller passes NULL or a pointer that is valid for writes.
+        let text = unsafe { Output::new(text, "text") }?;
+        let limit = match timeout_milliseconds {
+            0 => REPORT_TIMEOUT,
+            milliseconds => Duration::from_millis(milliseconds),
+        };
+        text.set(owned_text(&nccl_report::report(driver::nccl::get()?, limit)?)?);
         Ok(())
     })
 }

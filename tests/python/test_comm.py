@@ -2,7 +2,9 @@
 
 import array
 import gc
+import os
 import unittest
+from unittest import mock
 
 import support
 import plinth
@@ -121,6 +123,11 @@ class Nccl(unittest.TestCase):
         with self.assertRaises(ValueError):
             nccl.all_reduce([x, y], op="xor")
         self.assertEqual(len(nccl.unique_id()), 128)
+
+    def test_report(self):
+        # NCCL is not installed, or not in use.
+        with mock.patch.dict(os.environ, NCCL_RAS_ADDR="127.0.0.1:1"), self.assertRaises(plinth.PlinthError):
+            nccl.report(timeout=0.5)
 
 
 if __name__ == "__main__":

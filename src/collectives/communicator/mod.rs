@@ -14,6 +14,7 @@ pub mod in_process_group;
 pub mod nccl;
 mod nccl_exchange;
 mod nccl_registered;
+pub mod nccl_report;
 pub mod operation;
 pub mod shared;
 pub mod sticky_error;

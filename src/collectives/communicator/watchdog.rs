@@ -4,8 +4,9 @@
 //! the communicator whose launch has run longer than its limit, or which has an asynchronous error, and the next call reports
 //! that launch. The thread exists only while there are launches to watch.
 
-use super::{nccl::NcclRank, operation::Operation};
+use super::{nccl::NcclRank, nccl_report, operation::Operation};
 use crate::{
+    base::log,
     driver::{Driver, codes},
     error::{Context, Error, Result},
     runtime::{self, Runtime},
@@ -29,6 +30,8 @@ const MAX_LAUNCHES: usize = 1024;
 const CHECKS_OF_LIMIT: u32 = 20;
 const MIN_INTERVAL: Duration = Duration::from_millis(1);
 const MAX_INTERVAL: Duration = Duration::from_millis(100);
+/// How long an abort waits for NCCL's report.
+const REPORT_LIMIT: Duration = Duration::from_secs(10);
 /// How long the exit of the process waits for a check.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -248,10 +251,19 @@ fn check_or_abort(rank: &Weak<NcclRank>) -> Option<Duration> {
     match check(runtime, &rank) {
         Ok(limit) => limit.map(|limit| (limit / CHECKS_OF_LIMIT).clamp(MIN_INTERVAL, MAX_INTERVAL)),
         Err(error) => {
+            log_report(&rank);
             rank.abort_with_error(runtime, error);
             None
         }
     }
+}
+
+/// Logs NCCL's report, before the abort of a communicator after which the report would not have it any more.
+fn log_report(rank: &NcclRank) {
+    log::warning(|| match nccl_report::report(rank.nccl(), REPORT_LIMIT) {
+        Ok(report) => format!("NCCL's report before rank {} of {} is aborted:\n{report}", rank.rank(), rank.size()),
+        Err(error) => format!("there is no report of NCCL about the abort of the communicator: {}", error.message()),
+    });
 }
 
 /// Stops the thread permanently, if there is one. Called when the process begins to exit.
