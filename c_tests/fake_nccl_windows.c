@@ -1,6 +1,6 @@
 /*
- * The fake NCCL fails where NCCL would access addresses of a window that it has not mapped. The library refuses such calls before,
- * so the fake is called directly.
+ * The fake NCCL fails where NCCL would access addresses of a window that it has not mapped. The library refuses such
+ * calls before, so the fake is called directly.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */

@@ -1,6 +1,6 @@
 /*
- * The registered memory of a communicator of the fake NCCL. NCCL maps of a window only the physical allocation in which the window
- * begins, and looks for the window in which a buffer begins; a kernel of it then accesses whatever follows.
+ * The registered memory of a communicator of the fake NCCL. NCCL maps of a window only the physical allocation in which
+ * the window begins, and looks for the window in which a buffer begins; a kernel of it then accesses whatever follows.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
