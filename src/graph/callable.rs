@@ -296,7 +296,7 @@ impl Captured {
         let runtime = runtime::ready()?;
         for (to, from) in copies {
             observe::access(runtime, stream, &[observe::read(from), observe::write(to)])?;
-            copy::with_peer_access(stream.device, &[to, from], || {
+            copy::with_peer_access(stream.device(), &[to, from], || {
                 runtime.in_stream(stream, |driver, raw| Ok(driver.copy(to, from, raw)?))
             })
             .context(|| "copying an input")?;

@@ -105,7 +105,7 @@ impl GraphState {
         }
         let resources = GraphResources::new(device, stream, pool, states)?;
         replay_order::record_replay_ends(runtime, stream).context(|| "recording the end of the stream's replays")?;
-        capture_lock::begin_capture(stream.device, || {
+        capture_lock::begin_capture(stream.device(), || {
             if fills_body {
                 self.ready("beginning a capture")?.begin_capture_of_body(runtime, stream, mode.native())
             } else {
@@ -250,14 +250,14 @@ impl Capture {
 
     /// Checks that the capture may end in the current stream and thread.
     fn check_stream_and_thread(&self) -> Result<()> {
-        let current = thread::stream(self.stream.device);
+        let current = thread::stream(self.stream.device());
         if current != self.stream.raw {
             return Err(Error::new(
                 Status::GRAPH_WRONG_STREAM,
                 format!(
                     "a capture must end in the stream in which it began: that is {}, and the current one is {}",
                     self.stream.describe(),
-                    names::describe_stream(current.handle(), self.stream.device)
+                    names::describe_stream(current.handle(), self.stream.device())
                 ),
             ));
         }
@@ -277,7 +277,7 @@ impl Capture {
     /// Cleans up after the stream has stopped capturing.
     fn close(&mut self, runtime: &Runtime) {
         capture_report::on_end(self.stream);
-        capture_lock::end_capture(self.stream.device);
+        capture_lock::end_capture(self.stream.device());
         self.resources.end(runtime, self.id);
     }
 

@@ -31,7 +31,7 @@ pub struct CaptureContext {
 pub fn begin(graph: u64, pool: PoolId, stream: Option<usize>, mode: Mode) -> Result<CaptureContext> {
     let runtime = runtime::ready()?;
     let device = match stream {
-        Some(handle) => runtime.device(stream::resolve(runtime, handle)?.device as i32)?,
+        Some(handle) => runtime.device(stream::resolve(runtime, handle)?.device() as i32)?,
         None => runtime.current_device()?,
     };
     sync_debug::check("plinth_graph_begin")?;

@@ -187,12 +187,13 @@ impl Ready {
 
     /// Begins a capture into this body, after the existing nodes.
     pub(super) fn begin_capture_of_body(&self, runtime: &Runtime, stream: Stream, mode: u32) -> Result<()> {
-        if stream.device != self.resources.device {
+        if stream.device() != self.resources.device {
             return Err(Error::new(
                 Status::DEVICE_MISMATCH,
                 format!(
                     "the body is on device {}, the current stream on device {}",
-                    self.resources.device, stream.device
+                    self.resources.device,
+                    stream.device()
                 ),
             ));
         }

@@ -176,7 +176,7 @@ impl LastReplay {
             outside.check(stream)?;
             match (&self.end_event, self.last_stream(runtime)) {
                 (Some(event), _) => outside.wait_for_event(stream, event.native()),
-                (None, Some(last)) if last.raw != stream.raw || last.device != stream.device => {
+                (None, Some(last)) if last.raw != stream.raw || last.device() != stream.device() => {
                     outside.check(last)?;
                     outside.make_wait(stream, last)
                 }

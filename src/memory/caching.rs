@@ -258,7 +258,7 @@ pub fn record_stream_argument(address: u64, handle: usize) -> Result<()> {
         return Ok(());
     }
     let own = stream::resolve_on(runtime, handle, device_for(runtime, [address])?)?;
-    if own.device == stream.device { Ok(()) } else { record_stream(address, own) }
+    if own.device() == stream.device() { Ok(()) } else { record_stream(address, own) }
 }
 
 /// Records that work in a stream uses a block. After its free, the block is not reused until that stream has completed
@@ -276,14 +276,14 @@ pub fn record_stream(address: u64, stream: stream::Stream) -> Result<()> {
     };
     let handle = route::canonical(stream.raw.handle());
     let is_own_stream =
-        arena.device == stream.device && key.stream == handle && (key.thread == 0 || key.thread == thread::number());
+        arena.device == stream.device() && key.stream == handle && (key.thread == 0 || key.thread == thread::number());
     if is_own_stream {
         return Ok(());
     }
     block.used_elsewhere = true;
     let (begin, bytes) = (block.address, block.requested);
     if let Some(owned) = inner.space.recorder.as_ref().and_then(|recorder| recorder.owned(begin, bytes)) {
-        observe::on_record_stream(owned, stream.raw, stream.device);
+        observe::on_record_stream(owned, stream.raw, stream.device());
     }
     let stream_use = StreamUse::new(stream);
     let uses = inner.stream_uses.entry(id).or_default();

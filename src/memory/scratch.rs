@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Allocates a block with the caching allocator for work in a stream. The caller passes its address to
 /// [`free_own`] after it has enqueued the last work that uses it.
 pub fn alloc_span(bytes: u64, stream: Stream) -> Result<Span> {
-    let address = caching_alloc(bytes, stream.device as i32, stream.raw)?;
+    let address = caching_alloc(bytes, stream.device() as i32, stream.raw)?;
     // SAFETY: the block has this size. Its owner frees it after the work that uses it, in stream order, so the span stays
     // valid until that work is complete.
     #[allow(unsafe_code)]

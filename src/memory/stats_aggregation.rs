@@ -72,7 +72,7 @@ pub fn pool_stats(id: PoolId, number: i32) -> Result<Stats> {
 
 /// Returns the statistics of a stream in all pools. Quantities that only the device counts are 0.
 pub fn stream_stats(stream: &Stream) -> Result<Stats> {
-    let memory = device_memory::device(runtime::ready()?, stream.device)?.memory();
+    let memory = device_memory::device(runtime::ready()?, stream.device())?.memory();
     let handle = route::canonical(stream.raw.handle());
     let number = thread::of_stream(handle);
     Ok(stats_of(memory.arenas(), |key| (key.stream, key.thread) == (handle, number)))

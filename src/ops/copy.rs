@@ -83,7 +83,7 @@ pub fn in_stream(destination: Span, source: Span, handle: usize) -> Result<()> {
     observe::copy(runtime, stream, destination, source)?;
     record_pinned_use(runtime, &[destination, source], stream)
         .and_then(|()| {
-            with_peer_access(stream.device, &[destination, source], || {
+            with_peer_access(stream.device(), &[destination, source], || {
                 runtime.in_stream(stream, |driver, raw| Ok(driver.copy(destination, source, raw)?))
             })
         })
@@ -149,7 +149,7 @@ pub fn enqueue_2d(
     if observe::is_on() {
         observe::copy_tensor(runtime, stream, &to.tensor(width, height)?, &from.tensor(width, height)?)?;
     }
-    with_peer_access(stream.device, &[destination, source], || {
+    with_peer_access(stream.device(), &[destination, source], || {
         runtime.in_stream(stream, |driver, raw| {
             Ok(driver.copy_2d((destination, to.pitch), (source, from.pitch), (width, height), raw)?)
         })
@@ -310,7 +310,7 @@ fn copy_on(runtime: &Runtime, destination: Span, source: Span, device: u32) -> R
 /// Copies in a stream between two addresses of any kind of memory.
 pub(super) fn enqueue(runtime: &Runtime, stream: Stream, destination: Span, source: Span) -> Result<()> {
     observe::copy(runtime, stream, destination, source)?;
-    with_peer_access(stream.device, &[destination, source], || {
+    with_peer_access(stream.device(), &[destination, source], || {
         runtime.in_stream(stream, |driver, raw| Ok(driver.copy(destination, source, raw)?))
     })?;
     observe::copied(runtime, stream, destination);

@@ -141,7 +141,7 @@ fn between_devices(runtime: &Runtime, one: &StridedCopy) -> Result<()> {
     let sender = stream::current_on(runtime, one.from.device)?;
     let receiver = stream::current_on(runtime, one.to.device)?;
     let is_run = one.layout().len() == 1 && !one.converts();
-    let has_access = !is_run && ensure_access(runtime, sender.device, [receiver.device])?;
+    let has_access = !is_run && ensure_access(runtime, sender.device(), [receiver.device()])?;
     stream::make_wait(runtime, sender, receiver)?;
     let copied = if is_run {
         let [from, to] = [one.from, one.to].map(|tensor| DeviceSpan { span: tensor.memory, device: tensor.device });

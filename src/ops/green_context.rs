@@ -261,7 +261,7 @@ pub fn pop_context(handle: u64) -> Result<()> {
             "the green context is not the one that this thread has set last",
         ));
     };
-    let green = stream::current_on(runtime, parent.device)?;
+    let green = stream::current_on(runtime, parent.device())?;
     if green.raw != parent.raw {
         stream::make_wait(runtime, parent, green)?;
     }

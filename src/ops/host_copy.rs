@@ -93,7 +93,7 @@ pub fn enqueue_upload(runtime: &Runtime, stream: Stream, one: &StridedCopy) -> R
     if bytes / 2 <= unique.bytes() {
         let scratch = Scratch::alloc(bytes, stream)?;
         let begin = scratch.memory();
-        let on_device = Tensor { memory: begin.offset_by(low.wrapping_neg()), device: stream.device, ..*one.from };
+        let on_device = Tensor { memory: begin.offset_by(low.wrapping_neg()), device: stream.device(), ..*one.from };
         let whole = one.from.memory.offset_by(low).with_length(bytes as usize);
         copy::enqueue(runtime, stream, begin, whole)
             .context(|| format!("copying {} between host and device", Bytes(bytes)))?;
@@ -155,7 +155,7 @@ pub fn enqueue_download(runtime: &Runtime, stream: Stream, one: &StridedCopy) ->
         return copy_runs(runtime, stream, one, &layout);
     }
     let scratch = Scratch::alloc(ordered.bytes(), stream)?;
-    let ordered = Tensor { memory: scratch.memory(), device: stream.device, ..ordered };
+    let ordered = Tensor { memory: scratch.memory(), device: stream.device(), ..ordered };
     strided_copy::in_stream(runtime, stream, &StridedCopy { from: one.from, to: &ordered })?;
     copy_runs(runtime, stream, &StridedCopy { from: &ordered, to: one.to }, &runs)
 }

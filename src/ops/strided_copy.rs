@@ -187,7 +187,7 @@ fn launch_same_kind(runtime: &Runtime, stream: Stream, same_kind: &[Strided]) ->
 
 /// Launches the chunks of a table.
 pub fn launch(runtime: &Runtime, stream: Stream, kernel: Kernel, table: &mut Table, chunk: u32) -> Result<()> {
-    let function = runtime.device(stream.device as i32)?.kernel(&runtime.driver, kernel)?;
+    let function = runtime.device(stream.device() as i32)?.kernel(&runtime.driver, kernel)?;
     let blocks = table.finish(chunk);
     runtime
         .in_stream(stream, |driver, raw| Ok(driver.launch_collective(function, table, blocks, raw)?))
@@ -240,7 +240,7 @@ pub fn on_cpu(one: &StridedCopy) {
 /// Allocates a contiguous tensor of the same shape in scratch memory.
 pub fn allocate_packed(tensor: &Tensor, stream: Stream) -> Result<(Scratch, Tensor)> {
     let scratch = Scratch::alloc(tensor.bytes(), stream)?;
-    let packed = Tensor::new(scratch.memory(), tensor.element, stream.device, tensor.shape(), None)?;
+    let packed = Tensor::new(scratch.memory(), tensor.element, stream.device(), tensor.shape(), None)?;
     Ok((scratch, packed))
 }
 

@@ -2,31 +2,38 @@
 //! refer to later.
 
 use super::{names, thread};
-use crate::driver::{self, StreamOrigin};
+use crate::driver::{self, StreamInfo, StreamOrigin};
 
 /// A stream whose handle was validated.
 #[derive(Debug, Clone, Copy)]
 pub struct Stream {
     /// The driver's stream.
     pub raw: driver::Stream,
-    /// The number of its device.
-    pub device: u32,
-    /// Where it comes from; `None` for a default stream.
-    pub(crate) origin: Option<StreamOrigin>,
-    /// The number of earlier streams with this handle that have ended.
-    pub(crate) generation: u32,
+    /// Its device, where it comes from, and the number of earlier streams with this handle that have ended.
+    pub(crate) info: StreamInfo,
 }
 
 impl Stream {
+    /// Returns the number of its device.
+    #[inline]
+    pub fn device(self) -> u32 {
+        self.info.device()
+    }
+
     /// Returns whether it is a default stream, which is a different stream in each context.
     #[inline]
     pub fn is_default(self) -> bool {
-        self.origin.is_none()
+        self.info.is_default()
+    }
+
+    /// Returns where it comes from.
+    pub(crate) fn origin(self) -> StreamOrigin {
+        self.info.origin()
     }
 
     /// Describes the stream for messages.
     pub fn describe(self) -> String {
-        names::describe_stream(if self.is_default() { 0 } else { self.raw.handle() }, self.device)
+        names::describe_stream(if self.is_default() { 0 } else { self.raw.handle() }, self.device())
     }
 }
 
@@ -46,7 +53,8 @@ pub struct StreamUse {
 impl StreamUse {
     /// Creates the use of a stream by the calling thread.
     pub fn new(stream: Stream) -> StreamUse {
-        let Stream { raw, device, generation, .. } = stream;
+        let Stream { raw, info } = stream;
+        let (device, generation) = (info.device(), info.generation());
         StreamUse { stream: raw, device, thread: thread::of_stream(raw.handle()), generation }
     }
 

@@ -386,7 +386,7 @@ impl Runtime {
         mut body: impl FnMut(&Driver, Stream) -> Result<T>,
     ) -> Result<T> {
         if stream.is_default() {
-            self.devices[stream.device as usize].with_context(&self.driver, |driver| body(driver, stream.raw))
+            self.devices[stream.device() as usize].with_context(&self.driver, |driver| body(driver, stream.raw))
         } else {
             self.in_any_context(|driver| body(driver, stream.raw))
         }

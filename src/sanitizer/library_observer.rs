@@ -31,7 +31,7 @@ pub struct LibraryObserver;
 
 /// Returns the sanitizer's name of a stream.
 fn name_of(stream: checked_stream::Stream) -> Stream {
-    stream_of_handle(stream.raw.handle(), || stream.device)
+    stream_of_handle(stream.raw.handle(), || stream.device())
 }
 
 /// Returns the sanitizer's name of the stream that a block is allocated for.

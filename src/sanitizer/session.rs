@@ -151,10 +151,10 @@ pub(super) fn stream_of_handle(handle: usize, device: impl FnOnce() -> u32) -> S
             let info = runtime::usable().and_then(|runtime| runtime.streams.find(handle)).map(|(_, info)| info);
             // A stream that may be blocking counts as blocking: a race may be missed, but none is reported falsely.
             let blocking = info.is_some_and(|info| {
-                matches!(info.origin, driver::StreamOrigin::External { blocking: None | Some(true) })
+                matches!(info.origin(), driver::StreamOrigin::External { blocking: None | Some(true) })
             });
             // A stream that only the library uses has no work of its own.
-            let device = info.map_or(u32::MAX, |info| info.device);
+            let device = info.map_or(u32::MAX, |info| info.device());
             Stream { device, handle, thread: 0, kind: if blocking { Blocking } else { NonBlocking } }
         }
     }

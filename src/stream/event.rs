@@ -152,7 +152,7 @@ impl Event {
     fn wait_with_flags(&self, runtime: &Runtime, native: driver::Event, stream: Stream) -> Result<()> {
         let _uncancellable = cancellation::disable();
         let device = self.device.load(Ordering::Relaxed);
-        if self.flags.load(Ordering::Relaxed) & INTERPROCESS != 0 && device != stream.device as i32 {
+        if self.flags.load(Ordering::Relaxed) & INTERPROCESS != 0 && device != stream.device() as i32 {
             return self.wait_through_relay(runtime, runtime.device(device)?, native, stream);
         }
         if self.is_node_in(runtime, stream)? {
@@ -196,7 +196,7 @@ pub fn record(handle: u64, stream_handle: usize) -> Result<()> {
     let runtime = runtime::ready()?;
     let event = EVENTS.get(handle)?;
     let stream = stream::resolve_on(runtime, stream_handle, event.device())?;
-    let native = event.native_on(runtime, stream.device)?;
+    let native = event.native_on(runtime, stream.device())?;
     if event.is_node_in(runtime, stream)? {
         runtime.in_stream(stream, |driver, raw| Ok(driver.event_record_external(native, raw)?))?;
     } else {

@@ -272,7 +272,7 @@ fn end_of_kernel(text: &str) -> usize {
 pub fn sleep(cycles: u64, handle: usize) -> Result<()> {
     let runtime = runtime::ready()?;
     let stream = stream::resolve(runtime, handle)?;
-    let function = runtime.device(stream.device as i32)?.kernel(&runtime.driver, Kernel::Sleep)?;
+    let function = runtime.device(stream.device() as i32)?.kernel(&runtime.driver, Kernel::Sleep)?;
     runtime
         .in_stream(stream, |driver, raw| Ok(driver.launch_scalar(function, cycles, raw)?))
         .map_err(|error| error.context("launching plinth_sleep"))

@@ -69,17 +69,16 @@ pub enum End {
 /// Returns the stream that a caller ends.
 pub fn owned(runtime: &Runtime, handle: usize, end: End) -> Result<Stream> {
     let stream = super::resolve(runtime, handle)?;
-    let reason = match (stream.origin, end) {
-        (Some(StreamOrigin::Dedicated { .. }), End::Destroy)
-        | (Some(StreamOrigin::External { .. }), End::Unregister) => {
+    let reason = match (stream.origin(), end) {
+        (StreamOrigin::Dedicated { .. }, End::Destroy) | (StreamOrigin::External { .. }, End::Unregister) => {
             return Ok(stream);
         }
-        (None, _) => "a default stream has no owner",
-        (Some(StreamOrigin::Pool { .. }), _) => "the library owns the streams of its pools, and keeps them",
-        (Some(StreamOrigin::External { .. }), End::Destroy) => {
+        (StreamOrigin::Default, _) => "a default stream has no owner",
+        (StreamOrigin::Pool { .. }, _) => "the library owns the streams of its pools, and keeps them",
+        (StreamOrigin::External { .. }, End::Destroy) => {
             "plinth did not create it; call plinth_stream_unregister, and then destroy it with the call of its owner"
         }
-        (Some(StreamOrigin::Dedicated { .. }), End::Unregister) => "plinth created it; call plinth_stream_destroy",
+        (StreamOrigin::Dedicated { .. }, End::Unregister) => "plinth created it; call plinth_stream_destroy",
     };
     Err(Error::new(Status::INVALID_HANDLE, format!("ending {}: {reason}", stream.describe())))
 }
@@ -95,7 +94,7 @@ pub fn end(
     hand_over: impl Fn(&Device, Stream),
 ) -> Result<()> {
     let handle = stream.raw.handle();
-    let devices = runtime.devices().iter().filter(|device| device.ordinal == stream.device || is_used_on(device));
+    let devices = runtime.devices().iter().filter(|device| device.ordinal == stream.device() || is_used_on(device));
     let devices: Vec<&Device> = devices.collect();
     let ended = runtime.driver.with_relaxed_capture(|| {
         let successors = devices.iter().map(|device| device.successor(runtime)).collect::<Result<Vec<Stream>>>()?;
@@ -112,20 +111,19 @@ pub fn end(
         runtime.streams.end(handle);
         ENDED.fetch_add(1, Ordering::AcqRel);
         // Once the driver has destroyed the stream, its handle may be that of another one.
-        let subject = Subject::stream(handle, stream.device);
+        let subject = Subject::stream(handle, stream.device());
         let name = names::get(subject);
         names::set(subject, "");
         if end == End::Destroy
             && let Err(error) = runtime.in_any_context(|driver| Ok(driver.stream_destroy(stream.raw)?))
         {
             // The stream exists. It begins anew, without memory.
-            let origin = stream.origin.unwrap_or(StreamOrigin::External { blocking: None });
-            runtime.streams.add(stream.raw, StreamInfo::new(stream.device, origin))?;
+            runtime.streams.add(stream.raw, stream.info)?;
             names::set(subject, name.as_deref().unwrap_or_default());
             return Err(error);
         }
-        if thread::stream(stream.device) == stream.raw {
-            thread::set_stream(stream.device, driver::Stream::DEFAULT);
+        if thread::stream(stream.device()) == stream.raw {
+            thread::set_stream(stream.device(), driver::Stream::DEFAULT);
         }
         Ok(())
     })?;
@@ -144,10 +142,10 @@ pub fn of_use(runtime: &Runtime, stream_use: StreamUse) -> Stream {
     match device.and_then(|device| device.successor_cell().get()) {
         Some(successor) if has_ended(runtime, stream_use) => from_validated(runtime, *successor, stream_use.device),
         // The generation is that of the use, because the stream may end before the result is used.
-        _ => Stream {
-            generation: stream_use.generation,
-            ..from_validated(runtime, stream_use.event_stream(), stream_use.device)
-        },
+        _ => {
+            let Stream { raw, info } = from_validated(runtime, stream_use.event_stream(), stream_use.device);
+            Stream { raw, info: info.with_generation(stream_use.generation) }
+        }
     }
 }
 

@@ -83,9 +83,7 @@ pub fn resolve_on(runtime: &Runtime, handle: usize, device: u32) -> Result<Strea
         return current_on(runtime, device);
     }
     match runtime.streams.find(handle) {
-        Some((raw, info)) => {
-            Ok(Stream { raw, device: info.device, origin: Some(info.origin), generation: info.generation })
-        }
+        Some((raw, info)) => Ok(Stream { raw, info }),
         None if handle & !(u32::MAX as usize) == DEFAULT_OF => {
             default_stream(0, runtime.device(handle as u32 as i32)?.ordinal)
         }
@@ -97,7 +95,7 @@ pub fn resolve_on(runtime: &Runtime, handle: usize, device: u32) -> Result<Strea
 #[inline]
 pub fn resolve_same(runtime: &Runtime, handle: usize, device: u32) -> Result<Stream> {
     let stream = resolve_on(runtime, handle, device)?;
-    if stream.device == device { Ok(stream) } else { Err(mismatch(stream, device)) }
+    if stream.device() == device { Ok(stream) } else { Err(mismatch(stream, device)) }
 }
 
 /// Does the same as [`resolve_same`] for the device with this number, where -1 means the current one. Does not need
@@ -123,8 +121,8 @@ pub fn from_unchecked(stream: driver::Stream) -> Result<Stream> {
     let runtime = runtime::ready()?;
     match resolve(runtime, stream.handle()) {
         // It was capturing when it was made known; it can be asked now, or is still capturing.
-        Ok(Stream { origin: Some(StreamOrigin::External { blocking: None }), .. }) | Err(_) => {}
-        Ok(known) => return Ok(known),
+        Ok(known) if known.origin() != (StreamOrigin::External { blocking: None }) => return Ok(known),
+        _ => {}
     }
     // The device is that of the stream's context, which is usually the current one.
     let context = runtime.in_any_context(|driver| Ok(driver.stream_context(stream)?))?;
@@ -140,7 +138,7 @@ pub fn from_unchecked(stream: driver::Stream) -> Result<Stream> {
 
 fn default_stream(handle: usize, device: u32) -> Result<Stream> {
     let raw = driver::Stream::special(handle).ok_or_else(|| unknown_stream(handle))?;
-    Ok(Stream { raw, device, origin: None, generation: 0 })
+    Ok(Stream { raw, info: StreamInfo::new(device, StreamOrigin::Default) })
 }
 
 #[cold]
@@ -228,9 +226,10 @@ pub fn from_external(stream: driver::Stream, number: i32) -> Result<usize> {
     if handle <= CU_STREAM_PER_THREAD {
         return Ok(handle);
     }
-    if let Some((_, StreamInfo { device, origin, .. })) = runtime.streams.find(handle)
-        && matches!(origin, StreamOrigin::Pool { .. } | StreamOrigin::Dedicated { .. })
+    if let Some((_, info)) = runtime.streams.find(handle)
+        && matches!(info.origin(), StreamOrigin::Pool { .. } | StreamOrigin::Dedicated { .. })
     {
+        let device = info.device();
         return if device == claimed.ordinal { Ok(handle) } else { Err(wrong_device(handle, device, claimed.ordinal)) };
     }
     let driver = &runtime.driver;
@@ -305,11 +304,11 @@ pub fn default(device: i32) -> Result<usize> {
 pub fn set(handle: usize) -> Result<()> {
     let runtime = runtime::ready()?;
     let stream = resolve(runtime, handle)?;
-    let device = runtime.device(stream.device as i32)?;
-    if thread::device() != stream.device {
+    let device = runtime.device(stream.device() as i32)?;
+    if thread::device() != stream.device() {
         device.make_current(&runtime.driver)?;
     }
-    thread::set_stream(stream.device, stream.raw);
+    thread::set_stream(stream.device(), stream.raw);
     Ok(())
 }
 
@@ -338,7 +337,7 @@ pub struct SavedStreams {
 /// Makes a stream and its device current, and returns the previous state.
 pub fn enter(handle: usize) -> Result<SavedStreams> {
     let runtime = runtime::ready()?;
-    let entered_device = resolve(runtime, handle)?.device;
+    let entered_device = resolve(runtime, handle)?.device();
     let device = thread::device();
     let saved = SavedStreams {
         device,
@@ -402,7 +401,7 @@ pub fn synchronize_device(number: i32) -> Result<()> {
 pub fn wait_stream(handle: usize, other: usize) -> Result<()> {
     let runtime = runtime::ready()?;
     let (waiting, awaited) = (resolve(runtime, handle)?, resolve(runtime, other)?);
-    if handle == other && waiting.device == awaited.device {
+    if handle == other && waiting.device() == awaited.device() {
         return Ok(());
     }
     make_wait(runtime, waiting, awaited)
@@ -412,12 +411,10 @@ pub fn wait_stream(handle: usize, other: usize) -> Result<()> {
 pub fn priority(handle: usize) -> Result<i32> {
     let runtime = runtime::ready()?;
     let stream = resolve(runtime, handle)?;
-    match stream.origin {
-        None => Ok(0),
-        Some(StreamOrigin::Pool { priority, .. } | StreamOrigin::Dedicated { priority }) => Ok(priority.into()),
-        Some(StreamOrigin::External { .. }) => {
-            runtime.in_stream(stream, |driver, raw| Ok(driver.stream_priority(raw)?))
-        }
+    match stream.origin() {
+        StreamOrigin::Default => Ok(0),
+        StreamOrigin::Pool { priority, .. } | StreamOrigin::Dedicated { priority } => Ok(priority.into()),
+        StreamOrigin::External { .. } => runtime.in_stream(stream, |driver, raw| Ok(driver.stream_priority(raw)?)),
     }
 }
 
@@ -425,19 +422,19 @@ pub fn priority(handle: usize) -> Result<i32> {
 /// a low bit of 1; for any other stream its handle.
 pub fn id(handle: usize) -> Result<u64> {
     let stream = resolve(runtime::ready()?, handle)?;
-    Ok(match stream.origin {
-        None => 0,
-        Some(StreamOrigin::Pool { priority, index }) => {
+    Ok(match stream.origin() {
+        StreamOrigin::Default => 0,
+        StreamOrigin::Pool { priority, index } => {
             u64::from(index) << 5 | (1 - i64::from(priority)).unsigned_abs() << 1 | 1
         }
-        Some(StreamOrigin::Dedicated { .. } | StreamOrigin::External { .. }) => stream.raw.handle() as u64,
+        StreamOrigin::Dedicated { .. } | StreamOrigin::External { .. } => stream.raw.handle() as u64,
     })
 }
 
 /// Names a stream in messages, reports, snapshots and profilers; an empty name removes the name.
 pub fn set_name(handle: usize, name: &str) -> Result<()> {
     let stream = resolve(runtime::ready()?, handle)?;
-    names::set(Subject::stream(stream.raw.handle(), stream.device), name);
+    names::set(Subject::stream(stream.raw.handle(), stream.device()), name);
     if nvtx::listens() && !stream.is_default() {
         nvtx::name_stream(stream.raw, &CString::new(name).unwrap_or_default());
     }
@@ -447,12 +444,12 @@ pub fn set_name(handle: usize, name: &str) -> Result<()> {
 /// Returns the name of a stream; empty if it has none.
 pub fn name(handle: usize) -> Result<Arc<str>> {
     let stream = resolve(runtime::ready()?, handle)?;
-    Ok(names::get(Subject::stream(stream.raw.handle(), stream.device)).unwrap_or_else(|| "".into()))
+    Ok(names::get(Subject::stream(stream.raw.handle(), stream.device())).unwrap_or_else(|| "".into()))
 }
 
 /// Returns the number of a stream's device.
 pub fn device(handle: usize) -> Result<u32> {
-    Ok(resolve(runtime::ready()?, handle)?.device)
+    Ok(resolve(runtime::ready()?, handle)?.device())
 }
 
 /// Launches a host function in a stream, which calls it once its earlier work is done.
@@ -477,7 +474,7 @@ pub fn current_on(runtime: &Runtime, device: u32) -> Result<Stream> {
         return default_stream(raw.handle(), device);
     }
     let Some((raw, info)) = runtime.streams.find(raw.handle()) else { return Err(ended_current(raw, device)) };
-    Ok(Stream { raw, device, origin: Some(info.origin), generation: info.generation })
+    Ok(Stream { raw, info })
 }
 
 #[cold]
@@ -495,8 +492,11 @@ fn ended_current(raw: driver::Stream, device: u32) -> Error {
 /// Creates a [`Stream`] from a driver stream that was validated before.
 pub fn from_validated(runtime: &Runtime, raw: driver::Stream, device: u32) -> Stream {
     match runtime.streams.find(raw.handle()) {
-        Some((_, info)) => Stream { raw, device, origin: Some(info.origin), generation: info.generation },
-        None => Stream { raw, device, origin: None, generation: runtime.streams.generation(raw.handle()) },
+        Some((_, info)) => Stream { raw, info },
+        None => {
+            let generation = runtime.streams.generation(raw.handle());
+            Stream { raw, info: StreamInfo::new(device, StreamOrigin::Default).with_generation(generation) }
+        }
     }
 }
 

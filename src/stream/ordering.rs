@@ -74,7 +74,7 @@ pub(super) fn order(runtime: &Runtime, waiting: &[Stream], awaited: Stream) -> R
 
 /// Records an event of a kind after the present work of a stream.
 fn record(runtime: &Runtime, stream: Stream, flags: u32) -> Result<PooledEvent> {
-    let event = PooledEvent::acquire(runtime.device(stream.device as i32)?, &runtime.driver, flags)?;
+    let event = PooledEvent::acquire(runtime.device(stream.device() as i32)?, &runtime.driver, flags)?;
     runtime.in_stream(stream, |driver, raw| Ok(driver.event_record(event.native(), raw)?))?;
     Ok(event)
 }

@@ -121,7 +121,7 @@ fn each_collective(fixture: &Fixture, element: ElementType, count: u64, shift: u
     let bytes = (count * element.bytes()) as usize;
     let what = |name: &str| format!("{name} of {count} {element} at {shift}");
     let shifted = |bytes: &[u8]| {
-        let memory = Memory::new(stream.device, bytes.len() + shift);
+        let memory = Memory::new(stream.device(), bytes.len() + shift);
         memory.write(shift, bytes, stream);
         memory
     };
@@ -191,7 +191,7 @@ fn each_size() {
 fn in_flight() {
     let fixture = fixture();
     let Fixture { group, stream, size, .. } = &fixture;
-    let streams = [*stream, new_stream(stream.device), new_stream(stream.device)];
+    let streams = [*stream, new_stream(stream.device()), new_stream(stream.device())];
     let count = 700;
     let rows = fixture.rows(ElementType::I32, count, 3);
     let memories: Vec<Memory> = (0..3).map(|_| Memory::of(*stream, fixture.own(&rows))).collect();
@@ -222,7 +222,7 @@ fn replays() {
     let fixture = fixture();
     let Fixture { group, stream, rank, size } = &fixture;
     let (stream, size) = (*stream, *size as i32);
-    let (count, device) = (600, stream.device);
+    let (count, device) = (600, stream.device());
     let ones = vec![1_i32; count as usize];
     let bytes: Vec<u8> = ones.iter().flat_map(|one| one.to_le_bytes()).collect();
     let (sums, moved) = (Memory::of(stream, &bytes), Memory::of(stream, &bytes));
@@ -308,7 +308,7 @@ fn exchanges() {
 }
 
 fn stream_memory(stream: Stream) -> Memory {
-    Memory::new(stream.device, 16)
+    Memory::new(stream.device(), 16)
 }
 
 fn one_thread() {

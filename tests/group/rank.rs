@@ -64,7 +64,7 @@ impl Memory {
     }
 
     pub fn of(stream: Stream, bytes: &[u8]) -> Memory {
-        let memory = Memory::new(stream.device, bytes.len());
+        let memory = Memory::new(stream.device(), bytes.len());
         memory.write(0, bytes, stream);
         memory
     }
@@ -101,7 +101,7 @@ impl Drop for Memory {
 }
 
 pub fn synchronize(stream: Stream) {
-    in_context(stream.device, |runtime| runtime.driver.stream_synchronize(stream.raw).unwrap());
+    in_context(stream.device(), |runtime| runtime.driver.stream_synchronize(stream.raw).unwrap());
 }
 
 /// Keeps a stream busy with a sleep kernel for about `milliseconds`, at the clock rate of an H200.

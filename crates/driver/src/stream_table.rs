@@ -20,20 +20,17 @@ const FIRST_TABLE: usize = 1024;
 /// The number of tables after the first. Each is twice as long as the previous one.
 const LATER_TABLES: usize = 11;
 
-/// The registered properties of a stream.
+/// The properties of a stream, as the bits of its entry: flags, the index in a pool from bit 8, the priority from 16, the device
+/// from 24, the generation from 32. One word is returned and copied in registers; a struct of smaller fields is written to the
+/// stack in parts and read in others, for which the processor waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StreamInfo {
-    /// The index of its device.
-    pub device: u32,
-    /// Its origin.
-    pub origin: StreamOrigin,
-    /// The number of earlier streams that had the handle and have ended, modulo 2^32. Set by the registry.
-    pub generation: u32,
-}
+pub struct StreamInfo(u64);
 
 /// The origin of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamOrigin {
+    /// A default stream, which is a different stream in each context. None is registered.
+    Default,
     /// A stream of plinth's pool for a priority.
     Pool {
         /// The priority; lower numbers run first.
@@ -54,42 +51,66 @@ pub enum StreamOrigin {
     },
 }
 
-// The bits of a packed entry: flags, the index in a pool from bit 8, the priority from 16, the device from 24, the
-// generation from 32.
 const POOL: u64 = 1;
 const BLOCKING: u64 = 1 << 1;
 const BLOCKING_UNKNOWN: u64 = 1 << 2;
 const DEDICATED: u64 = 1 << 3;
 const ENDED: u64 = 1 << 4;
+const DEFAULT: u64 = 1 << 5;
 const DEVICE: u64 = 0xFF << 24;
 const GENERATION: u32 = 32;
 
 impl StreamInfo {
-    /// Describes a stream that is to be registered.
+    /// Describes a stream of a device, whose index is below 256.
+    #[inline]
     pub fn new(device: u32, origin: StreamOrigin) -> Self {
-        StreamInfo { device, origin, generation: 0 }
-    }
-
-    fn pack(self) -> u64 {
-        let origin = match self.origin {
+        let origin = match origin {
+            StreamOrigin::Default => DEFAULT,
             StreamOrigin::Pool { priority, index } => POOL | u64::from(index) << 8 | u64::from(priority as u8) << 16,
             StreamOrigin::Dedicated { priority } => DEDICATED | u64::from(priority as u8) << 16,
             StreamOrigin::External { blocking: None } => BLOCKING_UNKNOWN,
             StreamOrigin::External { blocking: Some(blocking) } => u64::from(blocking) * BLOCKING,
         };
-        u64::from(self.generation) << GENERATION | u64::from(self.device as u8) << 24 | origin
+        StreamInfo(u64::from(device as u8) << 24 | origin)
     }
 
-    fn unpack(bits: u64) -> Self {
-        let priority = (bits >> 16) as u8 as i8;
-        let origin = if bits & POOL != 0 {
-            StreamOrigin::Pool { priority, index: (bits >> 8) as u8 }
-        } else if bits & DEDICATED != 0 {
+    /// Sets the number of earlier streams that had the handle and have ended, modulo 2^32.
+    #[inline]
+    pub fn with_generation(self, generation: u32) -> Self {
+        StreamInfo(self.0 & u64::from(u32::MAX) | u64::from(generation) << GENERATION)
+    }
+
+    /// Returns the index of the stream's device.
+    #[inline]
+    pub fn device(self) -> u32 {
+        (self.0 >> 24) as u8 as u32
+    }
+
+    /// Returns the number of earlier streams that had the handle and have ended, modulo 2^32.
+    #[inline]
+    pub fn generation(self) -> u32 {
+        (self.0 >> GENERATION) as u32
+    }
+
+    /// Returns whether it is a default stream.
+    #[inline]
+    pub fn is_default(self) -> bool {
+        self.0 & DEFAULT != 0
+    }
+
+    /// Returns where the stream comes from.
+    pub fn origin(self) -> StreamOrigin {
+        let has = |flag| self.0 & flag != 0;
+        let priority = (self.0 >> 16) as u8 as i8;
+        if has(DEFAULT) {
+            StreamOrigin::Default
+        } else if has(POOL) {
+            StreamOrigin::Pool { priority, index: (self.0 >> 8) as u8 }
+        } else if has(DEDICATED) {
             StreamOrigin::Dedicated { priority }
         } else {
-            StreamOrigin::External { blocking: (bits & BLOCKING_UNKNOWN == 0).then_some(bits & BLOCKING != 0) }
-        };
-        StreamInfo { device: (bits >> 24) as u8 as u32, origin, generation: (bits >> GENERATION) as u32 }
+            StreamOrigin::External { blocking: (!has(BLOCKING_UNKNOWN)).then_some(has(BLOCKING)) }
+        }
     }
 }
 
@@ -114,7 +135,7 @@ fn empty_table(length: usize) -> Box<[Slot]> {
 fn stream_in(slot: &Slot, handle: usize) -> Option<(Stream, StreamInfo)> {
     let bits = slot.info.load(Ordering::Relaxed);
     // SAFETY: a handle is in the table because `add` received the stream, and that has not ended.
-    (bits & ENDED == 0).then(|| (unsafe { Stream::from_handle(handle) }, StreamInfo::unpack(bits)))
+    (bits & ENDED == 0).then(|| (unsafe { Stream::from_handle(handle) }, StreamInfo(bits)))
 }
 
 fn first_slot(handle: usize, length: usize) -> usize {
@@ -186,7 +207,7 @@ impl StreamTable {
         if handle <= CU_STREAM_PER_THREAD {
             return 0;
         }
-        self.search(handle).map_or(0, |slot| (slot.info.load(Ordering::Relaxed) >> GENERATION) as u32)
+        self.search(handle).map_or(0, |slot| StreamInfo(slot.info.load(Ordering::Relaxed)).generation())
     }
 
     /// Ends a stream that nothing uses any longer: its handle is unknown until another stream with it is added.
@@ -208,8 +229,8 @@ impl StreamTable {
             for slot in probe(table, handle) {
                 let found = slot.handle.load(Ordering::Relaxed);
                 if found == handle || found == 0 {
-                    let generation = (slot.info.load(Ordering::Relaxed) >> GENERATION) as u32;
-                    slot.info.store(StreamInfo { generation, ..info }.pack(), Ordering::Relaxed);
+                    let generation = StreamInfo(slot.info.load(Ordering::Relaxed)).generation();
+                    slot.info.store(info.with_generation(generation).0, Ordering::Relaxed);
                     slot.handle.store(handle, Ordering::Release);
                     return Ok(());
                 }
@@ -239,15 +260,17 @@ mod tests {
     proptest! {
         #[test]
         fn info_round_trips_through_bits(
-            device in 0u32..64, priority in -8i8..=0, index in 0u8..32, kind in 0..3, generation: u32
+            device in 0u32..64, priority in -8i8..=0, index in 0u8..32, kind in 0..4, generation: u32
         ) {
             let origin = match kind {
                 0 => StreamOrigin::External { blocking: [None, Some(false), Some(true)][usize::from(index % 3)] },
                 1 => StreamOrigin::Dedicated { priority },
+                2 => StreamOrigin::Default,
                 _ => StreamOrigin::Pool { priority, index },
             };
-            let info = StreamInfo { device, origin, generation };
-            prop_assert_eq!(StreamInfo::unpack(info.pack()), info);
+            let info = StreamInfo::new(device, origin).with_generation(generation);
+            prop_assert_eq!((info.device(), info.origin(), info.generation()), (device, origin, generation));
+            prop_assert_eq!(info.is_default(), origin == StreamOrigin::Default);
         }
 
         #[test]
@@ -271,7 +294,7 @@ mod tests {
                 prop_assert!(table.find(handle + 8).is_none());
             }
             for (handle, (device, ended)) in model {
-                let found = table.find(handle).map(|(_, info)| (info.device, info.generation));
+                let found = table.find(handle).map(|(_, info)| (info.device(), info.generation()));
                 prop_assert_eq!(found, device.map(|device| (device, ended)));
             }
             prop_assert!(table.find(0).is_none());

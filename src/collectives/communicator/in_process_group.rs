@@ -454,7 +454,7 @@ impl InProcessGroup {
             device.context(&runtime.driver)
         };
         let (to, from) = (context(pair.1)?, context(pair.0)?);
-        let apart = (send.stream.raw, send.stream.device) != (receive.stream.raw, receive.stream.device);
+        let apart = (send.stream.raw, send.stream.device()) != (receive.stream.raw, receive.stream.device());
         if apart {
             stream::make_wait(runtime, send.stream, receive.stream)?;
         }

@@ -106,7 +106,7 @@ pub(super) fn start<'a>(
 
 /// Returns an event that is recorded in a stream.
 fn recorded(runtime: &Runtime, stream: Stream) -> Option<PooledEvent> {
-    let event = PooledEvent::acquire(runtime.device(stream.device as i32).ok()?, &runtime.driver, 0).ok()?;
+    let event = PooledEvent::acquire(runtime.device(stream.device() as i32).ok()?, &runtime.driver, 0).ok()?;
     let record = || runtime.in_stream(stream, |driver, raw| Ok(driver.event_record(event.native(), raw)?));
     record().or_else(|_| record()).or_else(|_| record()).is_ok().then_some(event)
 }

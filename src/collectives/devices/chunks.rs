@@ -195,7 +195,7 @@ impl Chunks {
 
     /// Copies every chunk from its source to all of its destinations, in a stream whose device has access to them.
     pub fn copy(&self, runtime: &Runtime, stream: Stream) -> Result<()> {
-        let properties = runtime.device(stream.device as i32)?.properties(&runtime.driver)?;
+        let properties = runtime.device(stream.device() as i32)?.properties(&runtime.driver)?;
         let processors = properties.multi_processor_count.max(1) as u64;
         self.launch(runtime, stream, Kernel::CommCopy, 1, |bytes| copy_chunk(bytes, processors), |_| {})
     }
@@ -234,7 +234,7 @@ impl Chunks {
         for (length, operands) in self.each() {
             let (mut sources, destinations) = operands.split_at(self.sources);
             let scratch = Scratch::alloc(length, stream)?;
-            let sum = DeviceSpan { span: scratch.memory(), device: stream.device };
+            let sum = DeviceSpan { span: scratch.memory(), device: stream.device() };
             let mut partial = None;
             while sources.len() + usize::from(partial.is_some()) > max_inputs {
                 let (now, later) = sources.split_at(max_inputs - usize::from(partial.is_some()));
@@ -259,12 +259,12 @@ impl Chunks {
             let mut scratches = Vec::new();
             let mut local_operands = Vec::with_capacity(operands.len());
             for (index, operand) in operands.iter().enumerate() {
-                if operand.device == stream.device {
+                if operand.device == stream.device() {
                     local_operands.push(*operand);
                     continue;
                 }
                 let scratch = Scratch::alloc(length, stream)?;
-                let copy = DeviceSpan { span: scratch.memory(), device: stream.device };
+                let copy = DeviceSpan { span: scratch.memory(), device: stream.device() };
                 if index < self.sources {
                     copy_peer(runtime, stream, *operand, copy, length)?;
                 }
@@ -275,7 +275,7 @@ impl Chunks {
             chunk_list.push(length, local_operands.iter().copied());
             chunk_list.reduce(runtime, stream, reduction)?;
             for (to, from) in operands.iter().zip(&local_operands).skip(self.sources) {
-                if to.device != stream.device {
+                if to.device != stream.device() {
                     copy_peer(runtime, stream, *from, *to, length)?;
                 }
             }

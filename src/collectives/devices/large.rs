@@ -13,12 +13,12 @@ pub fn can_share(runtime: &Runtime, streams: &[Stream], chunks: &Chunks) -> Resu
     let distinct = streams
         .iter()
         .enumerate()
-        .all(|(index, stream)| streams[..index].iter().all(|other| other.device != stream.device));
+        .all(|(index, stream)| streams[..index].iter().all(|other| other.device() != stream.device()));
     if streams.len() < 2 || !distinct {
         return Ok(false);
     }
     for stream in streams {
-        if !ensure_access(runtime, stream.device, chunks.devices())? {
+        if !ensure_access(runtime, stream.device(), chunks.devices())? {
             return Ok(false);
         }
     }
@@ -57,7 +57,7 @@ pub fn in_one_stream(group: &StreamGroup, task: Task, chunks: &Chunks) -> Result
     if chunks.is_empty() {
         return Ok(());
     }
-    let reached = ensure_access(group.runtime, group.work.device, chunks.devices())?;
+    let reached = ensure_access(group.runtime, group.work.device(), chunks.devices())?;
     group.run(Workers::One, |work| {
         if reached {
             task.launch(group.runtime, work, chunks)

@@ -56,10 +56,10 @@ impl<'a> Call<'a> {
         let runtime = runtime::ready()?;
         for (rank, part) in parts.iter().enumerate() {
             runtime.device(part.device as i32)?;
-            if part.stream.device != part.device {
+            if part.stream.device() != part.device {
                 return Err(Error::new(
                     Status::DEVICE_MISMATCH,
-                    format!("rank {rank} is device {}, its stream one of device {}", part.device, part.stream.device),
+                    format!("rank {rank} is device {}, its stream one of device {}", part.device, part.stream.device()),
                 ));
             }
             if let Some(other) = parts[..rank].iter().position(|other| other.device == part.device) {
@@ -166,7 +166,7 @@ pub(super) fn reduce_chunks(
 ) -> Result<()> {
     let task = Task::Reduce(reduction);
     if chunks.bytes() >= Threshold::ReduceSplit.bytes()? && group.is_complete() {
-        let helpers: Vec<Stream> = streams.filter(|stream| stream.device != root.device).collect();
+        let helpers: Vec<Stream> = streams.filter(|stream| stream.device() != root.device()).collect();
         if can_share(group.runtime, &helpers, chunks)? {
             return large::in_all_streams(group, task, &helpers, chunks);
         }
@@ -208,7 +208,7 @@ pub(super) fn broadcast_chunks(
 ) -> Result<()> {
     if chunks.bytes() >= Threshold::BroadcastSplit.bytes()? && group.is_complete() {
         let helpers: Vec<Stream> =
-            receivers.iter().copied().filter(|receiver| receiver.device != source.device).collect();
+            receivers.iter().copied().filter(|receiver| receiver.device() != source.device()).collect();
         if can_share(group.runtime, &helpers, chunks)? {
             return large::in_all_streams(group, Task::Copy, &helpers, chunks);
         }

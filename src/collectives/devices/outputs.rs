@@ -49,10 +49,10 @@ impl AllocatedOutputs {
     /// Allocates a tensor with another's element type on a stream's device. It is contiguous, or has `strides`, which
     /// must be dense.
     pub fn tensor(&mut self, like: &Tensor, shape: &[i64], strides: Option<&[i64]>, stream: Stream) -> Result<Tensor> {
-        let mut tensor = Tensor::new(Span::placeholder(), like.element, stream.device, shape, strides)?;
+        let mut tensor = Tensor::new(Span::placeholder(), like.element, stream.device(), shape, strides)?;
         let bytes = tensor.bytes();
         tensor.memory = alloc_span(bytes, stream)
-            .context(|| format!("allocating a tensor of {} on device {}", Bytes(bytes), stream.device))?;
+            .context(|| format!("allocating a tensor of {} on device {}", Bytes(bytes), stream.device()))?;
         self.0.push(tensor.memory.address());
         Ok(tensor)
     }

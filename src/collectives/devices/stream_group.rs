@@ -9,7 +9,7 @@ use crate::{
 };
 
 fn is_same(one: Stream, other: Stream) -> bool {
-    one.device == other.device && one.raw.handle() == other.raw.handle()
+    one.device() == other.device() && one.raw.handle() == other.raw.handle()
 }
 
 /// The streams that execute the work.
@@ -70,7 +70,7 @@ impl<'a> StreamGroup<'a> {
 
     /// Returns the stream of a device, for work that only this device can do.
     pub fn stream_of(&self, device: u32) -> Result<Stream> {
-        self.streams().find(|stream| stream.device == device).ok_or_else(|| {
+        self.streams().find(|stream| stream.device() == device).ok_or_else(|| {
             Error::new(
                 Status::NOT_SUPPORTED,
                 format!("the capture does not hold a stream of device {device}, which has to work, too"),

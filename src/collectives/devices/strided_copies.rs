@@ -45,7 +45,7 @@ pub fn copy_between_devices(group: &StreamGroup, copies: &[StridedCopy]) -> Resu
         return Ok(());
     }
     let devices = copies.iter().flat_map(|one| [one.from.device, one.to.device]);
-    if ensure_access(group.runtime, group.work.device, devices)? {
+    if ensure_access(group.runtime, group.work.device(), devices)? {
         return group.run(Workers::One, |work| in_stream(group.runtime, work, copies));
     }
     group.run(Workers::All, |_| {
@@ -56,7 +56,7 @@ pub fn copy_between_devices(group: &StreamGroup, copies: &[StridedCopy]) -> Resu
 fn copy_without_peer_access(group: &StreamGroup, one: &StridedCopy) -> Result<()> {
     let runtime = group.runtime;
     let (sender, receiver) = (group.stream_of(one.from.device)?, group.stream_of(one.to.device)?);
-    if sender.device == receiver.device {
+    if sender.device() == receiver.device() {
         return in_stream(runtime, sender, &[*one]);
     }
     strided_copy::without_peer_access(runtime, sender, receiver, one)

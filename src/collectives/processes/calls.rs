@@ -304,10 +304,10 @@ impl ProcessGroup {
         used: &[Operand],
         launch: impl Fn(&Driver, driver::Function, driver::Stream) -> Result<()>,
     ) -> Result<()> {
-        if stream.device != self.device() {
+        if stream.device() != self.device() {
             return Err(Error::new(
                 Status::DEVICE_MISMATCH,
-                format!("the stream is of device {}, the rank of device {}", stream.device, self.device()),
+                format!("the stream is of device {}, the rank of device {}", stream.device(), self.device()),
             ));
         }
         let runtime = runtime::ready()?;

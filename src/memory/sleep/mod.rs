@@ -243,7 +243,7 @@ pub fn await_contents(tags: &str, stream: usize) -> Result<()> {
     outside.check(stream)?;
     for id in pool::tagged(tags)? {
         refuse_asleep(id)?;
-        if let Some(event) = changes.get(&(id, stream.device)).and_then(|saved| saved.restored.as_ref()) {
+        if let Some(event) = changes.get(&(id, stream.device())).and_then(|saved| saved.restored.as_ref()) {
             outside.wait_for_event(stream, event.native())?;
         }
     }

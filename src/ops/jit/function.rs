@@ -222,11 +222,11 @@ impl Jiterated {
         };
         let mut parameters = Parameters::new();
         let launched = if let Some((class, blocks)) = layout::dense(outputs, inputs, &mut parameters) {
-            launch(self.kernel(runtime, stream.device, class, common, inputs, values)?, blocks, &mut parameters)
+            launch(self.kernel(runtime, stream.device(), class, common, inputs, values)?, blocks, &mut parameters)
         } else {
             let space = IterationSpace::of(outputs, inputs).context(|| &self.entry.name)?;
             let class = space.class();
-            let function = self.kernel(runtime, stream.device, class, common, inputs, values)?;
+            let function = self.kernel(runtime, stream.device(), class, common, inputs, values)?;
             space.for_each_launch(class, &mut |blocks, parameters| launch(function, blocks, parameters))
         };
         launched.map_err(|error| {
