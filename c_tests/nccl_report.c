@@ -21,6 +21,7 @@ typedef struct server {
   int socket;
   const char *answer; /* NULL: it answers nothing until `done` */
   size_t repeats;
+  bool ignores_first; /* the first connection, as a process that is stopped does */
   char question[QUESTION_BYTES];
   atomic_bool done;
   pthread_t thread;
@@ -29,7 +30,9 @@ typedef struct server {
 static void *serve(void *context) {
   server *self = (server *)context;
   size_t length = 0;
+  const int ignored = self->ignores_first ? accept(self->socket, NULL, NULL) : -1;
   const int client = accept(self->socket, NULL, NULL);
+  if (ignored >= 0) close(ignored);
   if (client < 0) return NULL;
   while (length < QUESTION_BYTES - 1 && strstr(self->question, "STATUS\n") == NULL) {
     const ssize_t got = recv(client, self->question + length, QUESTION_BYTES - 1 - length, 0);
@@ -44,6 +47,14 @@ static void *serve(void *context) {
   }
   close(client);
   return NULL;
+}
+
+/* Uses NCCL in a version that makes reports. */
+static void need_reports(void) {
+  int32_t minor = 0;
+  need_nccl();
+  CHECK_OK(plinth_nccl_version(NULL, &minor, NULL));
+  if (minor < 24) SKIP("needs NCCL 2.24");
 }
 
 /* Listens at a free port, and returns it. */
@@ -65,9 +76,10 @@ static void set_address(int port) {
   harness_setenv("NCCL_RAS_ADDR", text);
 }
 
-static void start_server(server *self, const char *answer, size_t repeats) {
+static void start_server_that(server *self, bool ignores_first, const char *answer, size_t repeats) {
   int port = 0;
   memset(self, 0, sizeof *self);
+  self->ignores_first = ignores_first;
   self->socket = listen_somewhere(&port);
   self->answer = answer;
   self->repeats = repeats;
@@ -75,8 +87,13 @@ static void start_server(server *self, const char *answer, size_t repeats) {
   CHECK_EQ(pthread_create(&self->thread, NULL, serve, self), 0);
 }
 
+static void start_server(server *self, const char *answer, size_t repeats) {
+  start_server_that(self, false, answer, repeats);
+}
+
 static void stop_server(server *self) {
   atomic_store(&self->done, true);
+  shutdown(self->socket, SHUT_RDWR); /* ends an accept for which nobody came */
   CHECK_EQ(pthread_join(self->thread, NULL), 0);
   close(self->socket);
 }
@@ -93,12 +110,12 @@ static plinth_status_t ask(const char *answer, size_t repeats, uint64_t millisec
 TEST(the_report_is_what_nccl_answers) {
   server asked;
   char *text = NULL;
-  need_nccl();
+  need_reports();
   start_server(&asked, ACCEPTED REPORT, 1);
   CHECK_OK(plinth_nccl_report(0, &text));
   stop_server(&asked);
   CHECK_TEXT(text, "Job summary\n===========\n  1 node, 2 processes");
-  CHECK_TEXT(asked.question, "CLIENT PROTOCOL 2\nTIMEOUT 10\nVERBOSE STATUS\n");
+  CHECK_TEXT(asked.question, "CLIENT PROTOCOL 2\nTIMEOUT 8\nVERBOSE STATUS\n");
   plinth_string_free(text);
   CHECK_OK(ask(ACCEPTED, 1, 2000, &text));
   CHECK_TEXT(text, "");
@@ -106,8 +123,8 @@ TEST(the_report_is_what_nccl_answers) {
 }
 
 TEST(who_is_not_nccl_is_not_believed) {
-  const char *const answers[] = {"", "HTTP/1.1 400 Bad Request\r\n\r\n", "SERVER PROTOCOL 2\nERROR: no such command\n"};
-  need_nccl();
+  const char *const answers[] = {"no\n", "HTTP/1.1 400 Bad Request\r\n\r\n", "SERVER PROTOCOL 2\nERROR: no such command\n"};
+  need_reports();
   for (int index = 0; index < 3; index++) {
     char *text = NULL;
     CHECK_STATUS(ask(answers[index], 1, 0, &text), PLINTH_ERROR_NCCL);
@@ -118,7 +135,7 @@ TEST(who_is_not_nccl_is_not_believed) {
 
 TEST(a_report_that_does_not_come_times_out) {
   char *text = NULL;
-  need_nccl();
+  need_reports();
   const double start = seconds_now();
   CHECK_STATUS(ask(NULL, 0, LIMIT, &text), PLINTH_ERROR_TIMED_OUT);
   const double seconds = seconds_now() - start;
@@ -127,10 +144,28 @@ TEST(a_report_that_does_not_come_times_out) {
   CHECK(seconds >= LIMIT / 1000.0 && seconds < 15);
 }
 
+TEST(a_process_that_does_not_begin_to_answer_is_asked_again) {
+  server asked;
+  char *text = NULL;
+  need_reports();
+  start_server_that(&asked, true, ACCEPTED REPORT, 1);
+  CHECK_OK(plinth_nccl_report(0, &text));
+  stop_server(&asked);
+  CHECK_TEXT(text, "Job summary\n===========\n  1 node, 2 processes");
+  plinth_string_free(text);
+}
+
+TEST(a_connection_that_closes_at_once_is_an_error) {
+  char *text = NULL;
+  need_reports();
+  CHECK_STATUS(ask("", 1, 0, &text), PLINTH_ERROR_SYSTEM);
+  CHECK_MESSAGE("the connection is closed without an answer");
+}
+
 TEST(a_report_that_does_not_end_is_an_error) {
   static char line[100001];
   char *text = NULL;
-  need_nccl();
+  need_reports();
   memset(line, 'x', sizeof line - 1);
   CHECK_STATUS(ask(line, 1000, 0, &text), PLINTH_ERROR_SYSTEM);
   CHECK_MESSAGE("the report does not end");
@@ -139,7 +174,7 @@ TEST(a_report_that_does_not_end_is_an_error) {
 TEST(an_address_without_nccl_is_an_error) {
   char *text = NULL;
   int port = 0;
-  need_nccl();
+  need_reports();
   close(listen_somewhere(&port));
   set_address(port);
   CHECK_STATUS(plinth_nccl_report(0, &text), PLINTH_ERROR_SYSTEM);
@@ -179,15 +214,15 @@ TEST(the_watchdog_logs_the_report) {
   plinth_communicator_t communicators[2];
   float *memory[2];
   server asked;
-  need_nccl();
+  need_reports();
   start_server(&asked, ACCEPTED REPORT, 1);
-  make_ranks(LIMIT, communicators, memory);
+  make_ranks(2000, communicators, memory);
   log_collect(PLINTH_LOG_WARNING);
   CHECK_OK(plinth_communicator_all_reduce(communicators[0], memory[0], memory[0], 100, FLOAT32, PLINTH_REDUCE_SUM, NULL));
   CHECK_OK(plinth_synchronize(0));
   stop_server(&asked);
   EVENTUALLY(logged.count >= 2);
-  CHECK_LOGGED(PLINTH_LOG_WARNING, "NCCL's report before rank 0 of 2 is aborted:\nJob summary\n");
+  CHECK_LOGGED(PLINTH_LOG_WARNING, "NCCL's report before the abort:\nJob summary\n");
   CHECK_LOGGED(PLINTH_LOG_ERROR, "the communicator is aborted: rank 0 of 2");
   for (int rank = 0; rank < 2; rank++) {
     CHECK_OK(plinth_communicator_destroy(communicators[rank]));
@@ -197,13 +232,10 @@ TEST(the_watchdog_logs_the_report) {
 TEST(the_report_of_nccl_itself) {
   plinth_communicator_t communicators[2];
   float *memory[2];
-  int32_t minor = 0;
   int port = 0;
   char *text = NULL;
   if (on_host_device()) SKIP("needs NVIDIA's NCCL");
-  need_nccl();
-  CHECK_OK(plinth_nccl_version(NULL, &minor, NULL));
-  if (minor < 24) SKIP("needs NCCL 2.24");
+  need_reports();
   close(listen_somewhere(&port));
   set_address(port);
   make_ranks(20000, communicators, memory);

@@ -101,6 +101,7 @@ typedef struct task {
   /* The context of the communicator's device, to which the handle of a default stream refers. */
   void *context;
   transfer *transfers;
+  bool is_mapped;
   struct task *next;
 } task;
 
@@ -241,7 +242,7 @@ static bool is_mapped(const task *job) {
 static void run(void *context) {
   task *job = context;
   if (!has_failed(job->communicator)) {
-    if (!is_mapped(job)) {
+    if (!job->is_mapped) {
       atomic_store(&job->communicator->error, CUDA_ERROR);
     } else if (job->work == SEND_RECV) {
       run_transfers(job);
@@ -274,6 +275,7 @@ static void find_driver(void) {
 
 static int launch(task *job) {
   void *previous = NULL;
+  job->is_mapped = is_mapped(job);
   pthread_mutex_lock(&lock);
   job->next = tasks;
   tasks = job;

@@ -34,7 +34,7 @@ static inline bool is_one_allocation(const void *memory, size_t bytes) {
   void *symbols[2] = {entry_point("cuMemRetainAllocationHandle"), entry_point("cuMemRelease")};
   memcpy(&retain, &symbols[0], sizeof retain);
   memcpy(&release, &symbols[1], sizeof release);
-  if (retain(&first, memory) != 0) return false;
+  if (retain == NULL || release == NULL || retain(&first, memory) != 0) return false;
   const bool has_last = retain(&last, (const char *)memory + bytes - 1) == 0;
   release(first);
   if (has_last) release(last);

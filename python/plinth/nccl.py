@@ -41,8 +41,8 @@ def version() -> Tuple[int, int, int]:
 
 
 def report(timeout: float = 15.0) -> str:
-    """Returns NCCL's own report of the running job: its processes and communicators, and ranks that do not answer or have begun
-    fewer operations than others.
+    """Returns NCCL's own report of the running job: its processes and communicators, ranks that do not answer, and the
+    numbers of collectives that they have launched, where these differ.
 
     NCCL 2.24 and newer make it while a process of this machine uses a communicator of NCCL. `timeout` is in seconds."""
     return take_text(lib.plinth_nccl_report, max(1, round(timeout * 1000)))

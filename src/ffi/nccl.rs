@@ -7,6 +7,7 @@
 //! returns is the caller's, as those of communicator.h are.
 
 use crate::{
+    base::deadline::Deadline,
     collectives::{
         communicator::{self, Options, group, nccl_report},
         nccl::{self, Overrides},
@@ -101,9 +102,10 @@ pub unsafe extern "C" fn plinth_nccl_version(major: *mut i32, minor: *mut i32, p
     })
 }
 
-/// Writes NCCL's own report of the running job: its processes, its communicators, how many operations their ranks have
-/// begun where these numbers differ, and ranks and processes that do not answer. It helps to explain why ranks wait for
-/// each other. The library's log has the same report before it aborts a communicator whose work exceeds its timeout.
+/// Writes NCCL's own report of the running job: its processes and communicators, ranks and processes that do not
+/// answer, and how many collectives of each kind the ranks have launched, where these numbers differ; sends, receives,
+/// exchanges and graphs are not counted. It helps to explain why ranks wait for each other. The library's log has the
+/// same report before it aborts a communicator whose work exceeds its timeout.
 ///
 /// NCCL 2.24 and newer answer at a socket of this machine, if the process or another one of the job on the machine uses
 /// a communicator of NCCL: at localhost:28028, or at the address in NCCL's variable NCCL_RAS_ADDR. Jobs of one user
@@ -111,11 +113,12 @@ pub unsafe extern "C" fn plinth_nccl_version(major: *mut i32, minor: *mut i32, p
 /// text is for people; its form depends on the version. Needs no device.
 ///
 /// @param timeout_milliseconds How long to wait for the report; 0 for 15 seconds. NCCL waits for processes that do not
-///        answer until 5 seconds before this, but for one second at least.
+///        answer until 6 seconds before this, but for one second at least. The time to resolve a name in NCCL_RAS_ADDR
+///        does not count.
 /// @param text Out: the report. The caller owns it and frees it with plinth_string_free.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_NCCL_UNAVAILABLE; PLINTH_ERROR_NOT_SUPPORTED if NCCL is
-///         older than 2.24; PLINTH_ERROR_TIMED_OUT; PLINTH_ERROR_SYSTEM if nobody listens at the address;
-///         PLINTH_ERROR_NCCL if it is not NCCL that answers; PLINTH_ERROR_OUT_OF_MEMORY.
+///         older than 2.24; PLINTH_ERROR_TIMED_OUT; PLINTH_ERROR_SYSTEM if nobody listens at the address, or the
+///         connection fails; PLINTH_ERROR_NCCL if it is not NCCL that answers; PLINTH_ERROR_OUT_OF_MEMORY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nccl_report(timeout_milliseconds: u64, text: *mut *mut c_char) -> plinth_status_t {
     guard(|| {
@@ -125,7 +128,7 @@ pub unsafe extern "C" fn plinth_nccl_report(timeout_milliseconds: u64, text: *mu
             0 => REPORT_TIMEOUT,
             milliseconds => Duration::from_millis(milliseconds),
         };
-        text.set(owned_text(&nccl_report::report(driver::nccl::get()?, limit)?)?);
+        text.set(owned_text(&nccl_report::report(driver::nccl::get()?, Deadline::new(limit))?)?);
         Ok(())
     })
 }

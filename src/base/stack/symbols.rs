@@ -164,7 +164,8 @@ fn read(path: &Path) -> Option<Symbols> {
     if let Some(debug) = &debug {
         functions.extend(self::functions(debug));
     }
-    functions.sort_unstable_by_key(|function| (function.start, function.bytes));
+    // The sort is stable: of equal functions the last is used, which has the name of the export or of the debug file.
+    functions.sort_by_key(|function| (function.start, function.bytes));
     Some(Symbols { context: context(source), functions })
 }
 

@@ -25,7 +25,7 @@ use crate::{
     },
     error::{Error, Result},
     observe,
-    runtime::{Runtime, tensor::ElementType},
+    runtime::{self, Runtime, tensor::ElementType},
     status::Status,
 };
 use once_cell::sync::OnceCell;
@@ -261,14 +261,19 @@ impl NcclRank {
         self.end(runtime, None, Nccl::abort)
     }
 
-    /// Aborts the communicator for an error that the watchdog has found, and which later calls return.
-    pub(super) fn abort_with_error(&self, runtime: &Runtime, error: Error) {
+    /// Aborts the communicator for an error that the watchdog has found, and which later calls return. Logs the error before
+    /// `prepare`.
+    pub(super) fn abort_with_error(&self, runtime: &Runtime, error: Error, prepare: impl FnOnce()) {
         if self.has_ended() {
             return;
         }
         let error = error.context(format!("rank {} of {}", self.rank, self.size));
         log::log(Level::Error, || format!("the communicator is aborted: {}", error.message()));
         let _ = self.sticky_error.set(StickyError::from(error));
+        prepare();
+        if runtime::usable().is_none() {
+            return;
+        }
         log::ignore(self.abort(runtime), "aborting a communicator of NCCL");
     }
 

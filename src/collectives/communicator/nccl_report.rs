@@ -13,42 +13,52 @@ use crate::{
 use std::{
     env,
     io::{self, ErrorKind, Read, Write},
-    net::{TcpStream, ToSocketAddrs},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs},
     time::Duration,
 };
 
-/// NCCL's variable that holds the address, and the address without it.
+/// NCCL's variable that holds the address. Without it the address is this port of the machine itself.
 const ADDRESS_VARIABLE: &str = "NCCL_RAS_ADDR";
-const ADDRESS: &str = "localhost:28028";
+const PORT: u16 = 28028;
 /// The first version with reports.
 const FIRST_VERSION: (i32, i32, i32) = (2, 24, 0);
-/// NCCL may wait for processes that do not answer this much longer than it is told to.
-const NCCL_EXTRA: Duration = Duration::from_secs(5);
+/// How long NCCL may take to accept a connection and to begin its answer. All processes of a job on a machine listen at one port,
+/// and the kernel selects one; that process may be stopped, and the next attempt reaches another.
+const ATTEMPT: Duration = Duration::from_secs(1);
+/// NCCL may wait for processes that do not answer this much longer than it is told to, and the answer takes its time.
+const NCCL_EXTRA: Duration = Duration::from_secs(6);
 /// The largest report, in bytes. A line of it has some hundred bytes.
 const MAX_BYTES: usize = 16 << 20;
 
-/// Asks NCCL for its report, for at most `limit`.
-pub fn report(nccl: &Nccl, limit: Duration) -> Result<String> {
+/// Asks NCCL for its report, until the deadline. A name in NCCL_RAS_ADDR is resolved first, for which the system takes as long as
+/// it takes.
+pub fn report(nccl: &Nccl, deadline: Deadline) -> Result<String> {
     let version = nccl.version();
     if version.parts() < FIRST_VERSION {
         let what = format!("NCCL {version} makes no reports; NCCL 2.24 is the first version that does");
         return Err(Error::new(Status::NOT_SUPPORTED, what));
     }
-    let address = env::var(ADDRESS_VARIABLE).unwrap_or_else(|_| ADDRESS.to_owned());
-    let deadline = Deadline::new(limit);
-    let answer = connect(&address, deadline)
-        .and_then(|stream| ask(stream, limit, deadline))
-        .map_err(|error| failure(&address, deadline, &error))?;
+    let own = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+    let (name, addresses) = match env::var(ADDRESS_VARIABLE) {
+        Ok(name) => {
+            let addresses = name.to_socket_addrs().map(Iterator::collect);
+            (name, addresses)
+        }
+        Err(_) => (format!("localhost:{PORT}"), Ok(own.map(|address| SocketAddr::new(address, PORT)).to_vec())),
+    };
+    let answer = addresses
+        .and_then(|addresses: Vec<SocketAddr>| ask_until_answered(&addresses, deadline))
+        .map_err(|error| failure(&name, deadline, &error))?;
     report_of(&answer).ok_or_else(|| {
-        let first = answer.lines().next().unwrap_or("nothing");
-        Error::new(Status::NCCL, format!("who listens at {address} is not NCCL: it answers {first:?}"))
+        let first = answer.lines().next().unwrap_or_default();
+        Error::new(Status::NCCL, format!("who listens at {name} is not NCCL: it answers {first:?}"))
     })
 }
 
-fn failure(address: &str, deadline: Deadline, error: &io::Error) -> Error {
-    let what = format!("asking NCCL for its report at {address}");
+fn failure(name: &str, deadline: Deadline, error: &io::Error) -> Error {
+    let what = format!("asking NCCL for its report at {name}");
     match error.kind() {
-        ErrorKind::TimedOut | ErrorKind::WouldBlock => deadline.error(what),
+        ErrorKind::TimedOut => deadline.error(what),
         ErrorKind::ConnectionRefused => {
             let why = "no communicator of NCCL is in use on this machine, or NCCL_RAS_ENABLE=0";
             Error::new(Status::SYSTEM, format!("{what}: nobody listens there: {why}"))
@@ -57,10 +67,22 @@ fn failure(address: &str, deadline: Deadline, error: &io::Error) -> Error {
     }
 }
 
-fn connect(address: &str, deadline: Deadline) -> io::Result<TcpStream> {
+/// Asks again as long as who accepts the connection does not begin to answer.
+fn ask_until_answered(addresses: &[SocketAddr], deadline: Deadline) -> io::Result<String> {
+    loop {
+        let mut answer = Vec::new();
+        let outcome = connect(addresses).and_then(|stream| ask(stream, &mut answer, deadline));
+        match outcome {
+            Err(error) if error.kind() == ErrorKind::TimedOut && answer.is_empty() && !deadline.is_expired() => {}
+            outcome => return outcome.map(|()| String::from_utf8_lossy(&answer).into_owned()),
+        }
+    }
+}
+
+fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
     let mut outcome = Err(io::Error::other("the name has no address"));
-    for address in address.to_socket_addrs()? {
-        outcome = TcpStream::connect_timeout(&address, time_left(deadline)?);
+    for address in addresses {
+        outcome = TcpStream::connect_timeout(address, ATTEMPT);
         if outcome.is_ok() {
             break;
         }
@@ -68,26 +90,32 @@ fn connect(address: &str, deadline: Deadline) -> io::Result<TcpStream> {
     outcome
 }
 
-/// Returns the time that remains; an error if there is none, because sockets take zero for no limit.
-fn time_left(deadline: Deadline) -> io::Result<Duration> {
-    let left = deadline.remaining();
-    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
-}
-
-/// Sends the questions, and returns all answers.
-fn ask(mut stream: TcpStream, limit: Duration, deadline: Deadline) -> io::Result<String> {
-    let seconds = limit.saturating_sub(NCCL_EXTRA).as_secs().clamp(1, i32::MAX as u64);
-    stream.set_write_timeout(Some(time_left(deadline)?))?;
+/// Sends the questions, and receives all answers.
+fn ask(mut stream: TcpStream, answer: &mut Vec<u8>, deadline: Deadline) -> io::Result<()> {
+    let seconds = deadline.remaining().saturating_sub(NCCL_EXTRA).as_secs().clamp(1, i32::MAX as u64);
+    let begin = Deadline::new(ATTEMPT.min(deadline.remaining()));
+    stream.set_write_timeout(Some(ATTEMPT))?;
     stream.write_all(format!("CLIENT PROTOCOL 2\nTIMEOUT {seconds}\nVERBOSE STATUS\n").as_bytes())?;
-    let (mut answer, mut part) = (Vec::new(), [0; 4096]);
+    let mut part = [0; 4096];
     loop {
-        stream.set_read_timeout(Some(time_left(deadline)?))?;
+        let left = if answer.is_empty() {
+            begin.remaining().min(deadline.blocking_interval())
+        } else {
+            deadline.blocking_interval()
+        };
+        // Zero would be no limit.
+        stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
         match stream.read(&mut part) {
-            Ok(0) => return Ok(String::from_utf8_lossy(&answer).into_owned()),
+            Ok(0) if answer.is_empty() => return Err(io::Error::other("the connection is closed without an answer")),
+            Ok(0) => return Ok(()),
             Ok(bytes) if answer.len() + bytes > MAX_BYTES => return Err(io::Error::other("the report does not end")),
             Ok(bytes) => answer.extend_from_slice(&part[..bytes]),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
             Err(error) => return Err(error),
+        }
+        if deadline.is_expired() || answer.is_empty() && begin.is_expired() {
+            return Err(ErrorKind::TimedOut.into());
         }
     }
 }

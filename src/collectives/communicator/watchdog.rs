@@ -6,8 +6,8 @@
 
 use super::{nccl::NcclRank, nccl_report, operation::Operation};
 use crate::{
-    base::log,
-    driver::{Driver, codes},
+    base::{deadline::Deadline, log},
+    driver::{Driver, codes, nccl::Nccl},
     error::{Context, Error, Result},
     runtime::{self, Runtime},
     status::Status,
@@ -215,6 +215,7 @@ fn run() {
     // Until the limits are known. A thread that has nothing to watch stays for an interval, because calls follow each other.
     let mut interval = MIN_INTERVAL;
     let mut is_idle = false;
+    let mut reported = None;
     let mut state = STATE.lock();
     loop {
         CHANGED.wait_while_for(&mut state, |state| !state.stop, interval);
@@ -227,7 +228,7 @@ fn run() {
         let watched: Vec<Weak<NcclRank>> = ranks
             .into_iter()
             .filter(|rank| {
-                let next = check_or_abort(rank);
+                let next = check_or_abort(rank, &mut reported);
                 interval = interval.min(next.unwrap_or(MAX_INTERVAL));
                 next.is_some()
             })
@@ -246,23 +247,31 @@ fn run() {
 }
 
 /// Checks a rank, and aborts its communicator after an error. Returns the time to the next check; `None` if there is none.
-fn check_or_abort(rank: &Weak<NcclRank>) -> Option<Duration> {
+fn check_or_abort(rank: &Weak<NcclRank>, reported: &mut Option<Instant>) -> Option<Duration> {
     let (rank, runtime) = (rank.upgrade()?, runtime::usable()?);
     match check(runtime, &rank) {
         Ok(limit) => limit.map(|limit| (limit / CHECKS_OF_LIMIT).clamp(MIN_INTERVAL, MAX_INTERVAL)),
         Err(error) => {
-            log_report(&rank);
-            rank.abort_with_error(runtime, error);
+            // Several ranks of the process have the same report.
+            let asks = reported.is_none_or(|time| time.elapsed() > REPORT_LIMIT);
+            rank.abort_with_error(runtime, error, || {
+                if asks {
+                    *reported = Some(Instant::now());
+                    log_report(rank.nccl());
+                }
+            });
             None
         }
     }
 }
 
-/// Logs NCCL's report, before the abort of a communicator after which the report would not have it any more.
-fn log_report(rank: &NcclRank) {
-    log::warning(|| match nccl_report::report(rank.nccl(), REPORT_LIMIT) {
-        Ok(report) => format!("NCCL's report before rank {} of {} is aborted:\n{report}", rank.rank(), rank.size()),
-        Err(error) => format!("there is no report of NCCL about the abort of the communicator: {}", error.message()),
+/// Logs NCCL's report, before an abort after which the report would not have the communicator any more. Waits for it no longer
+/// when the process exits.
+fn log_report(nccl: &Nccl) {
+    let exits = || STATE.lock().stop;
+    log::warning(|| match nccl_report::report(nccl, Deadline::new(REPORT_LIMIT).unless(&exits)) {
+        Ok(report) => format!("NCCL's report before the abort:\n{report}"),
+        Err(error) => format!("there is no report of NCCL about this: {}", error.message()),
     });
 }
 
