@@ -71,11 +71,13 @@ impl Space {
         self.split_limits = None;
     }
 
-    /// Sets the limits on unreleasable memory.
+    /// Sets the limits on unreleasable memory. Counts it only if there are any: a count visits all free blocks.
     pub fn set_unreleasable_limits(&mut self, limits: UnreleasableLimits) {
         self.unreleasable.limits = limits;
-        self.unreleasable.bytes = self.count_unreleasable();
-        self.unreleasable.splits_until_count = SPLITS_PER_COUNT;
+        if limits != UnreleasableLimits::default() {
+            self.unreleasable.bytes = self.count_unreleasable();
+            self.unreleasable.splits_until_count = SPLITS_PER_COUNT;
+        }
     }
 
     /// Returns whether splitting a block at `size` would leave too much memory unreleasable. If so, stores the handle
