@@ -122,11 +122,11 @@ impl Grower<'_> {
             return Ok(None);
         }
         if let Some(plugin) = pool::allocator(self.arena.key().pool) {
-            return self.grow_by_external_segment(request, limits, plugin);
+            return self.grow_by_segment(request, limits, Some(plugin));
         }
         match method {
-            _ if self.arena.lock().memory.segments => self.grow_by_segment(request, limits),
-            Method::Segments => self.grow_by_segment(request, limits),
+            _ if self.arena.lock().memory.segments => self.grow_by_segment(request, limits, None),
+            Method::Segments => self.grow_by_segment(request, limits, None),
             Method::Virtual { granule } if self.arena.lock().memory.nccl_window => {
                 self.grow_by_handle(request, limits, granule)
             }
@@ -136,62 +136,58 @@ impl Grower<'_> {
 
     // ---- segments
 
-    fn grow_by_segment(&self, request: Request, limits: GrowthLimits) -> Result<Option<u64>> {
-        let (zone, memory) = (zone_of(request.size), self.device.memory());
-        let config = config::get()?;
-        let Some(bytes) = policy::segment_size(request.size, config.large_segment_size) else { return Ok(None) };
-        if bytes > limits.allowance || !memory.try_hold(bytes, limits.max_held) {
-            return Ok(None);
-        }
-        let segment = match self.driver().segment_alloc(bytes) {
-            Ok(segment) => segment,
-            Err(failure) => {
-                memory.cancel_hold(bytes);
-                if failure.code == codes::CUDA_ERROR_OUT_OF_MEMORY {
-                    return Ok(None);
-                }
-                return Err(Error::from(failure).context(format_args!("allocating a segment of {}", Bytes(bytes))));
-            }
-        };
-        // The driver's segments satisfy both rules in practice.
-        if let Err(error) = check_address("the driver", segment.address()) {
-            sync_debug::require("an allocation that failed", || retry(|| self.driver().segment_free(segment)));
-            memory.cancel_hold(bytes);
-            return Err(error);
-        }
-        memory.created.increment();
-        let mut inner = self.arena.lock();
-        inner.space.set_split_limits(config.split_limits());
-        let segment_memory = (segment.address(), Backing::Segment(segment));
-        Ok(Some(inner.space.add_segment(segment_memory, bytes, zone, request.size, request.requested)))
-    }
-
-    /// Grows by a segment from the pool's own allocator. That allocator is the program's code and must not allocate in
-    /// this pool.
-    fn grow_by_external_segment(
+    /// Grows by a segment of the driver, or of the pool's own allocator if it has one. That allocator is the program's code
+    /// and must not allocate in this pool.
+    fn grow_by_segment(
         &self,
         request: Request,
         limits: GrowthLimits,
-        plugin: Arc<Plugin>,
+        allocator: Option<Arc<Plugin>>,
     ) -> Result<Option<u64>> {
         let (zone, memory, config) = (zone_of(request.size), self.device.memory(), config::get()?);
         let Some(bytes) = policy::segment_size(request.size, config.large_segment_size) else { return Ok(None) };
         if bytes > limits.allowance || !memory.try_hold(bytes, limits.max_held) {
             return Ok(None);
         }
-        let Some(address) = external_segments::allocate(plugin, bytes, self.device.ordinal, self.stream) else {
-            memory.cancel_hold(bytes);
-            return Ok(None);
+        let segment = match allocator {
+            None => self.allocate_segment(bytes),
+            Some(plugin) => self.allocate_external_segment(plugin, bytes),
         };
-        if let Err(error) = check_address("the pool's allocator", address) {
-            external_segments::free(address);
+        let Ok(Some(segment)) = segment else {
             memory.cancel_hold(bytes);
-            return Err(error);
-        }
+            return segment.map(|_| None);
+        };
         memory.created.increment();
         let mut inner = self.arena.lock();
         inner.space.set_split_limits(config.split_limits());
-        Ok(Some(inner.space.add_segment((address, Backing::External), bytes, zone, request.size, request.requested)))
+        Ok(Some(inner.space.add_segment(segment, bytes, zone, request.size, request.requested)))
+    }
+
+    /// Allocates a segment of the driver, whose addresses satisfy the directory's rules in practice.
+    fn allocate_segment(&self, bytes: u64) -> Result<Option<(u64, Backing)>> {
+        let segment = match self.driver().segment_alloc(bytes) {
+            Ok(segment) => segment,
+            Err(failure) if failure.code == codes::CUDA_ERROR_OUT_OF_MEMORY => return Ok(None),
+            Err(failure) => {
+                return Err(Error::from(failure).context(format_args!("allocating a segment of {}", Bytes(bytes))));
+            }
+        };
+        let checked = check_address("the driver", segment.address());
+        if checked.is_err() {
+            sync_debug::require("an allocation that failed", || retry(|| self.driver().segment_free(segment)));
+        }
+        checked.map(|()| Some((segment.address(), Backing::Segment(segment))))
+    }
+
+    fn allocate_external_segment(&self, plugin: Arc<Plugin>, bytes: u64) -> Result<Option<(u64, Backing)>> {
+        let Some(address) = external_segments::allocate(plugin, bytes, self.device.ordinal, self.stream) else {
+            return Ok(None);
+        };
+        let checked = check_address("the pool's allocator", address);
+        if checked.is_err() {
+            external_segments::free(address);
+        }
+        checked.map(|()| Some((address, Backing::External)))
     }
 
     // ---- mapping
