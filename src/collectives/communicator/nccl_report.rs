@@ -79,15 +79,16 @@ fn ask_until_answered(addresses: &[SocketAddr], deadline: Deadline) -> io::Resul
     }
 }
 
+/// Connects to the first address that accepts. The error is that of the first: the machine may have no IPv6.
 fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
-    let mut outcome = Err(io::Error::other("the name has no address"));
+    let mut failure = None;
     for address in addresses {
-        outcome = TcpStream::connect_timeout(address, ATTEMPT);
-        if outcome.is_ok() {
-            break;
+        match TcpStream::connect_timeout(address, ATTEMPT) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => _ = failure.get_or_insert(error),
         }
     }
-    outcome
+    Err(failure.unwrap_or_else(|| io::Error::other("the name has no address")))
 }
 
 /// Sends the questions, and receives all answers.
