@@ -39,9 +39,6 @@ pub enum Method {
     Segments,
 }
 
-/// The smallest granule to use, even if the device supports a smaller one: smaller handles cost too many driver calls.
-const MIN_GRANULE: u64 = 2 << 20;
-
 /// An event counter.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
@@ -168,7 +165,7 @@ impl DeviceMemory {
                     Ok(None)
                 };
                 match granularity {
-                    Ok(Some(granule)) => Ok(Method::Virtual { granule: granule.max(MIN_GRANULE) }),
+                    Ok(Some(granule)) => Ok(Method::Virtual { granule: granule.max(policy::MIN_GRANULE) }),
                     Ok(None) | Err(Failure { code: codes::CUDA_ERROR_NOT_SUPPORTED, .. }) => {
                         log::warning(|| {
                             format!(

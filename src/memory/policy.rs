@@ -3,6 +3,9 @@
 
 use super::block::{SMALL, Zone};
 
+/// The smallest granule to use, even if the device supports a smaller one: smaller handles cost too many driver calls. Every
+/// handle begins at a multiple of it.
+pub const MIN_GRANULE: u64 = 2 << 20;
 /// The memory that may be held before memory is moved instead of created, in thousandths of the live peak.
 const SLACK: u64 = 1040;
 /// The bytes of large blocks allocated for each byte that may be moved meanwhile. Programs with a repeated step move less, and

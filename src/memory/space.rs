@@ -13,7 +13,7 @@ use super::{
     counters::Counters,
     directory::{self, Entry},
     mapped::{Backing, Mapped},
-    policy::SplitLimits,
+    policy::{MIN_GRANULE, SplitLimits},
     recorder::Recorder,
     unreleasable::UnreleasableMemory,
 };
@@ -178,10 +178,32 @@ impl Space {
 
     fn allocate_from_bin(&mut self, id: BlockId, size: u64, requested: u64) -> u64 {
         self.remove_from_bin(id);
-        if !self.no_split {
-            self.trim(id, size);
+        if self.no_split {
+            return self.mark_live(id, requested);
         }
+        if self.keeps_handles_whole_at_end(id, size) {
+            self.blocks[id].state = BlockState::Detached;
+            let last = self.split(id, self.blocks[id].size - size);
+            self.merge(id);
+            return self.mark_live(last, requested);
+        }
+        self.trim(id, size);
         self.mark_live(id, requested)
+    }
+
+    /// Returns whether the edge of a new block lies between two handles at the end of a free block, and inside a handle at
+    /// its beginning. A handle that is partly in use cannot move.
+    #[inline]
+    pub(super) fn keeps_handles_whole_at_end(&self, id: BlockId, size: u64) -> bool {
+        let block = &self.blocks[id];
+        let (at_beginning, at_end) = (block.address + size, block.address + block.size - size);
+        // Most sizes need no search.
+        block.zone == Zone::Large
+            && block.size > size
+            && at_end.is_multiple_of(MIN_GRANULE)
+            && !self.unreleasable.is_limited()
+            && self.mapped.contains_key(&at_end)
+            && !self.mapped.contains_key(&at_beginning)
     }
 
     /// Marks a block that is in no list as live and returns its address.

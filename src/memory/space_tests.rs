@@ -37,6 +37,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (1_u64..2_000_000).prop_map(Step::Alloc),
         2 => (1_u64..40_000_000).prop_map(Step::Alloc),
+        1 => (1_u64..12).prop_map(|granules| Step::Alloc(granules * GRANULE)),
         4 => any::<usize>().prop_map(Step::Free),
         1 => Just(Step::Coalesce),
         1 => (1_usize..5).prop_map(Step::Move),
@@ -245,6 +246,25 @@ fn same_size_reuses_same_block() {
         assert_eq!(program.live[0].0, address, "{bytes}");
         program.free(0);
     }
+}
+
+#[test]
+fn a_block_is_placed_where_it_leaves_handles_whole() {
+    const MIB: u64 = 1 << 20;
+    let mut program = Program::new();
+    (0..4).for_each(|_| program.alloc(8 * MIB));
+    let first = program.live.iter().map(|(address, _)| *address).min().unwrap();
+    (0..4).for_each(|_| program.free(0));
+    program.space.coalesce_all();
+    let mut place = |bytes| {
+        program.alloc(bytes);
+        program.check();
+        program.live.last().map(|(address, _)| (*address - first) / MIB)
+    };
+    // The first and the last cut a handle in any case. The second would cut one at the beginning of the free block.
+    assert_eq!([place(3 * MIB), place(8 * MIB), place(6 * MIB)], [Some(0), Some(24), Some(3)]);
+    let whole = program.space.reclaimable_handles();
+    assert_eq!(whole.iter().map(|handle| handle.address - first).collect::<Vec<_>>(), [16 * MIB]);
 }
 
 #[test]

@@ -52,6 +52,11 @@ impl UnreleasableMemory {
         self.tracked
     }
 
+    /// Returns whether there are limits on unreleasable memory.
+    pub fn is_limited(&self) -> bool {
+        self.limits != UnreleasableLimits::default()
+    }
+
     /// Sets whether there are limits on splitting blocks.
     pub(super) fn set_split_limited(&mut self, limited: bool) {
         self.tracked = limited || self.granule != 0;
@@ -74,7 +79,7 @@ impl Space {
     /// Sets the limits on unreleasable memory. Counts it only if there are any: a count visits all free blocks.
     pub fn set_unreleasable_limits(&mut self, limits: UnreleasableLimits) {
         self.unreleasable.limits = limits;
-        if limits != UnreleasableLimits::default() {
+        if self.unreleasable.is_limited() {
             self.unreleasable.bytes = self.count_unreleasable();
             self.unreleasable.splits_until_count = SPLITS_PER_COUNT;
         }
