@@ -361,7 +361,13 @@ impl Space {
         let (below, above) = (handle.address - block.address, block.address + block.size - end);
         self.remove_from_bin(handle.block);
         self.blocks[handle.block].state = BlockState::Detached;
-        let middle = if below > 0 { self.split(handle.block, below) } else { handle.block };
+        let middle = if below > 0 {
+            // The middle may get the directory's entry.
+            self.blocks[handle.block].in_directory = false;
+            self.split(handle.block, below)
+        } else {
+            handle.block
+        };
         if above > 0 {
             let rest = self.split(middle, handle.bytes);
             self.merge(rest);

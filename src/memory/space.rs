@@ -197,7 +197,7 @@ impl Space {
     pub(super) fn keeps_handles_whole_at_end(&self, id: BlockId, size: u64) -> bool {
         let block = &self.blocks[id];
         let (at_beginning, at_end) = (block.address + size, block.address + block.size - size);
-        // Most sizes need no search.
+        // Most sizes need no search. The rest below the block has other entries in the directory than the block.
         block.zone == Zone::Large
             && block.size > size
             && at_end.is_multiple_of(MIN_GRANULE)

@@ -4,7 +4,7 @@ use super::{
     block::{BlockId, Zone},
     block::{round, zone_of},
     directory,
-    growth::{DetachedHandle, GrowthCandidate},
+    growth::{DetachedHandle, GrowthCandidate, ReclaimableHandle},
     mapped::Backing,
     space::Space,
 };
@@ -246,6 +246,35 @@ fn same_size_reuses_same_block() {
         assert_eq!(program.live[0].0, address, "{bytes}");
         program.free(0);
     }
+}
+
+#[test]
+fn a_block_is_found_after_one_inside_its_cell_of_the_directory() {
+    const KIB: u64 = 1 << 10;
+    let mut program = Program::new();
+    program.alloc(1536 * KIB);
+    let first = program.live[0].0;
+    program.alloc(2048 * KIB);
+    program.free(0);
+    program.space.coalesce_all();
+    program.alloc(1152 * KIB);
+    program.free(0);
+    program.alloc(1280 * KIB);
+    let address = first + 1152 * KIB;
+    assert_eq!(program.live.last().map(|(address, _)| *address), Some(address));
+    program.free(1);
+    program.space.coalesce_all();
+    // A checkpoint allocates a block inside the free one, in the same MiB.
+    let (block, _) = program.space.blocks.iter().find(|(_, block)| block.address == address).unwrap();
+    let inside = ReclaimableHandle { block, block_bytes: 0, address: first + 1536 * KIB, bytes: 2048 * KIB };
+    let id = program.space.detach_block(&inside).unwrap();
+    program.space.mark_live(id, inside.bytes);
+    program.live.push((inside.address, inside.bytes));
+    program.free(1);
+    program.space.coalesce_all();
+    program.alloc(1280 * KIB);
+    assert_eq!(program.live.last().map(|(address, _)| *address), Some(address));
+    program.id_of(address);
 }
 
 #[test]
