@@ -63,14 +63,15 @@ TEST(outputs_must_not_be_null) {
 }
 
 TEST(an_invalid_device_is_refused) {
-  const int32_t devices[] = {-2, INT32_MIN, INT32_MAX, device_count()};
-  for (int index = 0; index < 4; index++) {
+  const int32_t devices[] = {-2, INT32_MIN, INT32_MAX, device_count(), 256};
+  for (int index = 0; index < 5; index++) {
     const int32_t device = devices[index];
     void *pointer = UNTOUCHED_POINTER;
     size_t bytes = UNTOUCHED;
     char *text = (char *)UNTOUCHED_POINTER;
     double fraction = 0.25;
     CHECK_STATUS(plinth_caching_allocator_alloc(KIB, device, NULL, &pointer), PLINTH_ERROR_INVALID_DEVICE);
+    CHECK_STATUS(plinth_caching_allocator_alloc(KIB, device, PLINTH_STREAM_CURRENT, &pointer), PLINTH_ERROR_INVALID_DEVICE);
     CHECK_STATUS(plinth_memory_allocated(device, &bytes), PLINTH_ERROR_INVALID_DEVICE);
     CHECK_STATUS(plinth_max_memory_allocated(device, &bytes), PLINTH_ERROR_INVALID_DEVICE);
     CHECK_STATUS(plinth_memory_reserved(device, &bytes), PLINTH_ERROR_INVALID_DEVICE);

@@ -77,7 +77,7 @@ pub fn resolve(runtime: &Runtime, handle: usize) -> Result<Stream> {
 #[inline]
 pub fn resolve_on(runtime: &Runtime, handle: usize, device: u32) -> Result<Stream> {
     if handle <= CU_STREAM_PER_THREAD {
-        return default_stream(handle, device);
+        return default_stream(runtime, handle, device);
     }
     if handle == CURRENT {
         return current_on(runtime, device);
@@ -85,7 +85,7 @@ pub fn resolve_on(runtime: &Runtime, handle: usize, device: u32) -> Result<Strea
     match runtime.streams.find(handle) {
         Some((raw, info)) => Ok(Stream { raw, info }),
         None if handle & !(u32::MAX as usize) == DEFAULT_OF => {
-            default_stream(0, runtime.device(handle as u32 as i32)?.ordinal)
+            default_stream(runtime, 0, runtime.device(handle as u32 as i32)?.ordinal)
         }
         None => Err(unknown_stream(handle)),
     }
@@ -136,7 +136,11 @@ pub fn from_unchecked(stream: driver::Stream) -> Result<Stream> {
     resolve(runtime, stream.handle())
 }
 
-fn default_stream(handle: usize, device: u32) -> Result<Stream> {
+fn default_stream(runtime: &Runtime, handle: usize, device: u32) -> Result<Stream> {
+    let devices = runtime.devices().len();
+    if device as usize >= devices {
+        return Err(properties::no_such_device_error(device as i32, devices));
+    }
     let raw = driver::Stream::special(handle).ok_or_else(|| unknown_stream(handle))?;
     Ok(Stream { raw, info: StreamInfo::new(device, StreamOrigin::Default) })
 }
@@ -471,7 +475,7 @@ pub fn launch_host_function(handle: usize, function: HostFunction) -> Result<()>
 pub fn current_on(runtime: &Runtime, device: u32) -> Result<Stream> {
     let raw = thread::stream(device);
     if raw.handle() <= CU_STREAM_PER_THREAD {
-        return default_stream(raw.handle(), device);
+        return default_stream(runtime, raw.handle(), device);
     }
     let Some((raw, info)) = runtime.streams.find(raw.handle()) else { return Err(ended_current(raw, device)) };
     Ok(Stream { raw, info })
