@@ -269,11 +269,12 @@ impl NcclRank {
         }
         let error = error.context(format!("rank {} of {}", self.rank, self.size));
         log::log(Level::Error, || format!("the communicator is aborted: {}", error.message()));
-        let _ = self.sticky_error.set(StickyError::from(error));
         prepare();
-        if runtime::usable().is_none() {
+        if runtime::usable().is_none() || self.has_ended() {
             return;
         }
+        // Calls return the error from here on, and then the work has to end.
+        let _ = self.sticky_error.set(StickyError::from(error));
         log::ignore(self.abort(runtime), "aborting a communicator of NCCL");
     }
 

@@ -71,7 +71,7 @@ fn failure(name: &str, deadline: Deadline, error: &io::Error) -> Error {
 fn ask_until_answered(addresses: &[SocketAddr], deadline: Deadline) -> io::Result<String> {
     loop {
         let mut answer = Vec::new();
-        let outcome = connect(addresses).and_then(|stream| ask(stream, &mut answer, deadline));
+        let outcome = connect(addresses, deadline).and_then(|stream| ask(stream, &mut answer, deadline));
         match outcome {
             Err(error) if error.kind() == ErrorKind::TimedOut && answer.is_empty() && !deadline.is_expired() => {}
             outcome => return outcome.map(|()| String::from_utf8_lossy(&answer).into_owned()),
@@ -79,23 +79,30 @@ fn ask_until_answered(addresses: &[SocketAddr], deadline: Deadline) -> io::Resul
     }
 }
 
-/// Connects to the first address that accepts. The error is that of the first: the machine may have no IPv6.
-fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
-    let mut failure = None;
-    for address in addresses {
-        match TcpStream::connect_timeout(address, ATTEMPT) {
+/// Connects to the first address that accepts. The error is that of the first, because the machine may have no IPv6, unless
+/// another one does not answer.
+fn connect(addresses: &[SocketAddr], deadline: Deadline) -> io::Result<TcpStream> {
+    let mut failure = io::Error::other("the name has no address");
+    for (index, address) in addresses.iter().enumerate() {
+        match TcpStream::connect_timeout(address, attempt(deadline)) {
             Ok(stream) => return Ok(stream),
-            Err(error) => _ = failure.get_or_insert(error),
+            Err(error) if index == 0 || error.kind() == ErrorKind::TimedOut => failure = error,
+            Err(_) => {}
         }
     }
-    Err(failure.unwrap_or_else(|| io::Error::other("the name has no address")))
+    Err(failure)
+}
+
+/// Returns how long one step may take. Sockets take zero for no limit.
+fn attempt(deadline: Deadline) -> Duration {
+    ATTEMPT.min(deadline.remaining()).max(Duration::from_millis(1))
 }
 
 /// Sends the questions, and receives all answers.
 fn ask(mut stream: TcpStream, answer: &mut Vec<u8>, deadline: Deadline) -> io::Result<()> {
     let seconds = deadline.remaining().saturating_sub(NCCL_EXTRA).as_secs().clamp(1, i32::MAX as u64);
-    let begin = Deadline::new(ATTEMPT.min(deadline.remaining()));
-    stream.set_write_timeout(Some(ATTEMPT))?;
+    let begin = Deadline::new(attempt(deadline));
+    stream.set_write_timeout(Some(attempt(deadline)))?;
     stream.write_all(format!("CLIENT PROTOCOL 2\nTIMEOUT {seconds}\nVERBOSE STATUS\n").as_bytes())?;
     let mut part = [0; 4096];
     loop {
@@ -104,7 +111,6 @@ fn ask(mut stream: TcpStream, answer: &mut Vec<u8>, deadline: Deadline) -> io::R
         } else {
             deadline.blocking_interval()
         };
-        // Zero would be no limit.
         stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
         match stream.read(&mut part) {
             Ok(0) if answer.is_empty() => return Err(io::Error::other("the connection is closed without an answer")),

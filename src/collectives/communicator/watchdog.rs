@@ -252,14 +252,14 @@ fn check_or_abort(rank: &Weak<NcclRank>, reported: &mut Option<Instant>) -> Opti
     match check(runtime, &rank) {
         Ok(limit) => limit.map(|limit| (limit / CHECKS_OF_LIMIT).clamp(MIN_INTERVAL, MAX_INTERVAL)),
         Err(error) => {
-            // Several ranks of the process have the same report.
+            // Several ranks of the process fail one after the other, and have the same report.
             let asks = reported.is_none_or(|time| time.elapsed() > REPORT_LIMIT);
             rank.abort_with_error(runtime, error, || {
                 if asks {
-                    *reported = Some(Instant::now());
                     log_report(rank.nccl());
                 }
             });
+            *reported = Some(Instant::now());
             None
         }
     }
