@@ -6,6 +6,7 @@
  */
 /* device: host */
 /* library: fake_nccl */
+#include "helpers/fake_nccl_types.h"
 #include "pooling.h"
 #include "ranks.h"
 
@@ -13,21 +14,6 @@
 #include <limits.h>
 
 enum { NCCL_FLOAT = 7, NCCL_SUM = 0, CUDA_ERROR = 1, COUNT = 3 << 20 };
-
-typedef struct {
-  char internal[128];
-} unique_id;
-
-/* ncclConfig_t of version 2.32. */
-typedef struct {
-  size_t size;
-  unsigned magic, version;
-  int blocking, cga, least, most;
-  const char *net;
-  int share, traffic;
-  const char *name;
-  int others[14], multicast;
-} config;
 
 static struct {
   int (*unique_id)(unique_id *);

@@ -16,6 +16,7 @@
 #define _GNU_SOURCE
 #include "fake_nccl_memory.h"
 #include "fake_nccl_reduce.h"
+#include "fake_nccl_types.h"
 #include "faking.h"
 
 #include <plinth.h>
@@ -37,20 +38,6 @@
 enum { SUCCESS, CUDA_ERROR, SYSTEM_ERROR, INTERNAL_ERROR, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR, IN_PROGRESS };
 enum { MAX_RANKS = 8, CHUNK = 64 << 10, MAIL_BYTES = 16 << 10, POLLS = 2 };
 enum work { ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, SEND_RECV };
-
-typedef struct {
-  char internal[128];
-} unique_id;
-
-typedef struct {
-  size_t size;
-  unsigned magic, version;
-  int blocking, cga, least, most;
-  const char *net;
-  int share, traffic;
-  const char *name;
-  int others[14], multicast;
-} config;
 
 /* The shared memory of the ranks. */
 typedef struct {

@@ -25,13 +25,12 @@ const FIRST_VERSION: (i32, i32, i32) = (2, 24, 0);
 /// How long NCCL may take to accept a connection and to begin its answer. All processes of a job on a machine listen at one port,
 /// and the kernel selects one; that process may be stopped, and the next attempt reaches another.
 const ATTEMPT: Duration = Duration::from_secs(1);
-/// NCCL may wait for processes that do not answer this much longer than it is told to, and the answer takes its time.
+/// NCCL may wait for processes that do not answer up to five seconds beyond its timeout. The answer needs a moment more.
 const NCCL_EXTRA: Duration = Duration::from_secs(6);
 /// The largest report, in bytes. A line of it has some hundred bytes.
 const MAX_BYTES: usize = 16 << 20;
 
-/// Asks NCCL for its report, until the deadline. A name in NCCL_RAS_ADDR is resolved first, for which the system takes as long as
-/// it takes.
+/// Asks NCCL for its report, until the deadline. It does not limit the time to resolve a name in NCCL_RAS_ADDR.
 pub fn report(nccl: &Nccl, deadline: Deadline) -> Result<String> {
     let version = nccl.version();
     if version.parts() < FIRST_VERSION {
@@ -51,7 +50,7 @@ pub fn report(nccl: &Nccl, deadline: Deadline) -> Result<String> {
         .map_err(|error| failure(&name, deadline, &error))?;
     report_of(&answer).ok_or_else(|| {
         let first = answer.lines().next().unwrap_or_default();
-        Error::new(Status::NCCL, format!("who listens at {name} is not NCCL: it answers {first:?}"))
+        Error::new(Status::NCCL, format!("the process that listens at {name} is not NCCL: it answers {first:?}"))
     })
 }
 
@@ -67,7 +66,7 @@ fn failure(name: &str, deadline: Deadline, error: &io::Error) -> Error {
     }
 }
 
-/// Asks again as long as who accepts the connection does not begin to answer.
+/// Asks again as long as the process that accepts the connection does not begin to answer.
 fn ask_until_answered(addresses: &[SocketAddr], deadline: Deadline) -> io::Result<String> {
     loop {
         let mut answer = Vec::new();

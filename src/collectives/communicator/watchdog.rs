@@ -271,7 +271,7 @@ fn log_report(nccl: &Nccl) {
     let exits = || STATE.lock().stop;
     log::warning(|| match nccl_report::report(nccl, Deadline::new(REPORT_LIMIT).unless(&exits)) {
         Ok(report) => format!("NCCL's report before the abort:\n{report}"),
-        Err(error) => format!("there is no report of NCCL about this: {}", error.message()),
+        Err(error) => format!("NCCL's report before the abort is not available: {}", error.message()),
     });
 }
 
