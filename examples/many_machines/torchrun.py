@@ -6,6 +6,7 @@ the others.
 
 import array
 import os
+import sys
 
 from torch.distributed import TCPStore
 
@@ -33,6 +34,7 @@ with plinth.Communicator.init_rank(ranks, uid, rank, device) as communicator:
     communicator.all_reduce(numbers)
     sums = set(numbers.tolist())
     right = sums == {ranks * (ranks + 1) / 2}
-    print(f"rank {rank} of {ranks}, device {device}, engine {communicator.engine}: the sum is "
-          f"{', '.join(f'{number:g}' for number in sums)}, {'as expected' if right else 'which is wrong'}", flush=True)
+    # A line in one write, unlike print's, so that the lines of ranks that share an output do not mix.
+    sys.stdout.write(f"rank {rank} of {ranks}, device {device}, engine {communicator.engine}: the sum is "
+                     f"{', '.join(f'{number:g}' for number in sums)}, {'as expected' if right else 'which is wrong'}\n")
 raise SystemExit(not right)
