@@ -7,119 +7,7 @@
 /* timeout: 120 */
 /* library: fake_nccl */
 #include "driver.h"
-#include "ranks.h"
-
-enum { COUNT = 1000, LARGE = 300000, MILLISECONDS = 30000, RANKS = 2, TIMED_OUT_AFTER = 300 };
-
-/* Messages of each size take another path: packets, slots, parts. */
-static const size_t counts[] = {COUNT, 100000, 2 * LARGE};
-enum { SIZES = 3 };
-
-static uint64_t limit = MILLISECONDS;
-static plinth_communicator_t communicators[RANKS];
-static plinth_stream_t streams[RANKS];
-static plinth_graph_t graphs[RANKS];
-static float *inputs[RANKS], *outputs[RANKS];
-static plinth_status_t statuses[RANKS];
-static char messages[RANKS][512];
-
-static void make_communicators(void) {
-  init_ranks(RANKS, options_of(PLINTH_ENGINE_AUTO, limit, 0), communicators);
-  for (int rank = 0; rank < RANKS; rank++) {
-    streams[rank] = stream_on(rank);
-    inputs[rank] = floats_on(rank, 2 * LARGE, (float)rank, 1);
-    outputs[rank] = floats_on(rank, 2 * LARGE, -1, 0);
-  }
-}
-
-static void destroy_communicators(void) {
-  for (int rank = 0; rank < RANKS; rank++) {
-    CHECK_OK(plinth_communicator_destroy(communicators[rank]));
-  }
-}
-
-static plinth_status_t (*called)(plinth_communicator_t communicator);
-
-static void *call_as(void *context) {
-  const int rank = *(int *)context;
-  statuses[rank] = called(communicators[rank]);
-  snprintf(messages[rank], sizeof messages[rank], "%s", plinth_last_error());
-  return NULL;
-}
-
-/* Makes a call on all ranks, which return the same status. */
-static plinth_status_t on_all(plinth_status_t (*call)(plinth_communicator_t communicator)) {
-  called = call;
-  run_threads(RANKS, call_as);
-  if (statuses[0] != statuses[1]) {
-    fprintf(stderr, "%s\n%s\n", messages[0], messages[1]);
-  }
-  CHECK_EQ(statuses[0], statuses[1]);
-  return statuses[0];
-}
-
-#define SLEEP() CHECK_OK(on_all(plinth_communicator_sleep))
-#define WAKE() CHECK_OK(on_all(plinth_communicator_wake))
-
-static plinth_status_t reduce(int rank, size_t count) {
-  return plinth_communicator_all_reduce(communicators[rank], inputs[rank], outputs[rank], count, FLOAT32, PLINTH_REDUCE_SUM,
-                                        streams[rank]);
-}
-
-static void clear_outputs(void) {
-  for (int rank = 0; rank < RANKS; rank++) {
-    CHECK_OK(plinth_memset(outputs[rank], 0, 2 * LARGE * sizeof(float), streams[rank]));
-  }
-}
-
-static void expect_sums(size_t count) {
-  for (int rank = 0; rank < RANKS; rank++) {
-    CHECK_OK(plinth_communicator_wait(communicators[rank], MILLISECONDS, streams[rank]));
-    expect_floats(outputs[rank], count, 1, 2);
-  }
-}
-
-static void reduce_all(void) {
-  for (int size = 0; size < SIZES; size++) {
-    clear_outputs();
-    for (int rank = 0; rank < RANKS; rank++) {
-      CHECK_OK(reduce(rank, counts[size]));
-    }
-    expect_sums(counts[size]);
-  }
-}
-
-static void *capture_as(void *context) {
-  const int rank = *(int *)context;
-  CHECK_OK(plinth_set_stream(streams[rank]));
-  CHECK_OK(plinth_graph_create(&graphs[rank]));
-  CHECK_OK(plinth_graph_capture_begin(graphs[rank], NULL, PLINTH_CAPTURE_THREAD_LOCAL));
-  for (int size = 0; size < SIZES; size++) {
-    CHECK_OK(reduce(rank, counts[size]));
-  }
-  CHECK_OK(plinth_graph_capture_end(graphs[rank]));
-  return NULL;
-}
-
-static void *replay_as(void *context) {
-  const int rank = *(int *)context;
-  CHECK_OK(plinth_set_stream(streams[rank]));
-  statuses[rank] = plinth_graph_replay(graphs[rank]);
-  return NULL;
-}
-
-static void replay_all(void) {
-  clear_outputs();
-  run_threads(RANKS, replay_as);
-  CHECK_OK(statuses[0]);
-  CHECK_OK(statuses[1]);
-  expect_sums(2 * LARGE);
-}
-
-static void destroy_graphs(void) {
-  CHECK_OK(plinth_graph_destroy(graphs[0]));
-  CHECK_OK(plinth_graph_destroy(graphs[1]));
-}
+#include "sleeping_ranks.h"
 
 static void expect_asleep(void) {
   plinth_communicator_t part = UNTOUCHED_POINTER;
@@ -404,7 +292,7 @@ TEST(two_processes_sleep_and_one_ends) { run_processes(2, sleep_in_process); }
 
 /* ---- other engines */
 
-TEST(the_local_engine_has_no_memory_and_nccl_keeps_its_own) {
+TEST(the_local_engine_has_no_memory_and_nccl_of_one_process_keeps_its_own) {
   const int32_t devices[] = {0, 1};
   plinth_communicator_options_t options = options_of(PLINTH_ENGINE_LOCAL, MILLISECONDS, 0);
   need_devices(RANKS);
@@ -416,7 +304,7 @@ TEST(the_local_engine_has_no_memory_and_nccl_keeps_its_own) {
   options.engine = PLINTH_ENGINE_NCCL;
   CHECK_OK(plinth_communicator_init_all(devices, RANKS, &options, communicators));
   CHECK_STATUS(plinth_communicator_sleep(communicators[0]), PLINTH_ERROR_NOT_SUPPORTED);
-  CHECK_MESSAGE("NCCL keeps its memory");
+  CHECK_MESSAGE("NCCL keeps the memory");
   CHECK_STATUS(plinth_communicator_wake(communicators[0]), PLINTH_ERROR_NOT_SUPPORTED);
   destroy_communicators();
 }

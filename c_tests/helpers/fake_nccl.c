@@ -2,7 +2,8 @@
  * A fake of NCCL that works on the host device: the same calls, between devices of a process and between processes of a
  * machine, by host functions in streams and shared memory. It is at least as strict as NCCL: a config must disable NVLink
  * multicast, a communicator that is "in progress" refuses other calls, registered memory must be deregistered, without work,
- * before its communicator is destroyed, and work on addresses of a window that NCCL would not map fails.
+ * before its communicator is destroyed, and work on addresses of a window that NCCL would not map fails, as does work of a
+ * communicator that is suspended. Such a communicator cannot be destroyed without an error.
  *
  * Environment variables, which each call reads:
  *   FAKE_NCCL_VERSION=21803     the version that it reports
@@ -14,92 +15,22 @@
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #define _GNU_SOURCE
-#include "fake_nccl_memory.h"
-#include "fake_nccl_reduce.h"
-#include "fake_nccl_types.h"
-#include "faking.h"
+#include "fake_nccl_work.h"
 
 #include <plinth.h>
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
-enum { SUCCESS, CUDA_ERROR, SYSTEM_ERROR, INTERNAL_ERROR, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR, IN_PROGRESS };
-enum { MAX_RANKS = 8, CHUNK = 64 << 10, MAIL_BYTES = 16 << 10, POLLS = 2 };
-enum work { ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, SEND_RECV };
-
-/* The shared memory of the ranks. */
-typedef struct {
-  atomic_int joined;
-  atomic_int pids[MAX_RANKS];
-  atomic_long arrived[MAX_RANKS];
-  atomic_int splits[MAX_RANKS];
-  int colors[MAX_RANKS], keys[MAX_RANKS];
-  atomic_int windows[MAX_RANKS];
-  size_t window_bytes[MAX_RANKS][2];
-  atomic_int mailed[MAX_RANKS][MAX_RANKS];
-  unsigned char mail[MAX_RANKS][MAX_RANKS][MAIL_BYTES];
-  unsigned char data[MAX_RANKS][CHUNK];
-} segment;
-
-typedef struct comm {
-  segment *shared;
-  char name[64];
-  int rank, size, blocking;
-  long round;
-  int polls, split_count;
-  atomic_int aborted, running, error;
-  /* A split in progress. */
-  struct comm **split_result;
-  int color;
-  config settings;
-  /* The registered memory, and a window in progress. */
-  registry registered;
-  int window_count;
-  void *window_memory, **window_result;
-  struct comm *next_comm;
-} comm;
-
-typedef struct {
-  int sends, peer;
-  unsigned char *memory;
-  size_t bytes, done;
-} transfer;
-
-typedef struct task {
-  enum work work;
-  comm *communicator;
-  plinth_stream_t stream;
-  const unsigned char *from;
-  unsigned char *to;
-  size_t count;
-  int kind, op, root, transfer_count;
-  /* The context of the communicator's device, to which the handle of a default stream refers. */
-  void *context;
-  transfer *transfers;
-  bool is_mapped;
-  struct task *next;
-} task;
 
 EXPORT int plinth_nccl_on_host_device = 1;
-
-static const size_t widths[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
-
-static void pause_a_little(void) {
-  const struct timespec length = {0, 100000};
-  nanosleep(&length, NULL);
-}
 
 /* Returns the code with which a call must fail. */
 static int fault(const char *call) { return fault_of("FAKE_NCCL_FAIL", call); }
@@ -108,137 +39,6 @@ static int fault(const char *call) { return fault_of("FAKE_NCCL_FAIL", call); }
     const int code = fault(#call);   \
     if (code != SUCCESS) return code; \
   } while (0)
-
-static bool has_lost_rank(const comm *self) {
-  for (int rank = 0; rank < self->size; rank++) {
-    const int pid = atomic_load(&self->shared->pids[rank]);
-    if (pid != 0 && kill(pid, 0) != 0 && errno == ESRCH) return true;
-  }
-  return false;
-}
-
-static bool has_failed(comm *self) {
-  if (has_lost_rank(self)) atomic_store(&self->error, REMOTE_ERROR);
-  return atomic_load(&self->aborted) || atomic_load(&self->error) != SUCCESS;
-}
-
-/* Waits until all ranks have arrived. Returns false if one cannot arrive any more. */
-static bool wait_for_ranks(comm *self) {
-  segment *shared = self->shared;
-  atomic_store(&shared->arrived[self->rank], ++self->round);
-  for (int rank = 0; rank < self->size; rank++) {
-    while (atomic_load(&shared->arrived[rank]) < self->round) {
-      if (has_failed(self)) return false;
-      pause_a_little();
-    }
-  }
-  return true;
-}
-
-/* Moves the part of a transfer that can move now. Returns whether it moved any bytes. */
-static bool move_some(comm *self, transfer *each) {
-  segment *shared = self->shared;
-  const int from = each->sends ? self->rank : each->peer, to = each->sends ? each->peer : self->rank;
-  const size_t left = each->bytes - each->done, bytes = left < MAIL_BYTES ? left : MAIL_BYTES;
-  if (left == 0 || atomic_load(&shared->mailed[from][to]) != !each->sends) return false;
-  memcpy(each->sends ? shared->mail[from][to] : each->memory + each->done,
-         each->sends ? each->memory + each->done : shared->mail[from][to], bytes);
-  atomic_store(&shared->mailed[from][to], each->sends);
-  each->done += bytes;
-  return true;
-}
-
-static void run_transfers(task *job) {
-  size_t left = 0;
-  for (int index = 0; index < job->transfer_count; index++) {
-    job->transfers[index].done = 0;
-    left += job->transfers[index].bytes;
-  }
-  while (left > 0) {
-    bool moved = false;
-    for (int index = 0; index < job->transfer_count; index++) {
-      const size_t before = job->transfers[index].done;
-      /* Transfers in the same direction between the same two ranks keep their order. */
-      bool first = true;
-      for (int earlier = 0; earlier < index; earlier++) {
-        const transfer *other = &job->transfers[earlier];
-        first = first && (other->done == other->bytes || other->sends != job->transfers[index].sends ||
-                          other->peer != job->transfers[index].peer);
-      }
-      if (first && move_some(job->communicator, &job->transfers[index])) moved = true;
-      left -= job->transfers[index].done - before;
-    }
-    if (!moved) {
-      if (has_failed(job->communicator)) return;
-      pause_a_little();
-    }
-  }
-}
-
-static void run_collective(const task *job) {
-  comm *self = job->communicator;
-  const unsigned char *inputs = self->shared->data[0];
-  const size_t width = widths[job->kind], elements_per_chunk = CHUNK / width;
-  const int repeats = job->work == REDUCE_SCATTER || job->work == ALL_TO_ALL ? self->size : 1;
-  for (int part = 0; part < repeats; part++) {
-    for (size_t done = 0; done < job->count; done += elements_per_chunk) {
-      const size_t left = job->count - done, count = left < elements_per_chunk ? left : elements_per_chunk;
-      const size_t bytes = count * width;
-      const size_t at = done * width, rank_bytes = job->count * width;
-      if (job->work != BROADCAST || self->rank == job->root) {
-        memcpy(self->shared->data[self->rank], job->from + (size_t)part * rank_bytes + at, bytes);
-      }
-      if (!wait_for_ranks(self)) return;
-      switch (job->work) {
-        case REDUCE:
-          if (self->rank != job->root) break;
-          /* fall through */
-        case ALL_REDUCE:
-          reduce(inputs, CHUNK, self->size, job->to + at, count, job->kind, job->op);
-          break;
-        case BROADCAST: memcpy(job->to + at, self->shared->data[job->root], bytes); break;
-        case REDUCE_SCATTER:
-          if (part == self->rank) reduce(inputs, CHUNK, self->size, job->to + at, count, job->kind, job->op);
-          break;
-        case ALL_TO_ALL:
-          if (part != self->rank) break;
-          /* fall through */
-        default:
-          for (int rank = 0; rank < self->size; rank++) {
-            memcpy(job->to + (size_t)rank * rank_bytes + at, self->shared->data[rank], bytes);
-          }
-      }
-      if (!wait_for_ranks(self)) return;
-    }
-  }
-}
-
-/* Whether all memory of a task is mapped, as far as it is registered. */
-static bool is_mapped(const task *job) {
-  const comm *self = job->communicator;
-  const size_t bytes = job->count * widths[job->kind], all = bytes * (size_t)self->size;
-  const bool reads_all = job->work == REDUCE_SCATTER || job->work == ALL_TO_ALL;
-  const bool writes_all = job->work == ALL_GATHER || job->work == ALL_TO_ALL;
-  for (int index = 0; index < job->transfer_count; index++) {
-    if (!registry_is_mapped(&self->registered, job->transfers[index].memory, job->transfers[index].bytes)) return false;
-  }
-  return job->work == SEND_RECV || (registry_is_mapped(&self->registered, job->from, reads_all ? all : bytes) &&
-                                    registry_is_mapped(&self->registered, job->to, writes_all ? all : bytes));
-}
-
-static void run(void *context) {
-  task *job = context;
-  if (!has_failed(job->communicator)) {
-    if (!job->is_mapped) {
-      atomic_store(&job->communicator->error, CUDA_ERROR);
-    } else if (job->work == SEND_RECV) {
-      run_transfers(job);
-    } else {
-      run_collective(job);
-    }
-  }
-  atomic_fetch_sub(&job->communicator->running, 1);
-}
 
 /* ---- groups */
 
@@ -251,13 +51,16 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int (*launch_host_function)(plinth_stream_t, void (*)(void *), void *);
 static int (*get_context)(void **);
 static int (*set_context)(void *);
+static int (*is_capturing)(plinth_stream_t, int *);
 
 /* Finds the driver's functions once. */
 static void find_driver(void) {
-  void *symbols[3] = {entry_point("cuLaunchHostFunc"), entry_point("cuCtxGetCurrent"), entry_point("cuCtxSetCurrent")};
+  void *symbols[4] = {entry_point("cuLaunchHostFunc"), entry_point("cuCtxGetCurrent"), entry_point("cuCtxSetCurrent"),
+                      entry_point("cuStreamIsCapturing")};
   memcpy(&launch_host_function, &symbols[0], sizeof symbols[0]);
   memcpy(&get_context, &symbols[1], sizeof symbols[1]);
   memcpy(&set_context, &symbols[2], sizeof symbols[2]);
+  memcpy(&is_capturing, &symbols[3], sizeof symbols[3]);
 }
 
 static int launch(task *job) {
@@ -272,11 +75,14 @@ static int launch(task *job) {
     return SUCCESS;
   }
   if (get_context(&previous) != 0 || set_context(job->context) != 0) return CUDA_ERROR;
-  atomic_fetch_add(&job->communicator->running, 1);
-  const int launched = launch_host_function(job->stream, run, job);
+  int capture = 0;
+  int launched = is_capturing(job->stream, &capture);
+  job->is_captured = capture != 0;
+  if (!job->is_captured) atomic_fetch_add(&job->communicator->running, 1);
+  if (launched == 0) launched = launch_host_function(job->stream, run, job);
   set_context(previous);
   if (launched != 0) {
-    atomic_fetch_sub(&job->communicator->running, 1);
+    if (!job->is_captured) atomic_fetch_sub(&job->communicator->running, 1);
     return CUDA_ERROR;
   }
   job->communicator->polls = job->communicator->blocking ? 0 : POLLS;
@@ -284,7 +90,7 @@ static int launch(task *job) {
 }
 
 static int in_progress(const comm *self) {
-  return (!self->blocking && self->polls > 0) || self->window_result != NULL;
+  return (!self->blocking && self->polls > 0) || self->window_result != NULL || self->change != NO_CHANGE;
 }
 
 static void free_task(task *made) {
@@ -293,7 +99,7 @@ static void free_task(task *made) {
 }
 
 static int submit(task *made) {
-  if (in_progress(made->communicator)) {
+  if (in_progress(made->communicator) || atomic_load(&made->communicator->suspended)) {
     free_task(made);
     return failed = INVALID_ARGUMENT;
   }
@@ -412,6 +218,7 @@ static comm *join(const char *name, int rank, int size, const config *settings) 
   made->size = size;
   made->settings = *settings;
   made->blocking = settings->blocking;
+  if (!buffer_create(&made->own_buffer)) return NULL;
   snprintf(made->name, sizeof made->name, "%s", name);
   atomic_store(&shared->pids[rank], (int)getpid());
   atomic_fetch_add(&shared->joined, 1);
@@ -462,7 +269,7 @@ static bool finish_split(comm *self) {
 
 EXPORT int ncclCommSplit(comm *self, int color, int key, comm **out, config *settings) {
   MAY_FAIL(ncclCommSplit);
-  if (in_progress(self) || self->split_result != NULL) return INVALID_ARGUMENT;
+  if (in_progress(self) || self->split_result != NULL || atomic_load(&self->suspended)) return INVALID_ARGUMENT;
   self->settings.blocking = settings->blocking;
   self->shared->colors[self->rank] = color;
   self->shared->keys[self->rank] = key;
@@ -529,6 +336,64 @@ EXPORT int ncclCommDeregister(comm *self, const void *buffer) {
   return deregister(self, buffer);
 }
 
+/* Releases or allocates the memory. NCCL allocates before it waits for the others, and releases after that. Its other ranks
+ * wait without a limit for one that has failed. */
+static void change_memory(comm *self) {
+  if (self->change == SUSPENDING) {
+    buffer_unmap(&self->own_buffer);
+    atomic_store(&self->suspended, 1);
+  } else if (buffer_map(&self->own_buffer)) {
+    atomic_store(&self->suspended, 0);
+  } else {
+    atomic_store(&self->error, CUDA_ERROR);
+  }
+}
+
+/* Completes a suspension or a resumption, unless other ranks are missing. */
+static bool finish_change(comm *self) {
+  for (int rank = 0; rank < self->size && !has_failed(self); rank++) {
+    if (atomic_load(&self->shared->changes[rank]) < self->change_count) return false;
+  }
+  if (self->change == SUSPENDING && !has_failed(self)) {
+    if (atomic_load(&self->running) > 0) return false;
+    change_memory(self);
+  }
+  self->change = NO_CHANGE;
+  return true;
+}
+
+static int begin_change(comm *self, enum change change) {
+  if (in_progress(self) || self->split_result != NULL) return INVALID_ARGUMENT;
+  if (atomic_load(&self->suspended) != (change == RESUMING)) return INVALID_USAGE;
+  /* NCCL would accept registered memory, and not map that of other ranks again. */
+  if (self->registered.count > 0) return INVALID_USAGE;
+  self->change = change;
+  self->change_count++;
+  if (change == RESUMING) change_memory(self);
+  if (!has_failed(self)) atomic_store(&self->shared->changes[self->rank], self->change_count);
+  if (!self->blocking) return IN_PROGRESS;
+  while (!finish_change(self)) pause_a_little();
+  return atomic_load(&self->error);
+}
+
+EXPORT int ncclCommSuspend(comm *self, int flags) {
+  MAY_FAIL(ncclCommSuspend);
+  return flags == 1 ? begin_change(self, SUSPENDING) : INVALID_ARGUMENT;
+}
+
+EXPORT int ncclCommResume(comm *self) {
+  MAY_FAIL(ncclCommResume);
+  return begin_change(self, RESUMING);
+}
+
+EXPORT int ncclCommMemStats(const comm *self, int which, uint64_t *value) {
+  MAY_FAIL(ncclCommMemStats);
+  (void)self;
+  if (which != 0) return INVALID_ARGUMENT;
+  *value = BUFFER_BYTES;
+  return SUCCESS;
+}
+
 EXPORT int ncclCommGetAsyncError(comm *self, int *error) {
   const char *text = getenv("FAKE_NCCL_ASYNC");
   MAY_FAIL(ncclCommGetAsyncError);
@@ -537,7 +402,7 @@ EXPORT int ncclCommGetAsyncError(comm *self, int *error) {
   } else if (has_failed(self)) {
     *error = atomic_load(&self->error);
   } else if (!all_joined(self) || (self->split_result != NULL && !finish_split(self)) ||
-             (self->window_result != NULL && !finish_window(self))) {
+             (self->window_result != NULL && !finish_window(self)) || (self->change != NO_CHANGE && !finish_change(self))) {
     *error = IN_PROGRESS;
   } else if (self->polls > 0) {
     self->polls -= self->polls != INT_MAX;
@@ -566,6 +431,8 @@ static int release(comm *self) {
   atomic_store(&self->shared->pids[self->rank], 0);
   munmap(self->shared, sizeof(segment));
   /* The rest stays, because a graph may hold tasks of it. */
+  if (atomic_load(&self->suspended)) return CUDA_ERROR;
+  buffer_destroy(&self->own_buffer);
   return SUCCESS;
 }
 

@@ -7,4 +7,5 @@ pub mod communicator;
 pub mod devices;
 pub mod nccl;
 pub mod processes;
+pub mod sleep;
 pub mod store;

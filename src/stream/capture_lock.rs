@@ -106,8 +106,12 @@ pub fn record_in_device(runtime: &Runtime, device: &Device) -> Result<PooledEven
     Ok(event)
 }
 
-/// Calls `body` while no stream of a device captures. Fails if one does.
-fn while_none_captures<T>(runtime: &Runtime, device: &Device, body: impl FnOnce(&Driver) -> Result<T>) -> Result<T> {
+/// Calls `body` while no stream of a device captures. Fails if one does. A capture that begins waits for `body` only a moment.
+pub fn while_none_captures<T>(
+    runtime: &Runtime,
+    device: &Device,
+    body: impl FnOnce(&Driver) -> Result<T>,
+) -> Result<T> {
     let captures = &DEVICE_CAPTURES[device.ordinal as usize % MAX_DEVICES];
     let _no_capture = captures.lock.read();
     if captures.count.load(Ordering::Relaxed) > 0 {

@@ -147,7 +147,7 @@ fn execute_with_nccl(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Re
         IssueError::Refused(error) => error,
         IssueError::Failed(error) => {
             for item in &items {
-                item.communicator.fail(&error);
+                item.communicator.end_with(&error);
             }
             error
         }

@@ -15,6 +15,7 @@ pub mod nccl;
 mod nccl_exchange;
 mod nccl_registered;
 pub mod nccl_report;
+mod nccl_sleep;
 pub mod operation;
 pub mod shared;
 pub mod sticky_error;
@@ -305,12 +306,19 @@ impl Communicator {
         self.failure.lock().get_or_insert_with(|| error.message().to_owned());
     }
 
-    /// Returns the error of a call of NCCL. Unless the call was refused, later calls with the communicator fail.
+    /// Returns the error of a call of NCCL. Unless the call was refused, it ends the communicator.
     fn error_of(&self, issued: IssueError) -> Error {
         if let IssueError::Failed(error) = &issued {
-            self.fail(error);
+            self.end_with(error);
         }
         issued.into_error()
+    }
+
+    /// Aborts it for an error of NCCL, whose work may wait for the other ranks without a limit.
+    fn end_with(&self, error: &Error) {
+        self.fail(error);
+        let aborted = runtime::ready().and_then(|runtime| self.abort_engine(runtime));
+        log::ignore(aborted, "aborting a communicator");
     }
 
     /// Returns whether all ranks are connected and all requests are in the streams. Fails with the error that aborted
@@ -320,7 +328,7 @@ impl Communicator {
         match &self.engine {
             Engine::InProcess(rank_handle) => rank_handle.sticky_error().map_or(Ok(true), Err),
             Engine::Shared(process_rank) => process_rank.sticky_error().map_or(Ok(true), Err),
-            Engine::Nccl(rank) => rank.is_ready(),
+            Engine::Nccl(rank) => return rank.is_ready().inspect_err(|error| self.end_with(error)),
         }
         .inspect_err(|error| self.fail(error))
     }
@@ -364,6 +372,10 @@ impl Communicator {
     pub fn abort(&self) -> Result<()> {
         let runtime = runtime::ready()?;
         self.fail(&Error::new(Status::ABORTED, "it was aborted"));
+        self.abort_engine(runtime)
+    }
+
+    fn abort_engine(&self, runtime: &Runtime) -> Result<()> {
         match &self.engine {
             Engine::InProcess(rank_handle) => rank_handle.abort(runtime),
             Engine::Shared(process_rank) => process_rank.abort(runtime),
@@ -413,14 +425,20 @@ pub fn set_asleep(handle: u64, asleep: bool) -> Result<()> {
     let communicator = get(handle)?;
     communicator.check()?;
     group::check_closed("a communicator cannot sleep or wake in a group; end the group")?;
-    match &communicator.engine {
-        Engine::Shared(process_rank) => process_rank.set_asleep(asleep),
-        _ if communicator.engine() != EngineKind::Nccl => Ok(()),
+    let (runtime, limit) = (runtime::ready()?, communicator.timeout());
+    let changed = match (&communicator.engine, asleep) {
+        (Engine::Shared(process_rank), true) => process_rank.put_to_sleep(runtime, limit),
+        (Engine::Shared(process_rank), false) => process_rank.wake(runtime, limit),
+        (Engine::Nccl(rank), true) => rank.put_to_sleep(runtime, limit),
+        (Engine::Nccl(rank), false) => rank.wake(runtime, limit),
+        (Engine::InProcess(rank_handle), _) if !rank_handle.uses_nccl() => Ok(()),
         _ => Err(Error::new(
             Status::NOT_SUPPORTED,
-            "a communicator of NCCL cannot sleep: NCCL keeps its memory; destroy it, and create another",
-        )),
-    }
+            "NCCL keeps the memory of the communicators that plinth_communicator_init_all makes; destroy them, and create others",
+        )
+        .into()),
+    };
+    changed.map_err(|issued| communicator.error_of(issued))
 }
 
 /// Registers memory with all ranks of a communicator. Each rank makes this call; it blocks.

@@ -15,7 +15,7 @@ use crate::{
         deadline::Deadline,
         log::{self, Level},
     },
-    collectives::devices::ReduceOp,
+    collectives::{devices::ReduceOp, sleep::SleepState},
     driver::{
         self, Span,
         nccl::{
@@ -27,6 +27,10 @@ use crate::{
     observe,
     runtime::{self, Runtime, tensor::ElementType},
     status::Status,
+    stream::{
+        self, Stream,
+        capture_scope::{self, CaptureResource},
+    },
 };
 use once_cell::sync::OnceCell;
 use parking_lot::{Mutex, MutexGuard};
@@ -73,6 +77,9 @@ pub struct NcclRank {
     sticky_error: OnceCell<StickyError>,
     launches: Mutex<Launches>,
     registered: Mutex<Vec<RegisteredMemory>>,
+    sleep: Arc<SleepState>,
+    /// The stream of what the ranks exchange.
+    own_stream: OnceCell<Stream>,
 }
 
 impl NcclRank {
@@ -105,6 +112,8 @@ impl NcclRank {
             sticky_error: OnceCell::new(),
             launches: Mutex::default(),
             registered: Mutex::default(),
+            sleep: Arc::default(),
+            own_stream: OnceCell::new(),
         }
     }
 
@@ -135,6 +144,12 @@ impl NcclRank {
         self.device
     }
 
+    /// Returns a stream of the device for small operations of the library itself.
+    pub(super) fn own_stream(&self, runtime: &Runtime) -> Result<Stream> {
+        let create = || stream::resolve(runtime, stream::create(self.device as i32, 0)?);
+        self.own_stream.get_or_try_init(create).copied()
+    }
+
     /// Returns whether it uses NCCL's blocking mode.
     pub(super) fn is_blocking(&self) -> bool {
         self.blocking
@@ -149,12 +164,21 @@ impl NcclRank {
         self.calls.lock()
     }
 
+    pub(super) fn sleep_state(&self) -> &SleepState {
+        &self.sleep
+    }
+
     /// Returns the registered memory.
     pub(super) fn registered(&self) -> &Mutex<Vec<RegisteredMemory>> {
         &self.registered
     }
 
     pub(super) fn comm(&self) -> Result<Comm> {
+        self.sleep.check_awake()?;
+        self.comm_even_asleep()
+    }
+
+    pub(super) fn comm_even_asleep(&self) -> Result<Comm> {
         self.check_not_ended()?;
         self.cell.comm().ok_or_else(|| Error::new(Status::COMMUNICATOR_NOT_READY, "NCCL initialization is in progress"))
     }
@@ -278,8 +302,12 @@ impl NcclRank {
         log::ignore(self.abort(runtime), "aborting a communicator of NCCL");
     }
 
-    /// Destroys a communicator whose work is done; aborts one that failed.
+    /// Destroys a communicator whose work is done; aborts one that failed, or that sleeps. NCCL cannot free what is asleep.
     pub fn destroy(&self, runtime: &Runtime) -> Result<()> {
+        if self.sleep.get() {
+            log::ignore(self.abort(runtime), "destroying a communicator of NCCL that sleeps");
+            return Ok(());
+        }
         let calls = self.calls.try_lock_for(ABORT_GRACE);
         let healthy = calls.is_some() && matches!(self.poll(), Ok(true)) && self.deregister_all(runtime);
         self.end(runtime, calls, if healthy { Nccl::destroy } else { Nccl::abort })
@@ -412,7 +440,10 @@ pub fn issue(
     // Prepare everything first: NCCL would execute the part of a group that it has received.
     let prepare = |(rank, operation): &(&Arc<NcclRank>, &Operation)| rank.prepare(runtime, operation);
     let prepared = batch.iter().map(prepare).collect::<Result<Vec<Prepared>>>()?;
-    for (_, Operation { from, to, stream, .. }) in batch {
+    for (rank, Operation { from, to, stream, .. }) in batch {
+        if let Some(capture) = stream::capture_id(runtime, *stream)? {
+            capture_scope::add(capture, &rank.sleep);
+        }
         let used = [observe::read(*from), observe::write(*to)];
         observe::access(runtime, *stream, &used)?;
     }

@@ -6,8 +6,7 @@
 
 use super::{
     nccl::{ABORT_GRACE, IssueError, NcclRank},
-    nccl_exchange::{ROW, exchange},
-    sticky_error::StickyError,
+    nccl_exchange::exchange_outcomes,
     watchdog,
 };
 use crate::{
@@ -23,44 +22,6 @@ use crate::{
     stream::capture_lock,
 };
 use std::{sync::Arc, time::Duration};
-
-/// The part of a row that ranks exchange before the message of an error.
-const ROW_HEAD: usize = 16;
-
-/// What a rank tells the others of its memory.
-struct Description {
-    /// The number of bytes, or what forbids to register them.
-    bytes: Result<u64>,
-    /// Whether it can become a window.
-    can_be_window: bool,
-}
-
-impl Description {
-    fn row(&self) -> [u8; ROW] {
-        let mut row = [0; ROW];
-        row[4] = self.can_be_window.into();
-        match &self.bytes {
-            Ok(bytes) => row[8..ROW_HEAD].copy_from_slice(&bytes.to_le_bytes()),
-            Err(error) => {
-                row[..4].copy_from_slice(&error.status().0.to_le_bytes());
-                let text = error.message().as_bytes();
-                let shown = text.len().min(ROW - ROW_HEAD);
-                row[ROW_HEAD..ROW_HEAD + shown].copy_from_slice(&text[..shown]);
-            }
-        }
-        row
-    }
-
-    fn read(rank: usize, row: &[u8; ROW]) -> Description {
-        let (status, bytes) = (i32::from_le_bytes([row[0], row[1], row[2], row[3]]), row[8..ROW_HEAD].as_chunks().0);
-        let text = String::from_utf8_lossy(&row[ROW_HEAD..]);
-        let bytes = match status {
-            0 => Ok(bytes.first().map_or(0, |bytes| u64::from_le_bytes(*bytes))),
-            status => Err(Error::new(Status(status), format!("rank {rank}: {}", text.trim_end_matches('\0')))),
-        };
-        Description { bytes, can_be_window: row[4] != 0 }
-    }
-}
 
 /// Memory of a rank, which stays in place until this is dropped.
 pub(super) struct RegisteredMemory {
@@ -96,22 +57,17 @@ impl NcclRank {
             || format!("registering {} as rank {} of {}", Bytes(memory.bytes() as u64), self.rank(), self.size());
         self.comm().context(what)?;
         let held = self.register_with_allocator(memory);
-        let can_be_window = matches!(held, Ok((_, true)));
-        let own = Description {
-            bytes: held.as_ref().map(|_| memory.bytes() as u64).map_err(|error| StickyError::from(error).error()),
-            can_be_window,
-        };
-        let rows = exchange(runtime, self, &own.row(), limit).context(what).map_err(IssueError::Failed)?;
-        let (registration, _) = held.context(what)?;
-        let others: Vec<Description> =
-            rows.iter().enumerate().map(|(rank, row)| Description::read(rank, row)).collect();
-        let can_be_window = others.iter().all(|other| other.can_be_window);
+        let bytes = memory.bytes() as u64;
+        let own = held.as_ref().map(|(_, can_be_window)| [bytes, (*can_be_window).into()]);
+        let others = exchange_outcomes(runtime, self, own, limit).context(what).map_err(IssueError::Failed)?;
+        let (registration, mut can_be_window) = held.context(what)?;
         for (rank, other) in others.into_iter().enumerate() {
-            let bytes = other.bytes.context(what)?;
-            if bytes != memory.bytes() as u64 {
-                let what = format!("{}: rank {rank} registers {bytes} bytes", what());
+            let [other_bytes, other_can] = other.context(what)?;
+            if other_bytes != bytes {
+                let what = format!("{}: rank {rank} registers {other_bytes} bytes", what());
                 return Err(Error::new(Status::RANK_MISMATCH, what).into());
             }
+            can_be_window &= other_can != 0;
         }
         let _calls = self.calls();
         let window = if can_be_window { self.register_window(runtime, memory, limit) } else { Ok(None) };

@@ -6,7 +6,7 @@
 
 use super::{
     engine::{nccl_from, shared_nccl_from},
-    nccl,
+    nccl::{self, IssueError},
     nccl_exchange::{ROW, exchange},
     operation::{Kind, Operation},
 };
@@ -117,9 +117,17 @@ impl ProcessRank {
         self.group.set_timeout(limit);
     }
 
-    /// Puts the group's memory to sleep, or wakes it. NCCL's memory stays.
-    pub fn set_asleep(&self, asleep: bool) -> Result<()> {
-        self.group.set_asleep(asleep)
+    /// Releases the memory of the group, and NCCL's if its version can. Collective.
+    pub fn put_to_sleep(&self, runtime: &Runtime, limit: Duration) -> std::result::Result<(), IssueError> {
+        self.group.put_to_sleep()?;
+        self.nccl.as_ref().map_or(Ok(()), |rank| rank.suspend(runtime, limit))
+    }
+
+    /// Allocates the memory again. Collective.
+    pub fn wake(&self, runtime: &Runtime, limit: Duration) -> std::result::Result<(), IssueError> {
+        let nccl = self.nccl.as_ref();
+        self.group.wake(|| nccl.map_or(Ok(()), |rank| rank.check_room(runtime)))?;
+        nccl.map_or(Ok(()), |rank| rank.resume(runtime, limit))
     }
 
     /// Aborts the work of this rank and of the others.

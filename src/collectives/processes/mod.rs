@@ -26,6 +26,7 @@ use crate::{
         log::{self, Level},
         retry::retry,
     },
+    collectives::sleep::SleepState,
     driver::{
         self,
         group::{FailureReport, GroupInfo, LANES, MAX_RANKS, Mode, Reason, Report, offsets},
@@ -41,7 +42,7 @@ pub use links::GatherRow;
 use links::{LinkState, Links};
 use parking_lot::Mutex;
 use rendezvous::Id;
-use sleep::{SavedContents, SleepState};
+use sleep::SavedContents;
 use std::{
     sync::{
         Arc,

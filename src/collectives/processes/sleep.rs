@@ -11,47 +11,13 @@ use super::{
 };
 use crate::{
     base::{deadline::Deadline, retry::retry},
+    collectives::sleep,
     driver::{Driver, Span, group::offsets},
     error::{Context, Error, Result},
     runtime::{self, Runtime, device::Device},
     status::Status,
-    stream::{
-        capture_lock,
-        capture_scope::{self, CaptureResource},
-    },
+    stream::capture_scope::CaptureResource,
 };
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Whether a group sleeps. Graphs that captured its work hold it.
-#[derive(Debug, Default)]
-pub struct SleepState(AtomicBool);
-
-impl SleepState {
-    fn get(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn set(&self, asleep: bool) {
-        if self.0.swap(asleep, Ordering::Relaxed) != asleep {
-            capture_scope::count_asleep(asleep);
-        }
-    }
-}
-
-impl CaptureResource for SleepState {
-    fn check_awake(&self) -> Result<()> {
-        if !self.get() {
-            return Ok(());
-        }
-        Err(Error::new(Status::GRAPH_ASLEEP, "the communicator is asleep; call plinth_communicator_wake on all ranks"))
-    }
-}
-
-impl Drop for SleepState {
-    fn drop(&mut self) {
-        self.set(false);
-    }
-}
 
 /// The contents of a buffer that must outlive its memory: the counters and flags before the slots, and the chunks of
 /// transfers that were sent and not received. The rest is written before it is read.
@@ -76,29 +42,33 @@ impl ProcessGroup {
         self.sleep.check_awake()
     }
 
-    /// Releases the memory of all ranks, or allocates and maps it at the same addresses. Collective. If a rank fails, all
-    /// fail, and the group sleeps on; it stays awake if that happens before any memory is released.
-    pub fn set_asleep(&self, asleep: bool) -> Result<()> {
+    /// Releases the memory of all ranks. Collective. If a rank fails, all fail, and the group sleeps; it stays awake if that
+    /// happens before any memory is released.
+    pub fn put_to_sleep(&self) -> Result<()> {
+        self.change("putting to sleep", |runtime, device| self.release_all(runtime, device))
+    }
+
+    /// Allocates the memory of all ranks and maps it at the same addresses, after a check of each rank. Collective. If a rank
+    /// fails, all fail, and the group sleeps on.
+    pub fn wake(&self, check: impl Fn() -> Result<()>) -> Result<()> {
+        self.change("waking", |runtime, device| {
+            if self.sleep.get() {
+                self.map_all(runtime, device, check).inspect_err(|_| self.unmap_all(&runtime.driver))?;
+                *self.contents.lock() = None;
+                self.sleep.set(false);
+            }
+            Ok(())
+        })
+    }
+
+    fn change(&self, what: &str, body: impl FnOnce(&Runtime, &Device) -> Result<()>) -> Result<()> {
         let _changing = self.changing.lock();
         let change = || {
             self.error().map_or(Ok(()), Err)?;
             let runtime = runtime::ready()?;
-            let device = runtime.device(self.device as i32)?;
-            if asleep {
-                self.release_all(runtime, device)
-            } else if self.sleep.get() {
-                self.map_all(runtime, device).inspect_err(|_| self.unmap_all(&runtime.driver))?;
-                *self.contents.lock() = None;
-                self.sleep.set(false);
-                Ok(())
-            } else {
-                Ok(())
-            }
+            body(runtime, runtime.device(self.device as i32)?)
         };
-        change().context(|| {
-            let what = if asleep { "putting to sleep" } else { "waking" };
-            format!("{what} rank {} of {} of a communicator", self.rank, self.size)
-        })
+        change().context(|| format!("{what} rank {} of {} of a communicator", self.rank, self.size))
     }
 
     /// Gathers the outcomes of a step. Returns what the ranks send if it succeeded on all of them, and the row that they
@@ -141,7 +111,9 @@ impl ProcessGroup {
 
     /// Waits for the work of all ranks, and saves the contents of this one's buffer.
     fn save(&self, runtime: &Runtime, device: &Device) -> Result<()> {
-        let waited = step(runtime, device, |_| self.await_device(runtime, device));
+        let health = || self.error().map_or(Ok(()), Err);
+        let waited = sleep::await_device(runtime, device, Deadline::optional(None), health)
+            .and_then(|()| self.sticky_error().map_or(Ok(()), Err));
         self.agree(waited.map(|()| Vec::new()))?;
         let mut contents = Vec::new();
         let read = step(runtime, device, |driver| {
@@ -160,20 +132,6 @@ impl ProcessGroup {
         Ok(())
     }
 
-    /// Waits for all work of the device, which includes replays of graphs that other code launched, and for no rank that
-    /// is gone.
-    fn await_device(&self, runtime: &Runtime, device: &Device) -> Result<()> {
-        let Ok(event) = capture_lock::record_in_device(runtime, device) else {
-            return capture_lock::synchronize_device(runtime, device);
-        };
-        let poll = || match runtime.driver.event_query(event.native())? {
-            true => Ok(Some(())),
-            false => self.error().map_or(Ok(None), Err),
-        };
-        Deadline::optional(None).until(|| "", poll)?;
-        self.sticky_error().map_or(Ok(()), Err)
-    }
-
     pub(super) fn own_buffer(&self) -> &SymmetricBuffer {
         &self.buffers[self.rank as usize]
     }
@@ -190,11 +148,12 @@ impl ProcessGroup {
         }
     }
 
-    fn map_all(&self, runtime: &Runtime, device: &Device) -> Result<()> {
+    fn map_all(&self, runtime: &Runtime, device: &Device, check: impl Fn() -> Result<()>) -> Result<()> {
         let mut descriptor = None;
         let allocated = step(runtime, device, |driver| {
             // What an earlier failure has left.
             self.unmap_all(driver);
+            check()?;
             descriptor =
                 Some(self.own_buffer().allocate(runtime, device, &self.tuning.zeroed(self.size), self.stream)?);
             // Before any other rank writes to it.

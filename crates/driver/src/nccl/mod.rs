@@ -309,10 +309,19 @@ impl Nccl {
 
     /// Fails if memory cannot be registered at all.
     pub fn check_registration(&self) -> Result<()> {
-        if self.version >= Call::ncclCommRegister.info().since {
+        self.check_version(Call::ncclCommRegister)
+    }
+
+    /// Fails if communicators cannot sleep.
+    pub fn check_sleep(&self) -> Result<()> {
+        self.check_version(Call::ncclCommSuspend)
+    }
+
+    fn check_version(&self, call: Call) -> Result<()> {
+        if self.version >= call.info().since {
             return Ok(());
         }
-        Err(self.failure(Call::ncclCommRegister, table::ABSENT))
+        Err(self.failure(call, table::ABSENT))
     }
 
     /// Returns whether memory is registered as windows: NCCL 2.27 lets one rank make a buffer while the others wait for it.
@@ -357,6 +366,27 @@ impl Nccl {
             }
         }
         .map(drop)
+    }
+
+    /// Begins to release the memory of a communicator without work, and keeps its addresses. All ranks make the call, and wait
+    /// for each other. Until [`resume`](Self::resume) the communicator can only be aborted.
+    pub fn suspend(&self, comm: Comm) -> Result<Progress> {
+        // SAFETY: the communicator is live.
+        unsafe { library_call!(self, ncclCommSuspend(comm.raw(), table::SUSPEND_MEMORY)) }
+    }
+
+    /// Begins to allocate the memory of a communicator again. All ranks make the call, and wait for each other.
+    pub fn resume(&self, comm: Comm) -> Result<Progress> {
+        // SAFETY: the communicator is live.
+        unsafe { library_call!(self, ncclCommResume(comm.raw())) }
+    }
+
+    /// Returns the size of the device memory that a suspension releases, or has released.
+    pub fn suspended_bytes(&self, comm: Comm) -> Result<u64> {
+        let mut bytes = 0;
+        // SAFETY: the communicator is live, and the output is a live local.
+        unsafe { library_call!(self, ncclCommMemStats(comm.raw(), table::STATISTIC_SUSPENDED_MEMORY, &mut bytes)) }?;
+        Ok(bytes)
     }
 
     /// Runs `body` in an NCCL group, whose calls NCCL launches together. The group is ended even if the body fails;

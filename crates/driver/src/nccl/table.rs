@@ -121,6 +121,11 @@ calls! {
         comm: RawComm, memory: *mut c_void, bytes: usize, window: *mut *mut c_void, flags: c_int);
     optional 22700 ncclCommWindowDeregister(comm: RawComm, window: *mut c_void);
 
+    // Sleep.
+    optional 22907 ncclCommSuspend(comm: RawComm, flags: c_int);
+    optional 22907 ncclCommResume(comm: RawComm);
+    optional 22907 ncclCommMemStats(comm: RawComm, which: c_int, bytes: *mut u64);
+
     // Groups.
     required 20000 ncclGroupStart();
     required 20000 ncclGroupEnd();
@@ -148,6 +153,11 @@ calls! {
 
 /// The flag of a window whose memory has the same offset at all ranks, so that kernels read the memory of the others.
 pub const WINDOW_SYMMETRIC: c_int = 1;
+
+/// The flag of a suspension that releases memory.
+pub const SUSPEND_MEMORY: c_int = 1;
+/// The statistic of the memory that a suspension releases.
+pub const STATISTIC_SUSPENDED_MEMORY: c_int = 0;
 
 /// The type of `ncclGetErrorString`, which like `ncclGetLastError` returns a string and is therefore not in the table.
 pub type ErrorString = unsafe extern "C" fn(Code) -> *const c_char;

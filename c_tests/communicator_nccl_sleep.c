@@ -1,0 +1,294 @@
+/* Communicators of NCCL that sleep: NCCL's memory is released on all ranks and graphs are replayed after a wake, alone and
+ * beside the shared engine. SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* env: PLINTH_HOST_DEVICES=4 */
+/* env: PLINTH_COMMUNICATOR_NCCL_FROM=65536 */
+/* library: fake_nccl */
+/* alone: an_older_nccl_keeps_its_memory an_older_nccl_beside_the_shared_engine_refuses_calls_all_the_same; set the version */
+/* alone: a_failure_of_nccl_ends_the_communicator a_refused_wake_can_be_repeated; set faults of NCCL */
+/* timeout: 120 */
+#include "allocating.h"
+#include "sleeping_ranks.h"
+
+enum { CYCLES = 3, LEAST_BYTES = 4 << 20 };
+
+/* Makes communicators of NCCL, or of the shared engine that are connected through NCCL; skips the test if NCCL cannot sleep. */
+static void make_communicators_of(uint32_t wanted, uint64_t milliseconds) {
+  int32_t major = 0, minor = 0, patch = 0;
+  need_nccl();
+  engine = wanted;
+  limit = milliseconds;
+  if (!on_host_device()) {
+    CHECK_OK(plinth_nccl_version(&major, &minor, &patch));
+    if (major * 10000 + minor * 100 + patch < 22907) {
+      SKIP("needs NCCL 2.29.7");
+    }
+  }
+  make_communicators();
+  if (wanted == PLINTH_ENGINE_AUTO) {
+    uint32_t found = 0;
+    CHECK_OK(plinth_communicator_engine(communicators[0], &found));
+    if (found != PLINTH_ENGINE_SHARED) {
+      SKIP("the ranks share no memory");
+    }
+  }
+}
+
+static void make_nccl(void) { make_communicators_of(PLINTH_ENGINE_NCCL, MILLISECONDS); }
+
+static uint64_t free_bytes(int rank) {
+  size_t unused = 0, total = 0;
+  CHECK_OK(plinth_mem_get_info(rank, &unused, &total));
+  return unused;
+}
+
+static void expect_asleep(void) {
+  plinth_communicator_t part = UNTOUCHED_POINTER;
+  for (int rank = 0; rank < RANKS; rank++) {
+    bool ready = false;
+    for (int size = 0; size < SIZES; size++) {
+      CHECK_STATUS(reduce(rank, counts[size]), PLINTH_ERROR_GRAPH_ASLEEP);
+      CHECK_MESSAGE("plinth_communicator_wake");
+    }
+    CHECK_STATUS(plinth_communicator_send(communicators[rank], inputs[rank], LARGE, FLOAT32, 1 - rank, streams[rank]),
+                 PLINTH_ERROR_GRAPH_ASLEEP);
+    CHECK_STATUS(plinth_communicator_split(communicators[rank], 0, 0, &part), PLINTH_ERROR_GRAPH_ASLEEP);
+    CHECK_SAME(part, UNTOUCHED_POINTER);
+    if (engine == PLINTH_ENGINE_NCCL) {
+      CHECK_STATUS(plinth_communicator_register(communicators[rank], inputs[rank], LARGE), PLINTH_ERROR_GRAPH_ASLEEP);
+    }
+    CHECK_OK(plinth_communicator_query(communicators[rank], &ready));
+    CHECK(ready);
+  }
+}
+
+/* Both ranks sleep and wake again and again, with graphs and calls of all sizes. */
+static void cycle(void) {
+  uint64_t awake[RANKS];
+  reduce_all();
+  run_threads(RANKS, capture_as);
+  replay_all();
+  for (int round = 0; round < CYCLES; round++) {
+    for (int rank = 0; rank < RANKS; rank++) {
+      awake[rank] = free_bytes(rank);
+    }
+    clear_outputs();
+    run_threads(RANKS, replay_as);
+    SLEEP();
+    expect_sums(2 * LARGE);
+    for (int rank = 0; rank < RANKS; rank++) {
+      CHECK(free_bytes(rank) >= awake[rank] + LEAST_BYTES);
+    }
+    SLEEP();
+    expect_asleep();
+    run_threads(RANKS, replay_as);
+    CHECK_EQ(statuses[0], PLINTH_ERROR_GRAPH_ASLEEP);
+    CHECK_EQ(statuses[1], PLINTH_ERROR_GRAPH_ASLEEP);
+    WAKE();
+    WAKE();
+    /* What the ranks exchanged first stays cached. */
+    if (on_host_device() && round > 0) {
+      CHECK_EQ(free_bytes(0), awake[0]);
+      CHECK_EQ(free_bytes(1), awake[1]);
+    }
+    replay_all();
+    reduce_all();
+    replay_all();
+  }
+  destroy_graphs();
+  destroy_communicators();
+}
+
+TEST(graphs_and_calls_of_nccl_continue_after_a_sleep) {
+  make_nccl();
+  cycle();
+}
+
+TEST(nccl_sleeps_with_the_shared_engine) {
+  make_communicators_of(PLINTH_ENGINE_AUTO, MILLISECONDS);
+  cycle();
+}
+
+TEST(a_communicator_that_sleeps_can_be_destroyed) {
+  make_nccl();
+  reduce_all();
+  run_threads(RANKS, capture_as);
+  SLEEP();
+  destroy_communicators();
+  run_threads(RANKS, replay_as);
+  CHECK_EQ(statuses[0], PLINTH_ERROR_GRAPH_ASLEEP);
+  destroy_graphs();
+}
+
+/* ---- refusals, after which nothing has changed on any rank */
+
+static void *register_as(void *context) {
+  const int rank = *(int *)context;
+  CHECK_OK(plinth_communicator_register(communicators[rank], inputs[rank], LARGE));
+  return NULL;
+}
+
+TEST(registered_memory_keeps_nccl_awake) {
+  make_nccl();
+  for (int rank = 0; rank < RANKS; rank++) {
+    inputs[rank] = (float *)(void *)alloc_on(2 * LARGE * sizeof(float), rank, NULL);
+  }
+  run_threads(RANKS, register_as);
+  CHECK_EQ(on_all(plinth_communicator_sleep), PLINTH_ERROR_INVALID_VALUE);
+  CHECK(strstr(messages[0], "plinth_communicator_deregister") != NULL);
+  CHECK_OK(plinth_communicator_deregister(communicators[0], inputs[0]));
+  CHECK_EQ(on_all(plinth_communicator_sleep), PLINTH_ERROR_INVALID_VALUE);
+  CHECK(strstr(messages[0], "rank 1: memory is registered") != NULL);
+  CHECK_OK(plinth_communicator_deregister(communicators[1], inputs[1]));
+  SLEEP();
+  WAKE();
+  destroy_communicators();
+  CHECK_OK(plinth_caching_allocator_delete(inputs[0]));
+  CHECK_OK(plinth_caching_allocator_delete(inputs[1]));
+}
+
+TEST(a_capture_on_one_rank_keeps_nccl_awake) {
+  make_nccl();
+  reduce_all();
+  CHECK_OK(plinth_set_stream(streams[1]));
+  CHECK_OK(plinth_graph_create(&graphs[1]));
+  CHECK_OK(plinth_graph_capture_begin(graphs[1], NULL, PLINTH_CAPTURE_RELAXED));
+  CHECK_EQ(on_all(plinth_communicator_sleep), PLINTH_ERROR_CAPTURE_FORBIDS);
+  CHECK(strstr(messages[0], "rank 1") != NULL);
+  CHECK_OK(plinth_graph_capture_end(graphs[1]));
+  CHECK_OK(plinth_graph_reset(graphs[1]));
+  reduce_all();
+  SLEEP();
+  /* A wake that is refused on one rank can be repeated there, while the other rank waits. */
+  CHECK_OK(plinth_set_stream(streams[1]));
+  CHECK_OK(plinth_graph_capture_begin(graphs[1], NULL, PLINTH_CAPTURE_RELAXED));
+  CHECK_STATUS(plinth_communicator_wake(communicators[1]), PLINTH_ERROR_CAPTURE_FORBIDS);
+  CHECK_OK(plinth_graph_capture_end(graphs[1]));
+  CHECK_OK(plinth_graph_destroy(graphs[1]));
+  expect_asleep();
+  WAKE();
+  reduce_all();
+  destroy_communicators();
+}
+
+/* Takes all memory of a device but `left` bytes. */
+static void *fill_device(int rank, uint64_t left) {
+  void *taken = NULL;
+  CHECK_OK(plinth_empty_cache());
+  CHECK_OK(plinth_device_malloc(free_bytes(rank) - left, rank, &taken));
+  return taken;
+}
+
+TEST(a_wake_without_room_can_be_repeated) {
+  if (!on_host_device()) {
+    SKIP("takes all memory of a device");
+  }
+  make_nccl();
+  SLEEP();
+  void *taken = fill_device(1, 4 * MIB);
+  CHECK_STATUS(plinth_communicator_wake(communicators[1]), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK_MESSAGE("NCCL needs 8.00 MiB, and device 1 has 4.00 MiB free");
+  expect_asleep();
+  CHECK_OK(plinth_device_free(taken));
+  WAKE();
+  reduce_all();
+  destroy_communicators();
+}
+
+TEST(a_wake_without_room_beside_the_shared_engine_fails_on_all_ranks) {
+  if (!on_host_device()) {
+    SKIP("takes all memory of a device");
+  }
+  make_communicators_of(PLINTH_ENGINE_AUTO, MILLISECONDS);
+  SLEEP();
+  void *taken = fill_device(1, 4 * MIB);
+  CHECK_EQ(on_all(plinth_communicator_wake), PLINTH_ERROR_OUT_OF_MEMORY);
+  CHECK(strstr(messages[0], "rank 1 failed") != NULL && strstr(messages[0], "NCCL needs 8.00 MiB") != NULL);
+  expect_asleep();
+  CHECK_OK(plinth_device_free(taken));
+  WAKE();
+  reduce_all();
+  destroy_communicators();
+}
+
+/* ---- failures */
+
+TEST(a_rank_that_is_missing_ends_the_communicator) {
+  bool ready = false;
+  make_communicators_of(PLINTH_ENGINE_NCCL, TIMED_OUT_AFTER);
+  CHECK_STATUS(plinth_communicator_sleep(communicators[0]), PLINTH_ERROR_TIMED_OUT);
+  CHECK_STATUS(plinth_communicator_query(communicators[0], &ready), PLINTH_ERROR_ABORTED);
+  destroy_communicators();
+  make_communicators_of(PLINTH_ENGINE_NCCL, TIMED_OUT_AFTER);
+  SLEEP();
+  CHECK_STATUS(plinth_communicator_wake(communicators[1]), PLINTH_ERROR_TIMED_OUT);
+  CHECK_STATUS(plinth_communicator_wake(communicators[1]), PLINTH_ERROR_ABORTED);
+  destroy_communicators();
+}
+
+TEST(a_failure_of_nccl_ends_the_communicator) {
+  if (!on_host_device()) {
+    SKIP("needs the fake NCCL");
+  }
+  make_nccl();
+  harness_setenv("FAKE_NCCL_FAIL", "ncclCommSuspend:1");
+  CHECK_EQ(on_all(plinth_communicator_sleep), PLINTH_ERROR_NCCL);
+  CHECK(strstr(messages[0], "ncclCommSuspend") != NULL);
+  CHECK_STATUS(reduce(0, COUNT), PLINTH_ERROR_ABORTED);
+  harness_setenv("FAKE_NCCL_FAIL", "");
+  destroy_communicators();
+  make_nccl();
+  SLEEP();
+  harness_setenv("FAKE_NCCL_FAIL", "ncclCommResume:1");
+  CHECK_EQ(on_all(plinth_communicator_wake), PLINTH_ERROR_NCCL);
+  CHECK(strstr(messages[1], "ncclCommResume") != NULL);
+  CHECK_STATUS(reduce(0, COUNT), PLINTH_ERROR_ABORTED);
+  harness_setenv("FAKE_NCCL_FAIL", "");
+  destroy_communicators();
+}
+
+TEST(a_refused_wake_can_be_repeated) {
+  if (!on_host_device()) {
+    SKIP("needs the fake NCCL");
+  }
+  make_nccl();
+  SLEEP();
+  harness_setenv("FAKE_NCCL_FAIL", "ncclCommMemStats:1");
+  CHECK_EQ(on_all(plinth_communicator_wake), PLINTH_ERROR_NCCL);
+  expect_asleep();
+  harness_setenv("FAKE_NCCL_FAIL", "");
+  WAKE();
+  reduce_all();
+  destroy_communicators();
+}
+
+/* ---- versions */
+
+TEST(an_older_nccl_keeps_its_memory) {
+  if (!on_host_device()) {
+    SKIP("needs the fake NCCL");
+  }
+  harness_setenv("FAKE_NCCL_VERSION", "22906");
+  make_nccl();
+  CHECK_EQ(on_all(plinth_communicator_sleep), PLINTH_ERROR_NCCL_UNAVAILABLE);
+  CHECK(strstr(messages[0], "NCCL 2.29.6 has no ncclCommSuspend, which came with 2.29.7") != NULL);
+  CHECK_EQ(on_all(plinth_communicator_wake), PLINTH_ERROR_NCCL_UNAVAILABLE);
+  reduce_all();
+  destroy_communicators();
+}
+
+TEST(an_older_nccl_beside_the_shared_engine_refuses_calls_all_the_same) {
+  if (!on_host_device()) {
+    SKIP("needs the fake NCCL");
+  }
+  harness_setenv("FAKE_NCCL_VERSION", "22906");
+  make_communicators_of(PLINTH_ENGINE_AUTO, MILLISECONDS);
+  reduce_all();
+  SLEEP();
+  for (int rank = 0; rank < RANKS; rank++) {
+    CHECK_STATUS(reduce(rank, COUNT), PLINTH_ERROR_GRAPH_ASLEEP);
+    CHECK_STATUS(reduce(rank, 2 * LARGE), PLINTH_ERROR_GRAPH_ASLEEP);
+  }
+  WAKE();
+  reduce_all();
+  destroy_communicators();
+}

@@ -1,0 +1,68 @@
+//! What the communicators that sleep have in common.
+
+use crate::{
+    base::deadline::Deadline,
+    driver::Driver,
+    error::{Error, Result},
+    runtime::{Runtime, device::Device},
+    status::Status,
+    stream::{
+        capture_lock,
+        capture_scope::{self, CaptureResource},
+    },
+};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether a communicator sleeps. Graphs that captured its work hold it.
+#[derive(Debug, Default)]
+pub struct SleepState(AtomicBool);
+
+impl SleepState {
+    /// Returns whether it sleeps.
+    pub fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether it sleeps.
+    pub fn set(&self, asleep: bool) {
+        if self.0.swap(asleep, Ordering::Relaxed) != asleep {
+            capture_scope::count_asleep(asleep);
+        }
+    }
+}
+
+impl CaptureResource for SleepState {
+    fn check_awake(&self) -> Result<()> {
+        if !self.get() {
+            return Ok(());
+        }
+        Err(Error::new(Status::GRAPH_ASLEEP, "the communicator is asleep; call plinth_communicator_wake on all ranks"))
+    }
+}
+
+impl Drop for SleepState {
+    fn drop(&mut self) {
+        self.set(false);
+    }
+}
+
+/// Waits for all work of a device, which includes replays of graphs that other code launched, and while `health` does not
+/// fail. Without CUDA 12.5 the wait has no limit.
+pub fn await_device(
+    runtime: &Runtime,
+    device: &Device,
+    deadline: Deadline,
+    health: impl Fn() -> Result<()>,
+) -> Result<()> {
+    let Ok(event) = capture_lock::record_in_device(runtime, device) else {
+        return capture_lock::synchronize_device(runtime, device);
+    };
+    let what = || format!("this rank waited for the work of device {}", device.ordinal);
+    let poll = |driver: &Driver| match driver.event_query(event.native())? {
+        true => Ok(Some(())),
+        false => health().map(|()| None),
+    };
+    // Another thread may be capturing.
+    let wait = |driver: &Driver| driver.with_relaxed_capture(|| deadline.until(what, || poll(driver)))?;
+    device.with_context(&runtime.driver, wait)
+}
