@@ -4,9 +4,8 @@
 /* alone: an_asynchronous_error_ends_work_in_a_stream; sets the environment */
 /* alone: the_thread_ends_with_the_work a_thread_is_started_again; counts threads */
 /* alone: a_process_exits_during_a_call_that_never_ends; forks */
+#include "library_threads.h"
 #include "ranks.h"
-
-#include <dirent.h>
 
 enum { RANKS = 2, COUNT = 100, LIMIT = 1000 };
 
@@ -54,22 +53,7 @@ static void destroy_communicators(void) {
   }
 }
 
-/* The number of threads that watch. */
-static int watching_threads(void) {
-  int count = 0;
-  DIR *folder = opendir("/proc/self/task");
-  CHECK(folder != NULL);
-  for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-    char path[300], name[32] = "";
-    snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
-    FILE *file = fopen(path, "r");
-    if (file == NULL) continue;
-    count += fgets(name, sizeof name, file) != NULL && strncmp(name, "plinth-watchdog", 15) == 0;
-    fclose(file);
-  }
-  closedir(folder);
-  return count;
-}
+static int watching_threads(void) { return count_threads("plinth-watchdog"); }
 
 /* The second rank never calls. Nothing but the watchdog looks at the communicator. */
 TEST(a_call_that_another_rank_never_makes_ends_and_is_explained) {

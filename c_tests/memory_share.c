@@ -11,9 +11,8 @@
 /* last: peaks_of_several_programs_take_turns */
 /* alone: a_forked_child_has_no_share wrong_arguments_are_refused; sets the environment */
 #include "driver.h"
+#include "library_threads.h"
 #include "peering.h"
-
-#include <dirent.h>
 
 /* Of the device's memory: in hundredths. */
 #define PART(hundredths) (total_memory(0) / 100 * (hundredths) / MIB * MIB)
@@ -48,22 +47,7 @@ static void share(size_t budget, size_t floor_bytes) {
 }
 
 /* Whether the thread exists that answers other processes. */
-static bool has_thread(void) {
-  bool found = false;
-  DIR *tasks = opendir("/proc/self/task");
-  CHECK(tasks != NULL);
-  for (struct dirent *task = readdir(tasks); task != NULL; task = readdir(tasks)) {
-    char path[300], text[32] = "";
-    snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
-    FILE *file = fopen(path, "r");
-    if (file != NULL) {
-      found = (fgets(text, sizeof text, file) != NULL && strcmp(text, "plinth-share\n") == 0) || found;
-      fclose(file);
-    }
-  }
-  closedir(tasks);
-  return found;
-}
+static bool has_thread(void) { return count_threads("plinth-share") > 0; }
 
 /* Holds and does not use 70 % of the memory, of which the floor is 30 %. */
 HELPER(has_cached_memory) {
@@ -213,7 +197,7 @@ TEST(the_budget_is_a_limit) {
   release(alloc_on(PART(25), 0, NULL));
   CHECK_OK(plinth_memory_share_disable(0));
   CHECK_OK(plinth_memory_share_disable(0));
-  CHECK(!has_thread());
+  EVENTUALLY(!has_thread());
   release(alloc_on(PART(60), 0, NULL));
   expect_nothing_left();
 }

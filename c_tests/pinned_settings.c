@@ -7,6 +7,7 @@
 /* alone: all; changes the allocator's settings */
 /* long: threads_allocate_uncached_sizes */
 #include "graphing.h"
+#include "library_threads.h"
 #include "pinning.h"
 
 #include <sys/resource.h>
@@ -216,13 +217,30 @@ TEST(a_thread_queries_pending_events) {
   for (int round = 0; round < 3; round++) {
     unsigned char *memory = block_with_completed_use(5000);
     EVENTUALLY(pinned_active() == 0);
-    /* No free is pending any more, so the thread sleeps, and a request needs no query. */
+    /* No free is pending any more, so the thread queries nothing, and a request needs no query. */
     sleep_milliseconds(5);
     const uint64_t queries = event_queries();
     sleep_milliseconds(30);
     CHECK_SAME(pin(5000), memory);
     CHECK_EQ(event_queries(), queries);
     unpin(memory);
+  }
+  expect_nothing_pinned();
+}
+
+TEST(the_thread_exists_while_frees_are_pending) {
+  set_settings("pinned_use_background_threads:True");
+  for (int round = 0; round < 2; round++) {
+    plinth_stream_t stream = stream_on(0);
+    unsigned char *memory = pin(5000);
+    gate *shut = hold(stream);
+    CHECK_OK(plinth_host_record_stream(memory, stream));
+    unpin(memory);
+    sleep_milliseconds(300);
+    CHECK_EQ(count_threads("plinth-pinned"), 1);
+    gate_open(shut);
+    EVENTUALLY(count_threads("plinth-pinned") == 0);
+    CHECK_EQ(pinned_active(), 0);
   }
   expect_nothing_pinned();
 }

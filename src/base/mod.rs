@@ -1,5 +1,5 @@
 //! Utilities for every layer: byte units, checked handles, clocks, call stacks, deadlines, embedded texts, the log,
-//! retries, and messages with file descriptors over Unix sockets.
+//! retries, messages with file descriptors over Unix sockets, and background threads.
 
 #[allow(unsafe_code)]
 pub mod cancellation;
@@ -14,3 +14,4 @@ pub mod retry;
 pub mod stack;
 pub mod units;
 pub mod unix_socket;
+pub mod worker;

@@ -6,7 +6,11 @@
 
 use super::{nccl::NcclRank, nccl_report, operation::Operation};
 use crate::{
-    base::{deadline::Deadline, log},
+    base::{
+        deadline::Deadline,
+        log,
+        worker::{self, Worker},
+    },
     driver::{Driver, codes, nccl::Nccl},
     error::{Context, Error, Result},
     runtime::{self, Runtime},
@@ -18,7 +22,6 @@ use std::{
     collections::VecDeque,
     fmt,
     sync::{Arc, Weak},
-    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -32,8 +35,6 @@ const MIN_INTERVAL: Duration = Duration::from_millis(1);
 const MAX_INTERVAL: Duration = Duration::from_millis(100);
 /// How long an abort waits for NCCL's report.
 const REPORT_LIMIT: Duration = Duration::from_secs(10);
-/// How long the exit of the process waits for a check.
-const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Calls of a rank that NCCL launched together.
 struct Launch {
@@ -189,25 +190,24 @@ fn check(runtime: &Runtime, rank: &NcclRank) -> Result<Option<Duration>> {
 /// The thread and the ranks that it watches.
 struct State {
     ranks: Vec<Weak<NcclRank>>,
-    thread: Option<JoinHandle<()>>,
-    running: bool,
-    stop: bool,
+    worker: Worker,
 }
 
-static STATE: Mutex<State> = Mutex::new(State { ranks: Vec::new(), thread: None, running: false, stop: false });
+impl State {
+    fn worker(&mut self) -> &mut Worker {
+        &mut self.worker
+    }
+}
+
+static STATE: Mutex<State> = Mutex::new(State { ranks: Vec::new(), worker: Worker::new() });
 static CHANGED: Condvar = Condvar::new();
 
 /// Watches a rank, and starts the thread if there is none. Without a thread the calls that wait still have their limits.
 fn add(rank: &Arc<NcclRank>) {
     let mut state = STATE.lock();
-    if state.stop {
-        return;
-    }
-    state.ranks.push(Arc::downgrade(rank));
-    if !state.running {
-        // The handle of a thread that has ended is dropped.
-        state.thread = thread::Builder::new().name("plinth-watchdog".into()).spawn(run).ok();
-        state.running = state.thread.is_some();
+    if !state.worker.must_stop() {
+        state.ranks.push(Arc::downgrade(rank));
+        state.worker.start("plinth-watchdog", run);
     }
 }
 
@@ -218,8 +218,8 @@ fn run() {
     let mut reported = None;
     let mut state = STATE.lock();
     loop {
-        CHANGED.wait_while_for(&mut state, |state| !state.stop, interval);
-        if state.stop || is_idle && state.ranks.is_empty() {
+        CHANGED.wait_while_for(&mut state, |state| !state.worker.must_stop(), interval);
+        if state.worker.must_stop() || is_idle && state.ranks.is_empty() {
             break;
         }
         let ranks = std::mem::take(&mut state.ranks);
@@ -241,9 +241,7 @@ fn run() {
         is_idle = state.ranks.is_empty();
     }
     state.ranks.clear();
-    state.running = false;
-    drop(state);
-    CHANGED.notify_all();
+    worker::end(state, &CHANGED, State::worker);
 }
 
 /// Checks a rank, and aborts its communicator after an error. Returns the time to the next check; `None` if there is none.
@@ -268,7 +266,7 @@ fn check_or_abort(rank: &Weak<NcclRank>, reported: &mut Option<Instant>) -> Opti
 /// Logs NCCL's report, before an abort after which the report would not have the communicator any more. Waits for it no longer
 /// when the process exits.
 fn log_report(nccl: &Nccl) {
-    let exits = || STATE.lock().stop;
+    let exits = || STATE.lock().worker.must_stop();
     log::warning(|| match nccl_report::report(nccl, Deadline::new(REPORT_LIMIT).unless(&exits)) {
         Ok(report) => format!("NCCL's report before the abort:\n{report}"),
         Err(error) => format!("NCCL's report before the abort is not available: {}", error.message()),
@@ -281,14 +279,5 @@ pub fn stop() {
     if runtime::usable().is_none() {
         return;
     }
-    let mut state = STATE.lock();
-    state.stop = true;
-    CHANGED.notify_all();
-    CHANGED.wait_while_for(&mut state, |state| state.running, EXIT_TIMEOUT);
-    let thread = if state.running { None } else { state.thread.take() };
-    drop(state);
-    if let Some(thread) = thread {
-        // The thread has ended; a panic in it does not matter any more.
-        let _ = thread.join();
-    }
+    worker::stop(&STATE, &CHANGED, State::worker);
 }
