@@ -69,9 +69,10 @@ TEST(a_rank_that_cannot_register_fails_all_ranks) {
 
 /* Rank 1 does not make the call. */
 static void time_out(int rank) {
-  plinth_communicator_t communicator = join(rank, 500);
+  plinth_communicator_t communicator = join(rank, MILLISECONDS);
   void *block = block_on(BLOCK, rank);
   if (rank == 0) {
+    CHECK_OK(plinth_communicator_set_timeout(communicator, 500));
     const double start = seconds_now();
     CHECK_STATUS(plinth_communicator_register(communicator, block, BLOCK), PLINTH_ERROR_TIMED_OUT);
     CHECK(seconds_now() - start < SOON);

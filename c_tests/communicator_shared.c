@@ -202,8 +202,8 @@ TEST(an_abort_of_one_rank_ends_the_splits_of_the_others) {
 TEST(a_split_that_times_out_aborts_the_communicator) {
   plinth_communicator_t part = NULL;
   bool ready = false;
-  limit = 300;
   make_communicators();
+  CHECK_OK(plinth_communicator_set_timeout(communicators[0], 300));
   float *memory = floats_on(0, COUNT, 1, 0);
   CHECK_STATUS(plinth_communicator_split(communicators[0], 0, 0, &part), PLINTH_ERROR_TIMED_OUT);
   /* The other rank gets an error, and does not use rank 0's split for a later call. */

@@ -39,6 +39,7 @@ SCENARIO_OF(registration_plan, a_pool_for_windows_grows) {
       }
       RETRY(plinth_memset(blocks[index], 7, sizes[index], NULL));
     }
+    RETRY(plinth_synchronize(0)); /* Else most driver calls are queries whether the work is done. */
     leave(pool, 0);
     for (int index = 0; index < 3; index++) {
       release(blocks[index]);
@@ -63,6 +64,7 @@ SCENARIO_OF(registration_plan, memory_is_registered_and_exported) {
   }
   leave(pool, 0);
   RETRY(plinth_memset(block, 7, BYTES, NULL));
+  RETRY(plinth_synchronize(0));
   const size_t descriptors = open_descriptors();
   if (!ATTEMPT(plinth_memory_uses(block, &uses))) {
     CHECK_OK(plinth_memory_uses(block, &uses));

@@ -179,8 +179,9 @@ TEST(short_lived_threads_leak_nothing) {
   CHECK_EQ(after.graphs, before.graphs);
   CHECK_EQ(after.executable_graphs, before.executable_graphs);
   CHECK_EQ(after.reservations, before.reservations);
-  /* The pool keeps as many events of a kind as were in use at once. A few more may be in use by chance. */
-  CHECK(after.events <= before.events + 16);
+  /* The pool keeps as many events of a kind as were in use at once. A few more of some kinds may be in use by chance; one leaked
+   * event for each thread would be 160. */
+  CHECK(after.events <= before.events + 64);
 }
 
 TEST(idle_threads_end) {

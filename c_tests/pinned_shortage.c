@@ -1,6 +1,8 @@
 /* Pinned memory is exhausted, except for blocks that streams still use. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* On a GPU, a limit of the address space does not limit pinned memory. */
 /* device: host */
+/* An arena of malloc for another thread would take 64 MiB of what the limit leaves. */
+/* env: MALLOC_ARENA_MAX=1 */
 /* alone: all_threads_wait_for_pending_blocks; counts the memory of the whole process */
 #include "pinning.h"
 

@@ -108,7 +108,7 @@ static void send_signals(int threads_count) {
     CHECK(pthread_create(&threads[index], NULL, allocate, (void *)(uintptr_t)(index + 1)) == 0);
   }
   const uint64_t enough = (uint64_t)some_rounds(2000);
-  const double end = seconds_now() + 60;
+  const double end = seconds_now() + 110;
   while (read_count(&refused_requests) < enough || read_count(&refused_frees) < enough ||
          read_count(&served_requests) < enough || read_count(&served_frees) < enough) {
     CHECK(seconds_now() < end);

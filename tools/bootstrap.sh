@@ -34,8 +34,8 @@ apt_install() {
     has apt-get && root=$(find_root) || return 1
     log=$(mktemp)
     echo "bootstrap: installing $*"
-    { "$root" apt-get update -q && "$root" env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -q --no-install-recommends "$@"; } >"$log" 2>&1 || status=1
+    { "$root" apt-get -o Acquire::Retries=3 update -q && "$root" env DEBIAN_FRONTEND=noninteractive \
+        apt-get -o Acquire::Retries=3 install -y -q --no-install-recommends "$@"; } >"$log" 2>&1 || status=1
     [ $status = 0 ] || cat "$log"
     rm "$log"
     return $status

@@ -59,7 +59,7 @@ packages=$(asked)
 step "without rights: test names the packages of all steps" refused user 'make test' \
     'lacks Debian.s packages .*clang .*cmake .*doxygen .*g\+\+ .*shellcheck'
 step "root installs the packages of the demo" as root \
-    "apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $packages"
+    "apt-get -o Acquire::Retries=3 update -q && DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=3 install -y -q --no-install-recommends $packages"
 step "with sudo: missing packages are installed" as admin \
     'tools/bootstrap.sh cmake pkg-config && command -v cmake pkg-config'
 step "nothing built: install says what to do" refused admin 'sudo make install' 'run `make build` first'

@@ -24,11 +24,11 @@ files() {
     find "$BARE_ROOT" -xdev \( -path "$BARE_ROOT/home" -o -path "$BARE_ROOT/var/cache" -o -path "$BARE_ROOT/var/log" \
         -o -path "$BARE_ROOT/var/lib/dpkg" -o -path "$BARE_ROOT/var/lib/apt" -o -path "$BARE_ROOT/log" \) -prune -o -print | sort
 }
-install='apt-get install -y -q --no-install-recommends'
+install='apt-get -o Acquire::Retries=3 install -y -q --no-install-recommends'
 
 mkdir "$BARE_ROOT/packages"
 cp "$1"/*.deb "$BARE_ROOT/packages/"
-step "tools of the test" root "apt-get update -q && $install cmake g++ pkg-config"
+step "tools of the test" root "apt-get -o Acquire::Retries=3 update -q && $install cmake g++ pkg-config"
 before=$(files)
 
 step "the library and its development files install" root "$install /packages/libplinth*.deb"

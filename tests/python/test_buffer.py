@@ -97,10 +97,12 @@ class Buffers(unittest.TestCase):
         plinth.synchronize()
         pinned = plinth.empty_pinned(4)
         pinned[:] = b"\1\1\1\1"
-        side.launch_host_function(lambda: time.sleep(0.05))
+        gate = threading.Event()
+        side.launch_host_function(gate.wait)
         with plinth.stream(side):
             buffer.copy_from(pinned, non_blocking=True)
             self.assertFalse(side.query())
+        gate.set()
         side.synchronize()
         self.assertEqual(buffer.tobytes(), b"\1\1\1\1")
 
@@ -258,12 +260,15 @@ class Exports(unittest.TestCase):
         producer, consumer = plinth.Stream(), plinth.Stream()
         with mock.patch.object(plinth.Buffer, "__dlpack_device__", lambda self: (2, self.device.index)):
             for number, waits in ((consumer.cuda_stream, True), (-1, False), (1, False), (None, False)):
-                order = []
+                order, gate = [], threading.Event()
                 with plinth.stream(producer):
-                    producer.launch_host_function(lambda: (time.sleep(0.05), order.append("producer")))
+                    producer.launch_host_function(lambda: (gate.wait(), order.append("producer")))
                     capsule = self.buffer.__dlpack__(stream=number, max_version=(1, 1))
                     self.assertEqual(order, [])  # The CPU does not wait.
                 consumer.launch_host_function(lambda: order.append("consumer"))
+                if not waits and plinth.device_kind() == "host":
+                    consumer.synchronize()
+                gate.set()
                 plinth.synchronize()
                 if waits:
                     self.assertEqual(order, ["producer", "consumer"], number)
@@ -272,10 +277,12 @@ class Exports(unittest.TestCase):
                 with tensor.from_capsule(capsule) as view:
                     self.assertEqual((view.device, view.dtype, view.strides), (0, "float32", (1,)))
                 del capsule
+            gate = threading.Event()
             with plinth.stream(producer):
-                producer.launch_host_function(lambda: time.sleep(0.05))
+                producer.launch_host_function(gate.wait)
                 self.buffer.__dlpack__(stream=1)
             self.assertFalse(plinth.default_stream().query())
+            gate.set()
             plinth.synchronize()
         _dlpack.collect()
 

@@ -209,9 +209,9 @@ class Stores(unittest.TestCase):
             code = f"""
                 import os, signal, threading, time, plinth
                 store = plinth.Store("{folder}/store")
-                threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
                 begin = time.monotonic()
                 try:
+                    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
                     store.get("missing", timeout=3)
                 except KeyboardInterrupt:
                     print("interrupted", time.monotonic() - begin < 2.5)

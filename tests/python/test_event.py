@@ -1,5 +1,6 @@
 """Tests events: record, wait, query, elapsed time, and events of another process."""
 
+import threading
 import time
 import unittest
 
@@ -12,22 +13,24 @@ class Events(unittest.TestCase):
         event = plinth.Event()
         self.assertTrue(event.query())
         self.assertIsNone(event.device)
-        stream = plinth.Stream(support.LAST)
-        stream.launch_host_function(lambda: time.sleep(0.05))
+        stream, gate = plinth.Stream(support.LAST), threading.Event()
+        stream.launch_host_function(gate.wait)
         event.record(stream)
         self.assertFalse(event.query())
+        gate.set()
         event.synchronize()
         self.assertTrue(event.query())
         self.assertEqual(event.device.index, support.LAST)
         self.assertNotEqual(event.cuda_event, 0)
 
     def test_record_without_a_stream_uses_the_current_stream(self):
-        side = plinth.Stream()
+        side, gate = plinth.Stream(), threading.Event()
         with plinth.stream(side):
-            side.launch_host_function(lambda: time.sleep(0.05))
+            side.launch_host_function(gate.wait)
             event = plinth.Event()
             event.record()
         self.assertFalse(event.query())
+        gate.set()
         order = []
         plinth.current_stream().launch_host_function(lambda: order.append(event.__class__))
         side.synchronize()
@@ -35,13 +38,14 @@ class Events(unittest.TestCase):
 
     def test_elapsed_time(self):
         start, end = plinth.Event(enable_timing=True), plinth.Event(enable_timing=True)
-        stream = plinth.Stream()
+        stream, gate = plinth.Stream(), threading.Event()
         start.record(stream)
-        stream.launch_host_function(lambda: time.sleep(0.05))
+        stream.launch_host_function(lambda: (gate.wait(), time.sleep(0.05)))
         end.record(stream)
         with self.assertRaises(plinth.PlinthError) as raised:
             start.elapsed_time(end)
         self.assertEqual(raised.exception.name, "PLINTH_ERROR_EVENT_NOT_COMPLETE")
+        gate.set()
         end.synchronize()
         self.assertGreaterEqual(start.elapsed_time(end), 50)
         self.assertLess(start.elapsed_time(end), 5000)

@@ -140,8 +140,8 @@ class Waiting(unittest.TestCase):
         def query_event():
             check(lib.plinth_event_query(event, ctypes.byref(done)))
             return done.value
-        print("waiting", flush=True)
         try:
+            print("waiting", flush=True)
             WAIT
             print("not interrupted", flush=True)
         except KeyboardInterrupt:
@@ -225,7 +225,7 @@ class Waiting(unittest.TestCase):
         while thread.is_alive():
             steps += 1
             time.sleep(0.001)
-        self.assertGreater(steps, 20)
+        self.assertGreater(steps, 2)  # A thread that waited for the GIL would take one.
 
 
 if __name__ == "__main__":
