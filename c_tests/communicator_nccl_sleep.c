@@ -12,15 +12,14 @@
 enum { CYCLES = 3, LEAST_BYTES = 4 << 20 };
 
 /* Makes communicators of NCCL, or of the shared engine that are connected through NCCL; skips the test if NCCL cannot sleep. */
-static void make_communicators_of(uint32_t wanted, uint64_t milliseconds) {
+static void make_communicators_of(uint32_t wanted) {
   int32_t major = 0, minor = 0, patch = 0;
   need_nccl();
   engine = wanted;
-  limit = milliseconds;
   if (!on_host_device()) {
     CHECK_OK(plinth_nccl_version(&major, &minor, &patch));
-    if (major * 10000 + minor * 100 + patch < 22907) {
-      SKIP("needs NCCL 2.29.7");
+    if (major * 10000 + minor * 100 + patch < 23003) {
+      SKIP("needs NCCL 2.30.3");
     }
   }
   make_communicators();
@@ -33,7 +32,7 @@ static void make_communicators_of(uint32_t wanted, uint64_t milliseconds) {
   }
 }
 
-static void make_nccl(void) { make_communicators_of(PLINTH_ENGINE_NCCL, MILLISECONDS); }
+static void make_nccl(void) { make_communicators_of(PLINTH_ENGINE_NCCL); }
 
 static uint64_t free_bytes(int rank) {
   size_t unused = 0, total = 0;
@@ -104,7 +103,7 @@ TEST(graphs_and_calls_of_nccl_continue_after_a_sleep) {
 }
 
 TEST(nccl_sleeps_with_the_shared_engine) {
-  make_communicators_of(PLINTH_ENGINE_AUTO, MILLISECONDS);
+  make_communicators_of(PLINTH_ENGINE_AUTO);
   cycle();
 }
 
@@ -113,10 +112,27 @@ TEST(a_communicator_that_sleeps_can_be_destroyed) {
   reduce_all();
   run_threads(RANKS, capture_as);
   SLEEP();
-  destroy_communicators();
   run_threads(RANKS, replay_as);
   CHECK_EQ(statuses[0], PLINTH_ERROR_GRAPH_ASLEEP);
   destroy_graphs();
+  destroy_communicators();
+}
+
+static plinth_status_t split_in_two(plinth_communicator_t communicator) {
+  int32_t rank = 0;
+  CHECK_OK(plinth_communicator_rank(communicator, &rank));
+  return plinth_communicator_split(communicator, 0, rank, &communicators[rank]);
+}
+
+TEST(a_split_sleeps_as_well) {
+  plinth_communicator_t parents[RANKS];
+  make_nccl();
+  memcpy(parents, communicators, sizeof parents);
+  CHECK_EQ(on_all(split_in_two), PLINTH_OK);
+  cycle();
+  memcpy(communicators, parents, sizeof parents);
+  reduce_all();
+  destroy_communicators();
 }
 
 /* ---- refusals, after which nothing has changed on any rank */
@@ -194,17 +210,24 @@ TEST(a_wake_without_room_can_be_repeated) {
   destroy_communicators();
 }
 
+/* Without room for NCCL's 8 MiB, for the shared engine's buffer, and for one of them but not for both. */
 TEST(a_wake_without_room_beside_the_shared_engine_fails_on_all_ranks) {
   if (!on_host_device()) {
     SKIP("takes all memory of a device");
   }
-  make_communicators_of(PLINTH_ENGINE_AUTO, MILLISECONDS);
+  make_communicators_of(PLINTH_ENGINE_AUTO);
+  const uint64_t awake = free_bytes(1);
   SLEEP();
-  void *taken = fill_device(1, 4 * MIB);
-  CHECK_EQ(on_all(plinth_communicator_wake), PLINTH_ERROR_OUT_OF_MEMORY);
-  CHECK(strstr(messages[0], "rank 1 failed") != NULL && strstr(messages[0], "NCCL needs 8.00 MiB") != NULL);
-  expect_asleep();
-  CHECK_OK(plinth_device_free(taken));
+  const uint64_t needed = free_bytes(1) - awake;
+  const uint64_t rooms[] = {4 * MIB, 12 * MIB, needed - 2 * MIB};
+  for (int index = 0; index < 3; index++) {
+    void *taken = fill_device(1, rooms[index]);
+    CHECK_EQ(on_all(plinth_communicator_wake), PLINTH_ERROR_OUT_OF_MEMORY);
+    CHECK(strstr(messages[0], "rank 1 failed") != NULL);
+    CHECK_EQ(strstr(messages[0], "NCCL needs 8.00 MiB") != NULL, index == 2);
+    expect_asleep();
+    CHECK_OK(plinth_device_free(taken));
+  }
   WAKE();
   reduce_all();
   destroy_communicators();
@@ -212,16 +235,58 @@ TEST(a_wake_without_room_beside_the_shared_engine_fails_on_all_ranks) {
 
 /* ---- failures */
 
-TEST(a_rank_that_is_missing_ends_the_communicator) {
+/* The second call of a rank is the one that the other rank does not make. */
+static void expect_timeout(plinth_status_t (*call)(plinth_communicator_t communicator), const char *message) {
   bool ready = false;
-  make_communicators_of(PLINTH_ENGINE_NCCL, TIMED_OUT_AFTER);
-  CHECK_STATUS(plinth_communicator_sleep(communicators[0]), PLINTH_ERROR_TIMED_OUT);
+  CHECK_OK(plinth_communicator_set_timeout(communicators[0], TIMED_OUT_AFTER));
+  CHECK_STATUS(call(communicators[0]), PLINTH_ERROR_TIMED_OUT);
+  CHECK_MESSAGE(message);
   CHECK_STATUS(plinth_communicator_query(communicators[0], &ready), PLINTH_ERROR_ABORTED);
+  CHECK_STATUS(call(communicators[0]), PLINTH_ERROR_ABORTED);
+  CHECK_STATUS(reduce(0, COUNT), PLINTH_ERROR_ABORTED);
+  /* What it had in its stream has ended. */
+  CHECK_OK(plinth_stream_synchronize(streams[0]));
   destroy_communicators();
-  make_communicators_of(PLINTH_ENGINE_NCCL, TIMED_OUT_AFTER);
+}
+
+TEST(a_rank_that_is_missing_ends_the_communicator) {
+  make_nccl();
+  expect_timeout(plinth_communicator_sleep, "putting to sleep rank 0 of 2");
+  make_nccl();
   SLEEP();
-  CHECK_STATUS(plinth_communicator_wake(communicators[1]), PLINTH_ERROR_TIMED_OUT);
-  CHECK_STATUS(plinth_communicator_wake(communicators[1]), PLINTH_ERROR_ABORTED);
+  expect_timeout(plinth_communicator_wake, "waking rank 0 of 2 of a communicator of NCCL: NCCL waited for the other ranks");
+}
+
+/* Rank 0 wakes in a thread and waits in NCCL's call, because rank 1, whose group is awake, captures. */
+static pthread_t wake_halfway(void) {
+  static const int rank = 0;
+  pthread_t thread;
+  SLEEP();
+  CHECK_OK(plinth_set_stream(streams[1]));
+  CHECK_OK(plinth_graph_create(&graphs[1]));
+  CHECK_OK(plinth_graph_capture_begin(graphs[1], NULL, PLINTH_CAPTURE_RELAXED));
+  called = plinth_communicator_wake;
+  CHECK(pthread_create(&thread, NULL, call_as, (void *)(uintptr_t)&rank) == 0);
+  CHECK_STATUS(plinth_communicator_wake(communicators[1]), PLINTH_ERROR_CAPTURE_FORBIDS);
+  CHECK_OK(plinth_graph_capture_end(graphs[1]));
+  CHECK_OK(plinth_graph_destroy(graphs[1]));
+  return thread;
+}
+
+TEST(a_refused_wake_of_nccl_beside_the_shared_engine_is_repeated_or_ended) {
+  make_communicators_of(PLINTH_ENGINE_AUTO);
+  pthread_t thread = wake_halfway();
+  CHECK_OK(plinth_communicator_wake(communicators[1]));
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK_EQ(statuses[0], PLINTH_OK);
+  reduce_all();
+  /* NCCL does not know that the group has ended; its timeout is far. */
+  const double start = seconds_now();
+  thread = wake_halfway();
+  CHECK_OK(plinth_communicator_abort(communicators[1]));
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK_EQ(statuses[0], PLINTH_ERROR_ABORTED);
+  CHECK(seconds_now() - start < MILLISECONDS / 1000.0 / 2);
   destroy_communicators();
 }
 
@@ -267,10 +332,10 @@ TEST(an_older_nccl_keeps_its_memory) {
   if (!on_host_device()) {
     SKIP("needs the fake NCCL");
   }
-  harness_setenv("FAKE_NCCL_VERSION", "22906");
+  harness_setenv("FAKE_NCCL_VERSION", "23002");
   make_nccl();
   CHECK_EQ(on_all(plinth_communicator_sleep), PLINTH_ERROR_NCCL_UNAVAILABLE);
-  CHECK(strstr(messages[0], "NCCL 2.29.6 has no ncclCommSuspend, which came with 2.29.7") != NULL);
+  CHECK(strstr(messages[0], "NCCL 2.30.2 keeps its memory; 2.30.3 and newer release it") != NULL);
   CHECK_EQ(on_all(plinth_communicator_wake), PLINTH_ERROR_NCCL_UNAVAILABLE);
   reduce_all();
   destroy_communicators();
@@ -280,8 +345,8 @@ TEST(an_older_nccl_beside_the_shared_engine_refuses_calls_all_the_same) {
   if (!on_host_device()) {
     SKIP("needs the fake NCCL");
   }
-  harness_setenv("FAKE_NCCL_VERSION", "22906");
-  make_communicators_of(PLINTH_ENGINE_AUTO, MILLISECONDS);
+  harness_setenv("FAKE_NCCL_VERSION", "23002");
+  make_communicators_of(PLINTH_ENGINE_AUTO);
   reduce_all();
   SLEEP();
   for (int rank = 0; rank < RANKS; rank++) {

@@ -3,7 +3,8 @@
  * machine, by host functions in streams and shared memory. It is at least as strict as NCCL: a config must disable NVLink
  * multicast, a communicator that is "in progress" refuses other calls, registered memory must be deregistered, without work,
  * before its communicator is destroyed, and work on addresses of a window that NCCL would not map fails, as does work of a
- * communicator that is suspended. Such a communicator cannot be destroyed without an error.
+ * communicator that is suspended. The end of a communicator waits for the end of the graphs that have captured its work, and
+ * leaves the addresses of its memory reserved if it is suspended.
  *
  * Environment variables, which each call reads:
  *   FAKE_NCCL_VERSION=21803     the version that it reports
@@ -51,16 +52,38 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int (*launch_host_function)(plinth_stream_t, void (*)(void *), void *);
 static int (*get_context)(void **);
 static int (*set_context)(void *);
-static int (*is_capturing)(plinth_stream_t, int *);
+static int (*capture_info)(plinth_stream_t, int *, uint64_t *, void **, const void **, size_t *);
+static int (*create_object)(void **, void *, void (*)(void *), unsigned, unsigned);
+static int (*retain_object)(void *, void *, unsigned, unsigned);
 
 /* Finds the driver's functions once. */
 static void find_driver(void) {
-  void *symbols[4] = {entry_point("cuLaunchHostFunc"), entry_point("cuCtxGetCurrent"), entry_point("cuCtxSetCurrent"),
-                      entry_point("cuStreamIsCapturing")};
+  void *symbols[6] = {entry_point("cuLaunchHostFunc"),       entry_point("cuCtxGetCurrent"),    entry_point("cuCtxSetCurrent"),
+                      entry_point("cuStreamGetCaptureInfo"), entry_point("cuUserObjectCreate"), entry_point("cuGraphRetainUserObject")};
   memcpy(&launch_host_function, &symbols[0], sizeof symbols[0]);
   memcpy(&get_context, &symbols[1], sizeof symbols[1]);
   memcpy(&set_context, &symbols[2], sizeof symbols[2]);
-  memcpy(&is_capturing, &symbols[3], sizeof symbols[3]);
+  memcpy(&capture_info, &symbols[3], sizeof symbols[3]);
+  memcpy(&create_object, &symbols[4], sizeof symbols[4]);
+  memcpy(&retain_object, &symbols[5], sizeof symbols[5]);
+}
+
+static void graph_ended(void *context) { atomic_fetch_sub(&((comm *)context)->captured, 1); }
+
+/* Asks whether a task becomes part of a graph, and makes that graph tell when it ends. */
+static int find_graph(task *job) {
+  enum { CAPTURES = 1, WITHOUT_WAIT = 1, MOVE = 1 };
+  int state = 0;
+  uint64_t id = 0;
+  void *graph = NULL, *object = NULL;
+  const void *nodes = NULL;
+  size_t count = 0;
+  if (capture_info(job->stream, &state, &id, &graph, &nodes, &count) != 0) return CUDA_ERROR;
+  job->is_captured = state == CAPTURES;
+  if (!job->is_captured) return SUCCESS;
+  if (create_object(&object, job->communicator, graph_ended, 1, WITHOUT_WAIT) != 0) return CUDA_ERROR;
+  atomic_fetch_add(&job->communicator->captured, 1);
+  return retain_object(graph, object, 1, MOVE) == 0 ? SUCCESS : CUDA_ERROR;
 }
 
 static int launch(task *job) {
@@ -75,9 +98,7 @@ static int launch(task *job) {
     return SUCCESS;
   }
   if (get_context(&previous) != 0 || set_context(job->context) != 0) return CUDA_ERROR;
-  int capture = 0;
-  int launched = is_capturing(job->stream, &capture);
-  job->is_captured = capture != 0;
+  int launched = find_graph(job);
   if (!job->is_captured) atomic_fetch_add(&job->communicator->running, 1);
   if (launched == 0) launched = launch_host_function(job->stream, run, job);
   set_context(previous);
@@ -202,7 +223,7 @@ static bool acceptable(const config *settings) {
 /* Communicators are never freed, because tasks refer to them. */
 static comm *comms;
 
-static comm *join(const char *name, int rank, int size, const config *settings) {
+static comm *join(const char *name, int rank, int size, int device, const config *settings) {
   const int file = shm_open(name, O_RDWR | O_CREAT, 0600);
   if (file < 0 || ftruncate(file, sizeof(segment)) != 0) return NULL;
   segment *shared = mmap(NULL, sizeof(segment), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -218,7 +239,7 @@ static comm *join(const char *name, int rank, int size, const config *settings) 
   made->size = size;
   made->settings = *settings;
   made->blocking = settings->blocking;
-  if (!buffer_create(&made->own_buffer)) return NULL;
+  if (!buffer_create(&made->own_buffer, device)) return NULL;
   snprintf(made->name, sizeof made->name, "%s", name);
   atomic_store(&shared->pids[rank], (int)getpid());
   atomic_fetch_add(&shared->joined, 1);
@@ -237,7 +258,7 @@ EXPORT int ncclCommInitRankConfig(comm **out, int size, unique_id id, int rank, 
   if (settings->size > sizeof full || size > MAX_RANKS || rank < 0 || rank >= size) return INVALID_ARGUMENT;
   memcpy(&full, settings, settings->size);
   if (!acceptable(&full)) return INVALID_ARGUMENT;
-  comm *made = join(id.internal, rank, size, &full);
+  comm *made = join(id.internal, rank, size, current_device(), &full);
   if (made == NULL) return SYSTEM_ERROR;
   *out = made;
   if (!made->blocking) return IN_PROGRESS;
@@ -261,7 +282,7 @@ static bool finish_split(comm *self) {
       number += shared->colors[rank] == self->color && before;
     }
     snprintf(name, sizeof name, "%.40s_%d_%d", self->name, self->split_count, self->color);
-    *self->split_result = join(name, number, size, &self->settings);
+    *self->split_result = join(name, number, size, self->own_buffer.device, &self->settings);
   }
   self->split_result = NULL;
   return true;
@@ -365,7 +386,7 @@ static bool finish_change(comm *self) {
 static int begin_change(comm *self, enum change change) {
   if (in_progress(self) || self->split_result != NULL) return INVALID_ARGUMENT;
   if (atomic_load(&self->suspended) != (change == RESUMING)) return INVALID_USAGE;
-  /* NCCL would accept registered memory, and not map that of other ranks again. */
+  /* NCCL does not say what becomes of registered memory. */
   if (self->registered.count > 0) return INVALID_USAGE;
   self->change = change;
   self->change_count++;
@@ -425,14 +446,13 @@ EXPORT int ncclCommUserRank(const comm *self, int *rank) {
 
 static int release(comm *self) {
   atomic_store(&self->aborted, 1);
-  while (atomic_load(&self->running) > 0) pause_a_little();
+  while (atomic_load(&self->running) > 0 || atomic_load(&self->captured) > 0) pause_a_little();
   shm_unlink(self->name);
   /* A rank that was destroyed is not a lost rank. */
   atomic_store(&self->shared->pids[self->rank], 0);
   munmap(self->shared, sizeof(segment));
   /* The rest stays, because a graph may hold tasks of it. */
-  if (atomic_load(&self->suspended)) return CUDA_ERROR;
-  buffer_destroy(&self->own_buffer);
+  if (!atomic_load(&self->suspended)) buffer_destroy(&self->own_buffer);
   return SUCCESS;
 }
 

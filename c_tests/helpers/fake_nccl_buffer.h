@@ -74,11 +74,17 @@ static inline bool buffer_map(buffer *self) {
   return false;
 }
 
-/* Allocates the memory on the device of the current context. */
-static inline bool buffer_create(buffer *self) {
+/* The device of the current context; -1 if there is none. */
+static inline int current_device(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
+  int device = -1;
   pthread_once(&once, find_memory_calls);
-  if (memory_calls.device(&self->device) != 0) return false;
+  return memory_calls.device(&device) == 0 ? device : -1;
+}
+
+/* Allocates the memory on a device. */
+static inline bool buffer_create(buffer *self, int device) {
+  self->device = device;
   if (memory_calls.reserve(&self->address, BUFFER_BYTES, 0, 0, 0) != 0) return false;
   if (buffer_map(self)) return true;
   memory_calls.leave(self->address, BUFFER_BYTES);

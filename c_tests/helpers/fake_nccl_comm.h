@@ -45,6 +45,8 @@ typedef struct comm {
   int polls, split_count;
   /* `running` counts the tasks that were launched and have not ended, and replays of graphs. */
   atomic_int aborted, running, error;
+  /* The captured tasks whose graphs exist. */
+  atomic_int captured;
   /* A split in progress. */
   struct comm **split_result;
   int color;

@@ -198,7 +198,7 @@ pub unsafe extern "C" fn plinth_communicator_init_all(
 /// Destroys a communicator. Each rank destroys its own.
 ///
 /// The communicator's work should be done: synchronize its streams first. Replays of graphs that captured it must be
-/// done.
+/// done. Destroy graphs with calls of NCCL first: NCCL waits for their end, here and in plinth_communicator_abort.
 ///
 /// @param communicator The communicator; NULL does nothing.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_NCCL or PLINTH_ERROR_DRIVER if a step failed: the
@@ -482,18 +482,17 @@ pub unsafe extern "C" fn plinth_communicator_wait(
 /// and not received are kept. A communicator that sleeps stays so.
 ///
 /// Communicators of PLINTH_ENGINE_LOCAL have no memory of their own, so the call does nothing. NCCL releases its memory from
-/// 2.29.7 on: that of PLINTH_ENGINE_NCCL, and with PLINTH_ENGINE_SHARED that for large messages, which an older NCCL keeps.
+/// 2.30.3 on: that of PLINTH_ENGINE_NCCL, and with PLINTH_ENGINE_SHARED that for large messages, which an older NCCL keeps.
 ///
 /// @param communicator The communicator. Must not be called in a group.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE in a group, or if
 ///         memory is registered with a communicator of NCCL; PLINTH_ERROR_NCCL_UNAVAILABLE with PLINTH_ENGINE_NCCL and an
-///         older version; PLINTH_ERROR_NOT_SUPPORTED with PLINTH_ENGINE_NCCL on devices of one process; PLINTH_ERROR_NCCL,
-///         which ends the communicator; PLINTH_ERROR_CAPTURE_FORBIDS while a stream of the device
-///         captures; PLINTH_ERROR_WOULD_SYNCHRONIZE if the sync debug mode forbids the wait; PLINTH_ERROR_OUT_OF_MEMORY
-///         for host memory; PLINTH_ERROR_DRIVER. If one rank fails, all ranks return its status, and the communicator
-///         is awake, or, if some memory could not be released, asleep: repeat the call, or wake it.
-///         PLINTH_ERROR_TIMED_OUT if a rank does not make the call, PLINTH_ERROR_PEER_LOST and PLINTH_ERROR_ABORTED abort
-///         the communicator.
+///         older version; PLINTH_ERROR_NOT_SUPPORTED with PLINTH_ENGINE_NCCL on devices of one process; PLINTH_ERROR_NCCL;
+///         PLINTH_ERROR_CAPTURE_FORBIDS while a stream of the device captures; PLINTH_ERROR_WOULD_SYNCHRONIZE if the sync
+///         debug mode forbids the wait; PLINTH_ERROR_OUT_OF_MEMORY for host memory; PLINTH_ERROR_DRIVER. If one rank
+///         fails, all ranks return its status, and the communicator is awake, or, if some memory could not be released,
+///         asleep: repeat the call, or wake it. PLINTH_ERROR_TIMED_OUT if a rank does not make the call,
+///         PLINTH_ERROR_PEER_LOST and PLINTH_ERROR_ABORTED abort the communicator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_sleep(communicator: plinth_communicator_t) -> plinth_status_t {
     guard(|| communicator::set_asleep(handle(communicator)?, true))
@@ -504,16 +503,15 @@ pub unsafe extern "C" fn plinth_communicator_sleep(communicator: plinth_communic
 /// The communicator continues where it was, and graphs that captured its calls can be replayed. A communicator that is
 /// awake stays so.
 ///
-/// With PLINTH_ENGINE_NCCL, a rank whose device has no room or captures fails alone: repeat the call there, while the other
-/// ranks wait.
+/// Ranks that wake NCCL cannot tell each other anything. One whose device captures, or with PLINTH_ENGINE_NCCL has no room,
+/// fails alone: repeat the call there, while the other ranks wait.
 ///
 /// @param communicator The communicator. Must not be called in a group.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE in a group;
-///         PLINTH_ERROR_NCCL_UNAVAILABLE and PLINTH_ERROR_NOT_SUPPORTED as plinth_communicator_sleep; PLINTH_ERROR_NCCL,
-///         which ends the communicator; PLINTH_ERROR_CAPTURE_FORBIDS with NCCL, while a stream of the device captures;
-///         PLINTH_ERROR_WOULD_SYNCHRONIZE; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_SYSTEM; PLINTH_ERROR_DRIVER. If one
-///         rank fails, all ranks return its status, and the communicator sleeps on: repeat the call on all ranks.
-///         PLINTH_ERROR_TIMED_OUT if a rank does not make the call, PLINTH_ERROR_PEER_LOST and PLINTH_ERROR_ABORTED abort
+///         PLINTH_ERROR_NCCL_UNAVAILABLE and PLINTH_ERROR_NOT_SUPPORTED as plinth_communicator_sleep; PLINTH_ERROR_NCCL;
+///         PLINTH_ERROR_CAPTURE_FORBIDS with NCCL, while a stream of the device captures; PLINTH_ERROR_WOULD_SYNCHRONIZE;
+///         PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_SYSTEM; PLINTH_ERROR_DRIVER. If one rank fails, all ranks return its
+///         status, and the communicator sleeps on: repeat the call on all ranks. PLINTH_ERROR_TIMED_OUT if a rank does not make the call, PLINTH_ERROR_PEER_LOST and PLINTH_ERROR_ABORTED abort
 ///         the communicator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_wake(communicator: plinth_communicator_t) -> plinth_status_t {

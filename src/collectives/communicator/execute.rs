@@ -98,6 +98,7 @@ fn issue_shared(
     limit: Duration,
 ) -> Result<()> {
     let by_nccl = |batch: &[(&Arc<nccl::NcclRank>, &Operation)]| {
+        process_rank.check_awake()?;
         nccl::issue(runtime, batch, limit).map_err(|issued| communicator.error_of(issued))
     };
     let (pairs, together): (Vec<Operation>, Vec<Operation>) =

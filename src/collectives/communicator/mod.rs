@@ -212,8 +212,13 @@ pub fn destroy(handle: u64) -> Result<()> {
     let Some(runtime) = runtime::usable() else { return Ok(()) };
     match Arc::try_unwrap(communicator) {
         Ok(Communicator { engine: Engine::InProcess(rank_handle), .. }) => rank_handle.release(runtime),
-        Ok(Communicator { engine: Engine::Shared(process_rank), .. }) => process_rank.release(runtime),
-        Ok(Communicator { engine: Engine::Nccl(rank), .. }) => rank.destroy(runtime),
+        Ok(Communicator { engine: Engine::Shared(process_rank), failure, .. }) => {
+            process_rank.release(runtime, failure.into_inner().is_some())
+        }
+        Ok(Communicator { engine: Engine::Nccl(rank), failure, .. }) => match failure.into_inner() {
+            Some(_) => rank.abort(runtime),
+            None => rank.destroy(runtime),
+        },
         // A concurrent call of another thread uses it, which violates the contract.
         Err(communicator) => communicator.abort(),
     }
@@ -317,8 +322,12 @@ impl Communicator {
     /// Aborts it for an error of NCCL, whose work may wait for the other ranks without a limit.
     fn end_with(&self, error: &Error) {
         self.fail(error);
-        let aborted = runtime::ready().and_then(|runtime| self.abort_engine(runtime));
-        log::ignore(aborted, "aborting a communicator");
+        let abort = |runtime| match &self.engine {
+            Engine::InProcess(_) => Ok(()),
+            Engine::Shared(process_rank) => process_rank.abort_after_error(runtime),
+            Engine::Nccl(rank) => rank.abort_after_error(runtime),
+        };
+        log::ignore(runtime::ready().and_then(abort), "aborting a communicator");
     }
 
     /// Returns whether all ranks are connected and all requests are in the streams. Fails with the error that aborted
@@ -328,7 +337,7 @@ impl Communicator {
         match &self.engine {
             Engine::InProcess(rank_handle) => rank_handle.sticky_error().map_or(Ok(true), Err),
             Engine::Shared(process_rank) => process_rank.sticky_error().map_or(Ok(true), Err),
-            Engine::Nccl(rank) => return rank.is_ready().inspect_err(|error| self.end_with(error)),
+            Engine::Nccl(rank) => rank.is_ready(),
         }
         .inspect_err(|error| self.fail(error))
     }
@@ -372,10 +381,6 @@ impl Communicator {
     pub fn abort(&self) -> Result<()> {
         let runtime = runtime::ready()?;
         self.fail(&Error::new(Status::ABORTED, "it was aborted"));
-        self.abort_engine(runtime)
-    }
-
-    fn abort_engine(&self, runtime: &Runtime) -> Result<()> {
         match &self.engine {
             Engine::InProcess(rank_handle) => rank_handle.abort(runtime),
             Engine::Shared(process_rank) => process_rank.abort(runtime),

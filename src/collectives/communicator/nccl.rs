@@ -73,6 +73,8 @@ pub struct NcclRank {
     calls: Mutex<()>,
     /// Whether it was aborted or destroyed, or is about to be.
     ended: AtomicBool,
+    /// Whether a capture has had an operation of it.
+    captured: AtomicBool,
     /// The error for which the watchdog aborted it.
     sticky_error: OnceCell<StickyError>,
     launches: Mutex<Launches>,
@@ -109,6 +111,7 @@ impl NcclRank {
             blocking,
             calls: Mutex::new(()),
             ended: AtomicBool::new(false),
+            captured: AtomicBool::new(false),
             sticky_error: OnceCell::new(),
             launches: Mutex::default(),
             registered: Mutex::default(),
@@ -219,7 +222,21 @@ impl NcclRank {
 
     /// Waits until all calls are complete.
     pub(super) fn wait_until_settled<D: Display>(&self, deadline: Deadline, what: impl FnOnce() -> D) -> Result<()> {
-        deadline.until(what, || Ok(self.poll()?.then_some(())))
+        self.wait_until_settled_while(deadline, what, || Ok(()))
+    }
+
+    /// The same, while `health` does not fail.
+    pub(super) fn wait_until_settled_while<D: Display>(
+        &self,
+        deadline: Deadline,
+        what: impl FnOnce() -> D,
+        health: impl Fn() -> Result<()>,
+    ) -> Result<()> {
+        let poll = || match self.poll()? {
+            true => Ok(Some(())),
+            false => health().map(|()| None),
+        };
+        deadline.until(what, poll)
     }
 
     /// Waits until all calls are complete. No other thread may use the communicator yet.
@@ -285,6 +302,15 @@ impl NcclRank {
         self.end(runtime, None, Nccl::abort)
     }
 
+    /// Aborts the communicator after an error, so that its work ends. If a graph may have captured work of it, this is left to
+    /// the program: NCCL waits in an abort for the end of those graphs.
+    pub fn abort_after_error(&self, runtime: &Runtime) -> Result<()> {
+        match self.captured.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => self.abort(runtime),
+        }
+    }
+
     /// Aborts the communicator for an error that the watchdog has found, and which later calls return. Logs the error before
     /// `prepare`.
     pub(super) fn abort_with_error(&self, runtime: &Runtime, error: Error, prepare: impl FnOnce()) {
@@ -302,11 +328,10 @@ impl NcclRank {
         log::ignore(self.abort(runtime), "aborting a communicator of NCCL");
     }
 
-    /// Destroys a communicator whose work is done; aborts one that failed, or that sleeps. NCCL cannot free what is asleep.
+    /// Destroys a communicator whose work is done; aborts one that failed, or that sleeps, whose ranks cannot end together.
     pub fn destroy(&self, runtime: &Runtime) -> Result<()> {
         if self.sleep.get() {
-            log::ignore(self.abort(runtime), "destroying a communicator of NCCL that sleeps");
-            return Ok(());
+            return self.abort(runtime);
         }
         let calls = self.calls.try_lock_for(ABORT_GRACE);
         let healthy = calls.is_some() && matches!(self.poll(), Ok(true)) && self.deregister_all(runtime);
@@ -419,6 +444,14 @@ impl IssueError {
             IssueError::Refused(error) | IssueError::Failed(error) => error,
         }
     }
+
+    /// Adds what was attempted to the message.
+    pub fn context<D: Display>(self, what: impl FnOnce() -> D) -> IssueError {
+        match self {
+            IssueError::Refused(error) => IssueError::Refused(error.context(what())),
+            IssueError::Failed(error) => IssueError::Failed(error.context(what())),
+        }
+    }
 }
 
 impl From<Error> for IssueError {
@@ -442,6 +475,7 @@ pub fn issue(
     let prepared = batch.iter().map(prepare).collect::<Result<Vec<Prepared>>>()?;
     for (rank, Operation { from, to, stream, .. }) in batch {
         if let Some(capture) = stream::capture_id(runtime, *stream)? {
+            rank.captured.store(true, Ordering::Relaxed);
             capture_scope::add(capture, &rank.sleep);
         }
         let used = [observe::read(*from), observe::write(*to)];

@@ -24,7 +24,7 @@ impl NcclRank {
     /// Releases the memory of all ranks. Each rank makes the call. What forbids it on one rank is an error of all of them, and
     /// then the communicator stays awake.
     pub fn put_to_sleep(self: &Arc<Self>, runtime: &Runtime, limit: Duration) -> Issued {
-        let what = || format!("putting rank {} of {} of a communicator of NCCL to sleep", self.rank(), self.size());
+        let what = || self.describe("putting to sleep");
         self.nccl().check_sleep().context(what)?;
         self.comm_even_asleep().context(what)?;
         if self.sleep_state().get() {
@@ -35,53 +35,59 @@ impl NcclRank {
         let outcomes = exchange_outcomes(runtime, self, own, limit).context(what).map_err(IssueError::Failed)?;
         ready.context(what)?;
         outcomes.into_iter().try_for_each(|outcome| outcome.map(drop)).context(what)?;
-        self.suspend(runtime, limit)
+        self.suspend(runtime, limit, || Ok(()))
     }
 
-    /// Waits for the work of the device. Fails if memory is registered, which NCCL would not map again.
+    fn describe(&self, what: &str) -> String {
+        format!("{what} rank {} of {} of a communicator of NCCL", self.rank(), self.size())
+    }
+
+    /// Waits for the work of the device. Fails if the communicator has what cannot sleep.
     fn prepare_to_sleep(&self, runtime: &Runtime, limit: Duration) -> Result<()> {
         if !self.registered().lock().is_empty() {
             return Err(invalid("memory is registered with the communicator; call plinth_communicator_deregister"));
         }
+        // NCCL fails here if a variable keeps it from releasing memory.
+        self.suspended_bytes()?;
         let device = runtime.device(self.device() as i32)?;
         sleep::await_device(runtime, device, Deadline::new(limit), || self.check_health())
     }
 
-    /// Releases the memory, if this version of NCCL can. In any case the communicator counts as asleep. Each rank makes the
-    /// call, without work on its device.
-    pub(super) fn suspend(&self, runtime: &Runtime, limit: Duration) -> Issued {
+    /// Releases the memory. Each rank makes the call, without work on its device; `health` fails if another rank cannot.
+    pub(super) fn suspend(&self, runtime: &Runtime, limit: Duration, health: impl Fn() -> Result<()>) -> Issued {
         let state = self.sleep_state();
         if state.get() {
             return Ok(());
         }
-        // No call comes after this.
+        // A call in progress ends first, and later ones are refused.
         let calls = self.calls();
         state.set(true);
         drop(calls);
-        self.change_memory(runtime, limit, "NCCL released its memory", Nccl::suspend).map_err(|issued| {
+        let what = "NCCL waited for the other ranks to release their memory";
+        let released = self.change_memory(runtime, limit, what, Nccl::suspend, health).map_err(|issued| {
             if let IssueError::Refused(_) = issued {
                 state.set(false);
             }
-            // The other ranks release theirs.
-            IssueError::Failed(issued.into_error())
-        })
+            // Also a refusal: the other ranks are in NCCL's call, and would wait for this one.
+            issued.into_error().context(self.describe("putting to sleep"))
+        });
+        released.map_err(IssueError::Failed)
     }
 
     /// Allocates the memory of all ranks again. Each rank makes the call.
     pub fn wake(&self, runtime: &Runtime, limit: Duration) -> Issued {
-        let what = || format!("waking rank {} of {} of a communicator of NCCL", self.rank(), self.size());
-        self.nccl().check_sleep().context(what)?;
-        self.check_room(runtime).context(what)?;
-        self.resume(runtime, limit)
+        self.nccl().check_sleep().context(|| self.describe("waking"))?;
+        self.check_room(runtime)?;
+        self.resume(runtime, limit, || Ok(()))
     }
 
     /// Fails if the device has no room for the memory that was released: NCCL's own error would end the communicator.
     pub(super) fn check_room(&self, runtime: &Runtime) -> Result<()> {
-        if !self.sleep_state().get() || self.nccl().check_sleep().is_err() {
+        if !self.sleep_state().get() {
             return Ok(());
         }
         let device = runtime.device(self.device() as i32)?;
-        let needed = self.nccl().suspended_bytes(self.comm_even_asleep()?)?;
+        let needed = self.suspended_bytes().context(|| self.describe("waking"))?;
         let (free, _) = device.memory_info(&runtime.driver)?;
         if free >= needed {
             return Ok(());
@@ -89,8 +95,9 @@ impl NcclRank {
         Err(Error::new(
             Status::OUT_OF_MEMORY,
             format!(
-                "NCCL needs {}, and device {} has {} free; free memory there, as by plinth_empty_cache, and wake the \
+                "{}: NCCL needs {}, and device {} has {} free; free memory there, as by plinth_empty_cache, and wake the \
                  communicator again",
+                self.describe("waking"),
                 Bytes(needed),
                 device.ordinal,
                 Bytes(free)
@@ -98,10 +105,18 @@ impl NcclRank {
         ))
     }
 
-    /// The opposite of [`suspend`](Self::suspend).
-    pub(super) fn resume(&self, runtime: &Runtime, limit: Duration) -> Issued {
+    fn suspended_bytes(&self) -> Result<u64> {
+        let _calls = self.calls();
+        self.nccl().suspended_bytes(self.comm_even_asleep()?)
+    }
+
+    /// Allocates the memory that [`suspend`](Self::suspend) has released. A refusal leaves the communicator asleep: the call can be
+    /// repeated, while the other ranks wait.
+    pub(super) fn resume(&self, runtime: &Runtime, limit: Duration, health: impl Fn() -> Result<()>) -> Issued {
         if self.sleep_state().get() {
-            self.change_memory(runtime, limit, "NCCL allocated its memory", Nccl::resume)?;
+            let what = "NCCL waited for the other ranks to allocate their memory";
+            self.change_memory(runtime, limit, what, Nccl::resume, health)
+                .map_err(|issued| issued.context(|| self.describe("waking")))?;
             self.sleep_state().set(false);
         }
         Ok(())
@@ -114,10 +129,8 @@ impl NcclRank {
         limit: Duration,
         what: &str,
         call: fn(&Nccl, Comm) -> Result<Progress>,
+        health: impl Fn() -> Result<()>,
     ) -> Issued {
-        if self.nccl().check_sleep().is_err() {
-            return Ok(());
-        }
         let _calls = self.calls();
         let comm = self.comm_even_asleep()?;
         let device = runtime.device(self.device() as i32)?;
@@ -125,7 +138,7 @@ impl NcclRank {
         let changed = capture_lock::while_none_captures(runtime, device, |_| {
             begun = true;
             call(self.nccl(), comm)?;
-            self.wait_until_settled(Deadline::new(limit), || what)
+            self.wait_until_settled_while(Deadline::new(limit), || what, health)
         });
         changed.map_err(if begun { IssueError::Failed } else { IssueError::Refused })
     }

@@ -120,14 +120,29 @@ impl ProcessRank {
     /// Releases the memory of the group, and NCCL's if its version can. Collective.
     pub fn put_to_sleep(&self, runtime: &Runtime, limit: Duration) -> std::result::Result<(), IssueError> {
         self.group.put_to_sleep()?;
-        self.nccl.as_ref().map_or(Ok(()), |rank| rank.suspend(runtime, limit))
+        self.nccl_that_sleeps().map_or(Ok(()), |rank| rank.suspend(runtime, limit, || self.group_error()))
     }
 
     /// Allocates the memory again. Collective.
     pub fn wake(&self, runtime: &Runtime, limit: Duration) -> std::result::Result<(), IssueError> {
-        let nccl = self.nccl.as_ref();
-        self.group.wake(|| nccl.map_or(Ok(()), |rank| rank.check_room(runtime)))?;
-        nccl.map_or(Ok(()), |rank| rank.resume(runtime, limit))
+        let check_room = || self.nccl_that_sleeps().map_or(Ok(()), |rank| rank.check_room(runtime));
+        self.group.wake(check_room)?;
+        // The group may be awake already, if an earlier call failed after that.
+        check_room()?;
+        self.nccl_that_sleeps().map_or(Ok(()), |rank| rank.resume(runtime, limit, || self.group_error()))
+    }
+
+    fn nccl_that_sleeps(&self) -> Option<&Arc<nccl::NcclRank>> {
+        self.nccl.as_ref().filter(|rank| rank.nccl().has_sleep())
+    }
+
+    fn group_error(&self) -> Result<()> {
+        self.group.error().map_or(Ok(()), Err)
+    }
+
+    /// Fails while the communicator sleeps.
+    pub fn check_awake(&self) -> Result<()> {
+        self.group.check_awake()
     }
 
     /// Aborts the work of this rank and of the others.
@@ -136,9 +151,19 @@ impl ProcessRank {
         self.nccl.as_ref().map_or(Ok(()), |rank| rank.abort(runtime))
     }
 
-    /// Leaves the group, whose work is done.
-    pub fn release(self, runtime: &Runtime) -> Result<()> {
-        self.nccl.as_ref().map_or(Ok(()), |rank| rank.destroy(runtime))
+    /// The same after an error of NCCL.
+    pub fn abort_after_error(&self, runtime: &Runtime) -> Result<()> {
+        self.group.abort();
+        self.nccl.as_ref().map_or(Ok(()), |rank| rank.abort_after_error(runtime))
+    }
+
+    /// Leaves the group, whose work is done unless it has failed.
+    pub fn release(self, runtime: &Runtime, has_failed: bool) -> Result<()> {
+        match &self.nccl {
+            None => Ok(()),
+            Some(rank) if has_failed => rank.abort(runtime),
+            Some(rank) => rank.destroy(runtime),
+        }
     }
 
     /// Registers memory with all ranks. Collective; blocks.

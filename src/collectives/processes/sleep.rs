@@ -48,8 +48,8 @@ impl ProcessGroup {
         self.change("putting to sleep", |runtime, device| self.release_all(runtime, device))
     }
 
-    /// Allocates the memory of all ranks and maps it at the same addresses, after a check of each rank. Collective. If a rank
-    /// fails, all fail, and the group sleeps on.
+    /// Allocates the memory of all ranks and maps it at the same addresses. Each rank checks something when it has allocated its
+    /// own. Collective. If a rank fails, all fail, and the group sleeps on.
     pub fn wake(&self, check: impl Fn() -> Result<()>) -> Result<()> {
         self.change("waking", |runtime, device| {
             if self.sleep.get() {
@@ -153,7 +153,6 @@ impl ProcessGroup {
         let allocated = step(runtime, device, |driver| {
             // What an earlier failure has left.
             self.unmap_all(driver);
-            check()?;
             descriptor =
                 Some(self.own_buffer().allocate(runtime, device, &self.tuning.zeroed(self.size), self.stream)?);
             // Before any other rank writes to it.
@@ -164,6 +163,7 @@ impl ProcessGroup {
                     rest = rest.get(part.bytes()..).unwrap_or_default();
                 }
             }
+            check()?;
             Ok(ProcessGroup::new_id()?.to_vec())
         });
         let (row, rows) = self.agree(allocated)?;

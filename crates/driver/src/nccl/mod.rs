@@ -34,6 +34,8 @@ const HAS_MULTICAST_SWITCH: c_int = 23_200;
 
 /// The first NCCL version in which the ranks agree on whether memory becomes a window.
 const HAS_RELIABLE_WINDOWS: c_int = 22_800;
+/// The first NCCL version whose nonblocking communicators do not wait in the call that puts them to sleep. 2.29.7 has the call.
+const HAS_SLEEP: c_int = 23_003;
 /// The first NCCL version that reduces floats of 8 bits.
 const HAS_FLOAT8: c_int = 22_400;
 
@@ -309,19 +311,24 @@ impl Nccl {
 
     /// Fails if memory cannot be registered at all.
     pub fn check_registration(&self) -> Result<()> {
-        self.check_version(Call::ncclCommRegister)
+        if self.version >= Call::ncclCommRegister.info().since {
+            return Ok(());
+        }
+        Err(self.failure(Call::ncclCommRegister, table::ABSENT))
+    }
+
+    /// Returns whether communicators can sleep.
+    pub fn has_sleep(&self) -> bool {
+        self.version >= HAS_SLEEP
     }
 
     /// Fails if communicators cannot sleep.
     pub fn check_sleep(&self) -> Result<()> {
-        self.check_version(Call::ncclCommSuspend)
-    }
-
-    fn check_version(&self, call: Call) -> Result<()> {
-        if self.version >= call.info().since {
+        if self.has_sleep() {
             return Ok(());
         }
-        Err(self.failure(call, table::ABSENT))
+        let (has, since) = (self.version(), Version(HAS_SLEEP));
+        Err(Error::new(Status::NCCL_UNAVAILABLE, format!("NCCL {has} keeps its memory; {since} and newer release it")))
     }
 
     /// Returns whether memory is registered as windows: NCCL 2.27 lets one rank make a buffer while the others wait for it.
