@@ -8,6 +8,7 @@ if os.environ.get("PLINTH_TORCH", "") not in ("", "0"):
     import importlib.util
     import sys
     import threading
+    import warnings
 
     class _Loader(importlib.abc.Loader):
         """Loads torch with its own loader, then calls enable()."""
@@ -21,9 +22,12 @@ if os.environ.get("PLINTH_TORCH", "") not in ("", "0"):
         def exec_module(self, module):
             module.__spec__.loader = module.__loader__ = self.loader
             self.loader.exec_module(module)
-            import plinth.torch
+            try:
+                import plinth.torch
 
-            plinth.torch._enable_after_import()
+                plinth.torch.enable()
+            except Exception as error:  # The program runs as it would without plinth.
+                warnings.warn(f"PLINTH_TORCH=1: {error}", RuntimeWarning, stacklevel=2)
 
         def __getattr__(self, name):
             return getattr(self.loader, name)

@@ -214,6 +214,26 @@ class Hook(FakeTorch):
         self.assertEqual(done.stdout, "1.0.0\n")
         self.assertIn("PLINTH_TORCH=1: enabling plinth: PyTorch 1.0.0 is too old", done.stderr)
 
+    def test_enabling_again_is_an_error(self):
+        done = self.hooked("""
+            import faulthandler
+            faulthandler.dump_traceback_later(60, exit=True)
+            import plinth.torch
+            try:
+                plinth.torch.enable()
+            except plinth.torch.EnableError as error:
+                print("already" in str(error), "PLINTH_TORCH" in str(error))
+        """, PLINTH_TORCH="1")
+        self.assertEqual(done.stdout, "True True\n", done.stderr)
+
+    def test_any_failure_is_a_warning(self):
+        done = self.hooked("""
+            import torch
+            print(torch.cuda.memory.swapped)
+        """, PLINTH_TORCH="1", PLINTH_LIBRARY="/no/such/libplinth.so")
+        self.assertEqual(done.stdout, "[]\n", done.stderr)
+        self.assertRegex(done.stderr, "RuntimeWarning: PLINTH_TORCH=1: .*/no/such/libplinth.so")
+
     def test_without_torch(self):
         done = self.run_python("""
             import sys, _plinth_torch_hook
@@ -262,6 +282,15 @@ class Cache(unittest.TestCase):
         (self.folder / "cache").write_text("")
         with self.assertRaisesRegex(self.build.BuildError, "cannot be used"):
             self.build.cache_folder()
+
+    def test_cannot_be_written(self):
+        with mock.patch.object(self.build.fcntl, "flock", side_effect=OSError(30, "Read-only file system")):
+            with self.assertRaisesRegex(self.build.BuildError, "cannot be written: .*Read-only file system"):
+                self.fake_build(self.torch)
+        with mock.patch.dict(os.environ, {"XDG_CACHE_HOME": ""}), \
+                mock.patch.object(pathlib.Path, "home", side_effect=RuntimeError("no home")):
+            with self.assertRaisesRegex(self.build.BuildError, "no home; set XDG_CACHE_HOME"):
+                self.build.cache_folder()
 
     def fake_build(self, torch):
         """Builds with a compiler that writes its arguments, and returns the path and how often it linked."""

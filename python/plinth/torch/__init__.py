@@ -46,12 +46,17 @@ class EnableError(RuntimeError):
     """PyTorch cannot use plinth's memory; the message says why and what to do. Nothing was changed."""
 
 
-def _torch():
-    """Imports torch, and checks that plinth can become its allocator. Raises EnableError."""
+def _imported_torch():
+    """Imports torch. Raises EnableError."""
     try:
         import torch
     except ImportError as error:
         raise EnableError(f"enabling plinth: torch cannot be imported: {error}") from error
+    return torch
+
+
+def _check(torch):
+    """Checks that plinth can become the allocator of torch. Raises EnableError."""
     version = str(torch.__version__)
     numbers = tuple(int(part) if part.isdigit() else 0 for part in version.split("+")[0].split(".")[:2])
     if not getattr(torch.version, "cuda", None):
@@ -73,7 +78,6 @@ def _torch():
     if backend != "native":
         raise EnableError(f"enabling plinth: another allocator, {backend}, is PyTorch's already; remove the call of "
                           "torch.cuda.memory.change_current_allocator, or backend: from PYTORCH_ALLOC_CONF")
-    return torch
 
 
 def _library_file():
@@ -133,12 +137,14 @@ def enable(*, fallback=True):
     CUDA was initialized, if another allocator was swapped in, and for a PyTorch that is not supported or has no CUDA.
     """
     global _enabled_by, _process
+    # Before the lock: with PLINTH_TORCH=1 the import itself calls this function.
+    torch = _imported_torch()
     with _lock:
         if _enabled_by is not None:
             forked = " in the process that this one was forked from" if _process != os.getpid() else ""
             raise EnableError(f"enabling plinth: it was enabled already{forked}; call plinth.torch.enable() once, and not "
                               "if PLINTH_TORCH=1 is set")
-        torch = _torch()
+        _check(torch)
         try:
             _install_bridge(torch)
             _enabled_by = "bridge"
@@ -168,17 +174,11 @@ def pool_id(pool, device=None):
         raise EnableError("pools of PyTorch are pools of plinth only if plinth.torch.enable() has installed the bridge")
     import torch
     owner, index = pool.pool() if hasattr(pool, "pool") else getattr(pool, "id", pool)
-    number = torch.cuda.current_device() if device is None else torch.device(device).index
+    number = None if device is None else torch.device(device).index
+    if number is None:
+        number = torch.cuda.current_device()
     found = _native.plinth_pool_id_t()
     message = _kept[0].plinth_torch_pool(number, owner, index, ctypes.byref(found))
     if message is not None:
         raise RuntimeError(message.decode(errors="replace"))
     return found.owner, found.index
-
-
-def _enable_after_import():
-    """What PLINTH_TORCH=1 calls: an error is a warning, so that the program runs as it would without plinth."""
-    try:
-        enable()
-    except EnableError as error:
-        warnings.warn(f"PLINTH_TORCH=1: {error}", RuntimeWarning, stacklevel=2)

@@ -164,7 +164,10 @@ def cache_folder():
     must belong to this user, and nobody else may write to it.
     """
     base = os.environ.get("XDG_CACHE_HOME")
-    folder = (pathlib.Path(base) if base and os.path.isabs(base) else pathlib.Path.home() / ".cache") / "plinth"
+    try:
+        folder = (pathlib.Path(base) if base and os.path.isabs(base) else pathlib.Path.home() / ".cache") / "plinth"
+    except RuntimeError as error:
+        raise BuildError(f"there is no folder for the cache: {error}; set XDG_CACHE_HOME to one") from None
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
@@ -182,9 +185,10 @@ def digest(parts):
     state = hashlib.sha256()
     for part in parts:
         state.update(str(part).encode() + b"\0")
-    for path in sorted(HERE.rglob("*")):
+    sources = [path for folder in (HERE, plinth_headers()) for path in sorted(folder.rglob("*"))]
+    for path in sources:
         if path.suffix in (".cpp", ".h", ".py"):
-            state.update(str(path.relative_to(HERE)).encode() + b"\0" + path.read_bytes())
+            state.update(path.name.encode() + b"\0" + path.read_bytes())
     return state.hexdigest()[:24]
 
 
@@ -209,12 +213,15 @@ def build(torch, library, plinth_version):
     result = folder / f"torch-{torch.version.split('+')[0]}-{key}.so"
     if result.exists():
         return result
-    with locked(folder / f"{result.name}.lock"):
-        if result.exists():
-            return result
-        with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as work:
-            work = pathlib.Path(work)
-            objects = compile_objects(command, flags(torch, cuda), work)
-            run(link(command, objects, torch, library, work / result.name))
-            os.replace(work / result.name, result)
+    try:
+        with locked(folder / f"{result.name}.lock"):
+            if result.exists():
+                return result
+            with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as work:
+                work = pathlib.Path(work)
+                objects = compile_objects(command, flags(torch, cuda), work)
+                run(link(command, objects, torch, library, work / result.name))
+                os.replace(work / result.name, result)
+    except OSError as error:
+        raise BuildError(f"the cache folder {folder} cannot be written: {error}; set XDG_CACHE_HOME to another one") from None
     return result

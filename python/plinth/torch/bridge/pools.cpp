@@ -116,6 +116,8 @@ plinth_pool_id_t Pools::ensure(Pool& pool) {
   }
   pool.created = true;
   const std::lock_guard<std::mutex> ids(ids_mutex_);
+  // The last reference went while a request that had selected the pool was on its way here.
+  if (pool.released) released_.push_back(pool.plinth);
   ids_[{pool.plinth.owner, pool.plinth.index}] = {pool.device, pool.id};
   return pool.plinth;
 }
@@ -166,8 +168,9 @@ void Pools::release(c10::DeviceIndex device, c10::MempoolId_t id) {
     if (--found->second->use_count > 0) return;
     last = std::move(found->second);
     pools_.erase(found);
+    last->released = true;
+    if (!last->created) return;
   }
-  if (!last->created) return;
   {
     const std::lock_guard<std::mutex> lock(ids_mutex_);
     released_.push_back(last->plinth);
@@ -236,7 +239,10 @@ plinth_pool_id_t Pools::of_torch(c10::DeviceIndex device, c10::MempoolId_t id) {
 c10::MempoolId_t Pools::of_plinth(plinth_pool_id_t pool) {
   const std::lock_guard<std::mutex> lock(ids_mutex_);
   const auto found = ids_.find({pool.owner, pool.index});
-  return found == ids_.end() ? c10::MempoolId_t{pool.owner, pool.index} : found->second.second;
+  if (found != ids_.end()) return found->second.second;
+  // Torch counts the ids of its pools up, as plinth does, but not so far.
+  constexpr uint64_t kNotOfTorch = uint64_t{1} << 63;
+  return pool.owner == 0 && pool.index == 0 ? c10::MempoolId_t{0, 0} : c10::MempoolId_t{pool.owner | kNotOfTorch, pool.index};
 }
 
 bool Pools::is_left(c10::MempoolId_t id) {

@@ -28,6 +28,7 @@ struct Pool {
   bool no_split = false;
   std::shared_ptr<c10::cuda::CUDACachingAllocator::CUDAAllocator> external;
   bool created = false;
+  bool released = false;
   plinth_pool_id_t plinth{0, 0};
 
   // Held by the thread whose requests plinth routes to the pool: plinth routes a pool for one thread at a time.
@@ -52,7 +53,7 @@ class Pools {
 
   // Returns the pool of plinth; throws if torch has no such pool.
   plinth_pool_id_t of_torch(c10::DeviceIndex device, c10::MempoolId_t id);
-  // Returns torch's id of a pool of plinth: {0, 0} for the default pool, and plinth's own for a pool of the program.
+  // Returns torch's id of a pool of plinth: {0, 0} for the default pool, and one that torch has for no pool if the program made it.
   c10::MempoolId_t of_plinth(plinth_pool_id_t pool);
   // Returns whether a released pool still holds memory.
   bool is_left(c10::MempoolId_t id);

@@ -13,6 +13,7 @@
 #include <cuda_runtime_api.h>
 
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -79,6 +80,19 @@ void permit_receivers() {
   (void)once;
 }
 
+// A block has a descriptor for each 2 to 32 MiB, in the sender and for a moment in the receiver; CUDA's own handles have none.
+void permit_descriptors() {
+  static const bool once = [] {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+      limit.rlim_cur = limit.rlim_max;
+      setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    return true;
+  }();
+  (void)once;
+}
+
 void fetch(int64_t process, const std::vector<int32_t>& remote, Descriptors& local) {
   if (remote.empty()) return;
   Descriptors handle;
@@ -139,6 +153,7 @@ caching::ShareableHandle Sharing::share(void* pointer) {
   if (found != exports_.end()) return {offset, found->second.handle};
 
   permit_receivers();
+  permit_descriptors();
   Export created{PLINTH_IPC_EXPORT_INIT, {}};
   {
     const CurrentStream stream(static_cast<c10::DeviceIndex>(attributes.device));
@@ -193,6 +208,7 @@ std::shared_ptr<void> Sharing::receive(const std::string& handle) {
   plinth_ipc_memory_t memory = PLINTH_IPC_MEMORY_INIT;
   {
     Descriptors descriptors;
+    permit_descriptors();
     fetch(parsed.header.process, parsed.descriptors, descriptors);
     const CurrentStream stream(device);
     check(plinth_ipc_import(parsed.bytes, parsed.header.bytes, descriptors.numbers.data(), descriptors.numbers.size(), -1,
