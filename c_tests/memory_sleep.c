@@ -306,6 +306,52 @@ TEST(a_graph_over_the_memory_replays_afterwards) {
   expect_nothing_left();
 }
 
+/* The pool is one of a graph, or has no user before it sleeps; both leave a block to the program. */
+TEST(a_pool_without_users_sleeps_with_its_contents) {
+  const plinth_sleep_options_t options = backup_in(PLINTH_BACKUP_PINNED);
+  plinth_stream_t streams[2] = {on_new_stream(0), stream_on(0)};
+  unsigned char *result = (unsigned char *)pinned_memory(4 * MIB);
+  for (int ends_first = 0; ends_first < 2; ends_first++) {
+    const plinth_pool_id_t graphs = shared_pool();
+    CHECK_OK(plinth_mem_pool_set_tag(graphs, "graphs"));
+    plinth_graph_t graph = new_graph(0);
+    CHECK_OK(plinth_graph_capture_begin(graph, &graphs, PLINTH_CAPTURE_GLOBAL));
+    unsigned char *kept = alloc_on(4 * MIB, 0, streams[0]);
+    release(alloc_on(30 * MIB, 0, streams[0]));
+    CHECK_OK(plinth_graph_capture_end(graph));
+    unsigned char *other = alloc_in(graphs, 4 * MIB, 0, streams[1]);
+    fill_words(kept, 6, 4 * MIB, streams[0]);
+    finish(streams[0]);
+    if (ends_first) {
+      CHECK_OK(plinth_graph_destroy(graph));
+    }
+    CHECK_OK(plinth_memory_sleep("graphs", &options));
+    if (!ends_first) {
+      CHECK_OK(plinth_graph_destroy(graph));
+    }
+    /* The last block of the other stream; the contents of the first one stay. */
+    release(other);
+    const uint64_t asleep = info_of("graphs").saved_bytes;
+    CHECK(asleep >= 4 * MIB);
+    /* Without room the pool sleeps on; this must not wait for itself. */
+    limit_memory(2 * MIB, 0);
+    CHECK_STATUS(plinth_memory_wake("graphs"), PLINTH_ERROR_OUT_OF_MEMORY);
+    lift_limit(0);
+    CHECK_OK(plinth_memory_wake("graphs"));
+    CHECK_EQ(info_of("graphs").pools_asleep, 0);
+    memset(result, 0, 4 * MIB);
+    CHECK_OK(plinth_memcpy(result, kept, 4 * MIB, streams[0]));
+    finish(streams[0]);
+    CHECK_EQ(words_mismatch(result, 6, 4 * MIB), 4 * MIB);
+    /* What is free has gone back to the driver, because the pool has no user. */
+    CHECK_EQ(info_of("graphs").mapped_bytes < 30 * MIB, 1);
+    release(kept);
+    CHECK_OK(plinth_mem_pool_set_tag(graphs, NULL));
+  }
+  CHECK_OK(plinth_pinned_free(result));
+  expect_nothing_left();
+}
+
 /* ---- frees and requests */
 
 TEST(blocks_may_be_freed_while_they_sleep) {

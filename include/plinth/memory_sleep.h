@@ -43,7 +43,8 @@
 
 /**
  * For the flags of plinth_sleep_options_t: end the registrations of the memory first, by their callbacks, rather than
- * fail with PLINTH_ERROR_GRAPH_MEMORY_IN_USE. It still fails, with no callback called, if a registration has none.
+ * fail with PLINTH_ERROR_GRAPH_MEMORY_IN_USE. It still fails, with no callback called, if a registration has none. What
+ * was ended stays so if the sleep fails for another reason.
  */
 #define PLINTH_SLEEP_RELEASE_REGISTRATIONS 2
 

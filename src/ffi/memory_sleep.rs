@@ -56,7 +56,8 @@ pub const PLINTH_BACKUP_FILE: plinth_backup_t = 3;
 pub const PLINTH_SLEEP_NO_WAIT: u32 = 1;
 
 /// For the flags of plinth_sleep_options_t: end the registrations of the memory first, by their callbacks, rather than
-/// fail with PLINTH_ERROR_GRAPH_MEMORY_IN_USE. It still fails, with no callback called, if a registration has none.
+/// fail with PLINTH_ERROR_GRAPH_MEMORY_IN_USE. It still fails, with no callback called, if a registration has none. What
+/// was ended stays so if the sleep fails for another reason.
 pub const PLINTH_SLEEP_RELEASE_REGISTRATIONS: u32 = 2;
 
 /// For the flags of plinth_sleep_options_t: release the workspaces of cuBLAS, as plinth_clear_blas_workspaces does, and the

@@ -76,7 +76,11 @@ fn put_tagged_to_sleep(tags: &str, options: &Options) -> Result<()> {
     sync_debug::check("plinth_memory_sleep")?;
     // In one order in all threads, because the pools of several graphs are locked at once.
     ids.sort_unstable();
-    let shared: Vec<_> = ids.iter().filter_map(|id| replay_order::find_shared_pool(*id)).collect();
+    if options.release_registrations {
+        memory_sleep::release_registrations(runtime, &ids)?;
+    }
+    // Also of pools without a graph: one may be captured while this waits for another sleep or wake.
+    let shared: Vec<_> = ids.iter().map(|id| replay_order::shared_pool(*id)).collect();
     let mut last_replays: Vec<_> = shared.iter().map(|pool| pool.lock_last_replay()).collect();
     last_replays.iter_mut().for_each(|last_replay| last_replay.disable_fast_path());
     memory_sleep::sleep(runtime, &ids, options, LiveBlocks::Allow)?;

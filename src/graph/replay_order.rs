@@ -76,11 +76,6 @@ pub fn shared_pool(id: PoolId) -> Arc<SharedPool> {
     shared
 }
 
-/// Returns the shared state of a pool, if a graph uses the pool.
-pub fn find_shared_pool(id: PoolId) -> Option<Arc<SharedPool>> {
-    POOLS.lock().as_ref()?.get(&id)?.upgrade()
-}
-
 /// Records an event after the replays in a stream that is about to capture: during the capture nothing outside of it
 /// can be recorded there.
 pub fn record_replay_ends(runtime: &Runtime, stream: Stream) -> Result<()> {
@@ -140,6 +135,8 @@ impl LastReplay {
     pub fn set_after_capture(&mut self, runtime: &Runtime, stream: Stream) {
         if self.make_wait(runtime, StreamUse::new(stream)).is_ok() {
             self.set_stream(stream);
+            // The pool may have been put to sleep since the capture.
+            self.disable_fast_path();
         }
     }
 

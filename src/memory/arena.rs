@@ -192,10 +192,13 @@ impl Arena {
         (inner.space.reclaimable_handles(), inner.space.generation)
     }
 
-    /// Detaches the addresses of a handle, unless the arena was reused under another key since `generation`.
+    /// Detaches the addresses of a handle, unless the arena was reused under another key since `generation`, or its pool has got a
+    /// user or sleeps.
     pub fn detach(&self, handle: &ReclaimableHandle, generation: u32) -> Option<DetachedHandle> {
         let mut inner = self.lock();
-        if inner.space.generation == generation { inner.space.detach(handle) } else { None }
+        let pool = inner.key.pool;
+        let is_movable = pool == PoolId::DEFAULT || !pool::in_use(pool, self.device);
+        if inner.space.generation == generation && is_movable { inner.space.detach(handle) } else { None }
     }
 }
 

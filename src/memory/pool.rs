@@ -388,9 +388,14 @@ pub fn users(id: PoolId, device: u32) -> Result<u32> {
     })
 }
 
-/// Returns whether the pool has users on a device or can get some.
+/// Returns whether the pool has users on a device, can get some, or sleeps.
 pub fn in_use(id: PoolId, device: u32) -> bool {
-    id == PoolId::DEFAULT || users(id, device).is_ok_and(|users| users > 0)
+    id == PoolId::DEFAULT || users(id, device).is_ok_and(|users| users > 0) || is_suspended(id)
+}
+
+/// Returns whether the pool has users, settings, or a program that created it.
+pub fn exists(id: PoolId) -> bool {
+    with(|pools| pools.contains_key(&id))
 }
 
 #[cfg(test)]

@@ -196,6 +196,13 @@ pub fn release_captured_pool(runtime: &'static Runtime, id: PoolId) {
     }
 }
 
+/// Releases the free memory of a pool that has woken and whose users have ended in its sleep.
+pub fn release_woken(runtime: &'static Runtime, id: PoolId) {
+    for device in runtime.devices() {
+        release_unused(runtime, device.ordinal, id, pool::is_routed_by_program(id));
+    }
+}
+
 /// Returns the allocated and the held bytes of a pool on all devices.
 pub fn pool_memory_in_all(runtime: &Runtime, id: PoolId) -> (u64, u64) {
     let parts = runtime.devices().iter().map(|device| stats_aggregation::pool_bytes(device.memory(), id));
@@ -249,7 +256,9 @@ fn release_unused(runtime: &'static Runtime, number: u32, id: PoolId, routed: bo
     if pool::in_use(id, number) {
         return;
     }
-    pool::notify_release(id, number);
+    if !pool::exists(id) {
+        pool::notify_release(id, number);
+    }
     let Ok(device) = device(runtime, number) else { return };
     let arenas = device.memory().arenas_of(id);
     if arenas.is_empty() {

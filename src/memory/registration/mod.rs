@@ -251,6 +251,10 @@ pub fn release_all(arenas: &[&'static Arena]) -> Result<()> {
         ));
     }
     for (handle, registration) in all {
+        // The callback of another one may have destroyed it.
+        if REGISTRATIONS.get(handle).is_err() {
+            continue;
+        }
         if let Some(release) = &registration.release {
             call_program(release);
         }

@@ -44,8 +44,15 @@ impl Space {
     }
 
     /// Returns whether any mapping is suspended.
-    pub(super) fn is_any_suspended(&self) -> bool {
+    pub(in crate::memory) fn is_any_suspended(&self) -> bool {
         self.mapped.values().any(|mapped| mapped.backing == Backing::Suspended)
+    }
+
+    /// Returns whether a handle was detached to be moved, and is neither moved nor reattached yet.
+    pub(super) fn is_any_moving(&self) -> bool {
+        let has_handle =
+            |block: &Block| matches!(self.mapped.get(&block.address), Some(Mapped { backing: Backing::Handle(_), .. }));
+        self.blocks.iter().any(|(_, block)| block.state == BlockState::Detached && has_handle(block))
     }
 
     /// Returns the suspended memory in ascending order: mappings of large blocks that are adjacent as one, since their handles

@@ -13,7 +13,7 @@ mod transfer;
 use super::{
     arena::Arena,
     pool::{self, PoolId},
-    registration, stats_aggregation,
+    pools, registration, stats_aggregation,
 };
 use crate::{
     error::{Context, Error, Result},
@@ -69,7 +69,9 @@ impl Saved {
         if !self.backup.as_ref().is_some_and(fits) {
             // The old one is freed first, for the memory that it occupies.
             self.backup = None;
+            let was_reserved = std::mem::take(&mut self.is_reserved);
             self.backup = Backup::allocate(options, bytes)?;
+            self.is_reserved = was_reserved;
         }
         Ok(())
     }
@@ -187,19 +189,18 @@ pub enum LiveBlocks {
     Allow,
 }
 
+/// Ends the registrations of pools by their callbacks. The caller holds no lock.
+pub fn release_registrations(runtime: &Runtime, ids: &[PoolId]) -> Result<()> {
+    let arenas_of = |device: &Device| ids.iter().flat_map(|id| device.memory().arenas_of(*id)).collect::<Vec<_>>();
+    let arenas: Vec<_> = runtime.devices().iter().flat_map(arenas_of).collect();
+    registration::release_all(&arenas)
+}
+
 /// Releases the physical memory of pools on every device. Waits for the devices. If the contents cannot be saved, nothing
 /// changes. Memory that the driver fails to release stays mapped until the next attempt. The caller delivers the events
 /// to trackers after it released its locks.
 pub fn sleep(runtime: &'static Runtime, ids: &[PoolId], options: &Options, blocks: LiveBlocks) -> Result<()> {
     SLEEPS.fetch_add(1, Ordering::AcqRel);
-    if options.release_registrations {
-        let arenas: Vec<_> = runtime
-            .devices()
-            .iter()
-            .flat_map(|device| ids.iter().flat_map(|id| device.memory().arenas_of(*id)))
-            .collect();
-        registration::release_all(&arenas)?;
-    }
     let mut changes = lock_changes();
     let awake: Vec<PoolId> = ids.iter().copied().filter(|id| !pool::is_suspended(*id)).collect();
     // From here on no request is routed to the pools.
@@ -230,6 +231,8 @@ pub fn wake(runtime: &'static Runtime, ids: &[PoolId], asynchronous: bool) -> Re
     let mut pools: Vec<_> = ids.iter().map(|id| (*id, parts_of(runtime, &mut changes, *id))).collect();
     let outcome = resume::resume_pools(runtime, &mut pools, asynchronous);
     pools.into_iter().for_each(|(_, parts)| return_parts(&mut changes, parts));
+    drop(changes);
+    ids.iter().for_each(|id| pools::release_woken(runtime, *id));
     outcome
 }
 

@@ -10,7 +10,7 @@ use super::{
     transfer_of,
 };
 use crate::{
-    base::{retry::retry, units::Bytes},
+    base::{deadline::Deadline, retry::retry, units::Bytes},
     driver::Physical,
     error::{Context, Error, Result},
     memory::{
@@ -23,10 +23,13 @@ use crate::{
     stream::capture_lock,
 };
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 /// The most that is unmapped at a time: the driver takes less time for one range than for its parts.
 const UNMAP: u64 = 1 << 30;
+
+/// How long a sleep waits for memory that another thread moves. A move takes longer only if the driver hangs, or fails to unmap.
+const LONGEST_MOVE: Duration = Duration::from_secs(5);
 
 /// Suspends the memory of pools, sorted by device.
 pub(super) fn suspend_parts(
@@ -153,10 +156,17 @@ fn prepare(runtime: &Runtime, part: &mut Part<'_>, options: &Options) -> Result<
     let (mut pieces, mut needed) = (Vec::new(), 0);
     for arena in &part.arenas {
         check_not_shared(part.device, arena, part.id)?;
-        in_context(runtime, part.device, || {
-            stream_events::process_events(runtime, part.device, arena, true);
-            Ok(())
-        })?;
+        // Another thread may be moving a free handle, which it has detached before the pool was marked as suspended.
+        let no_move = |what: &str| {
+            Deadline::new(LONGEST_MOVE).until(
+                || what.to_owned(),
+                || {
+                    stream_events::process_events(runtime, part.device, arena, true);
+                    Ok((!arena.lock().space.is_any_moving()).then_some(()))
+                },
+            )
+        };
+        in_context(runtime, part.device, || no_move("a sleep waited for memory that another thread moves"))?;
         if options.backup != Kind::None {
             pieces.extend(pieces_of(&handles_of(arena)?, &arena.lock().space.live_runs()));
         }
