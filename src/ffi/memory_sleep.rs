@@ -199,7 +199,8 @@ pub unsafe extern "C" fn plinth_mem_pool_get_tag(pool: plinth_pool_id_t, tag: *m
 ///         of it, and with PLINTH_SLEEP_NO_WAIT; PLINTH_ERROR_NOT_SUPPORTED for memory with fixed addresses
 ///         (expandable_segments:False, an allocator of the program); PLINTH_ERROR_CAPTURE_FORBIDS while a stream of a
 ///         device captures; PLINTH_ERROR_OUT_OF_MEMORY for a backup in host memory and PLINTH_ERROR_SYSTEM for a file;
-///         PLINTH_ERROR_WOULD_SYNCHRONIZE if the sync debug mode forbids the wait; PLINTH_ERROR_DRIVER: pools some of
+///         PLINTH_ERROR_WOULD_SYNCHRONIZE if the sync debug mode forbids the wait; PLINTH_ERROR_TIMED_OUT if another
+///         thread moves memory of a pool for seconds; PLINTH_ERROR_DRIVER: pools some of
 ///         whose memory could not be mapped again count as asleep, with their contents if there is a backup; wake
 ///         them, or repeat the call to release the rest; the errors of initialization.
 #[unsafe(no_mangle)]

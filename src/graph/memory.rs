@@ -8,7 +8,7 @@ use crate::{
         sleep::{self as memory_sleep, LiveBlocks, backup::Options},
         trackers,
     },
-    runtime::{self, sync_debug},
+    runtime::{self, Runtime, sync_debug},
 };
 
 /// Returns the bytes that are allocated and reserved in a graph's pool, on all devices.
@@ -65,14 +65,18 @@ pub fn is_asleep(handle: u64) -> Result<bool> {
 /// Puts the pools with these tags to sleep. Waits for the work of the devices. With an empty list, every pool that has a tag
 /// sleeps, and memory that is cached elsewhere is released too, as with [`Options::release_workspaces`].
 pub fn sleep_tagged(tags: &str, options: &Options) -> Result<()> {
-    let slept = put_tagged_to_sleep(tags, options);
+    let runtime = runtime::ready()?;
+    let ids = pool::tagged(tags)?;
+    let slept = put_tagged_to_sleep(runtime, ids.clone(), tags, options);
+    if slept.is_err() {
+        // What could not be released while the pools were about to sleep.
+        ids.into_iter().for_each(|id| memory::release_woken(runtime, id));
+    }
     trackers::deliver();
     slept
 }
 
-fn put_tagged_to_sleep(tags: &str, options: &Options) -> Result<()> {
-    let runtime = runtime::ready()?;
-    let mut ids = pool::tagged(tags)?;
+fn put_tagged_to_sleep(runtime: &'static Runtime, mut ids: Vec<PoolId>, tags: &str, options: &Options) -> Result<()> {
     sync_debug::check("plinth_memory_sleep")?;
     // In one order in all threads, because the pools of several graphs are locked at once.
     ids.sort_unstable();

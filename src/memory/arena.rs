@@ -178,11 +178,10 @@ impl Arena {
         self.lock().key
     }
 
-    /// Returns whether the arena's pool is the default one or has ended. A graph may access the memory of a private pool
-    /// in use at any time.
+    /// Returns whether the arena's pool is the default one, or has no users and does not sleep. A graph may access the memory
+    /// of a private pool in use at any time.
     pub fn is_outside_graphs(&self) -> bool {
-        let pool = self.key().pool;
-        pool == PoolId::DEFAULT || !pool::in_use(pool, self.device)
+        pool::is_idle(self.key().pool, self.device)
     }
 
     /// Coalesces free blocks and returns the reclaimable handles and the arena's generation.
@@ -196,9 +195,8 @@ impl Arena {
     /// user or sleeps.
     pub fn detach(&self, handle: &ReclaimableHandle, generation: u32) -> Option<DetachedHandle> {
         let mut inner = self.lock();
-        let pool = inner.key.pool;
-        let is_movable = pool == PoolId::DEFAULT || !pool::in_use(pool, self.device);
-        if inner.space.generation == generation && is_movable { inner.space.detach(handle) } else { None }
+        let is_idle = pool::is_idle(inner.key.pool, self.device);
+        if inner.space.generation == generation && is_idle { inner.space.detach(handle) } else { None }
     }
 }
 

@@ -226,10 +226,7 @@ pub fn empty(runtime: &'static Runtime) -> Result<()> {
     for device in runtime.devices() {
         device.memory().waits.increment();
         device.memory().moves.lock().reset();
-        // A wake that is short of memory calls this, and has the growth locks of what it wakes.
-        let mut arenas = device.memory().arenas();
-        arenas.retain(|arena| !arena.lock().space.is_any_suspended());
-        outcome = outcome.and(empty_arenas(runtime, device, arenas, deadline));
+        outcome = outcome.and(empty_arenas(runtime, device, device.memory().arenas(), deadline));
     }
     outcome
 }
@@ -254,7 +251,9 @@ pub fn empty_arenas(
     mut arenas: Vec<&'static Arena>,
     deadline: Deadline,
 ) -> Result<()> {
-    arenas.retain(|arena| arena.is_outside_graphs());
+    // The thread that wakes a pool has its growth locks, calls this if memory is short, and the pool may be destroyed meanwhile.
+    let is_waking = |arena: &Arena| arena.growth.is_locked() && arena.lock().space.is_any_suspended();
+    arenas.retain(|arena| arena.is_outside_graphs() && !is_waking(arena));
     if arenas.is_empty() {
         return Ok(());
     }

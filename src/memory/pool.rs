@@ -131,6 +131,14 @@ struct Pool {
     users: HashMap<u32, u32>,
 }
 
+impl Pool {
+    /// Returns whether nothing uses the pool. The settings of a pool for graphs are those of its id, which stays valid.
+    fn has_ended(&self, id: PoolId) -> bool {
+        let has_settings = self.budget.is_some() || self.options.use_on_oom || self.tag.is_some();
+        self.users.is_empty() && !self.created && !(id.is_issued_for_graphs() && has_settings)
+    }
+}
+
 static POOLS: Mutex<Option<HashMap<PoolId, Pool>>> = Mutex::new(None);
 /// The next number of a pool of one capture.
 static NEXT_OF_CAPTURE: AtomicU64 = AtomicU64::new(1);
@@ -228,13 +236,17 @@ pub fn notify_release(id: PoolId, device: u32) {
     }
 }
 
-/// Sets the tag of a pool; an empty text removes it.
+/// Sets the tag of a pool; an empty text removes it, and ends a pool that has nothing else.
 pub fn set_tag(id: PoolId, tag: &str) -> Result<()> {
     if tag.contains(',') {
         return Err(Error::new(Status::INVALID_VALUE, format!("a tag cannot contain a comma: \"{tag}\"")));
     }
     with(|pools| {
-        settings_of(pools, id)?.tag = Some(tag).filter(|tag| !tag.is_empty()).map(Arc::from);
+        let pool = settings_of(pools, id)?;
+        pool.tag = Some(tag).filter(|tag| !tag.is_empty()).map(Arc::from);
+        if pool.has_ended(id) {
+            pools.remove(&id);
+        }
         Ok(())
     })
 }
@@ -367,10 +379,7 @@ pub fn remove_user(id: PoolId, device: u32) -> Result<u32> {
         let left = *users;
         if left == 0 {
             pool.users.remove(&device);
-            // The settings of a pool for graphs are those of its id, which stays valid.
-            let has_settings = pool.budget.is_some() || pool.options.use_on_oom || pool.tag.is_some();
-            let has_settings = id.is_issued_for_graphs() && has_settings;
-            if pool.users.is_empty() && !pool.created && !has_settings {
+            if pool.has_ended(id) {
                 pools.remove(&id);
             }
         }
@@ -388,9 +397,14 @@ pub fn users(id: PoolId, device: u32) -> Result<u32> {
     })
 }
 
-/// Returns whether the pool has users on a device, can get some, or sleeps.
+/// Returns whether the pool has users on a device or can get some.
 pub fn in_use(id: PoolId, device: u32) -> bool {
-    id == PoolId::DEFAULT || users(id, device).is_ok_and(|users| users > 0) || is_suspended(id)
+    id == PoolId::DEFAULT || users(id, device).is_ok_and(|users| users > 0)
+}
+
+/// Returns whether the pool's free memory may be moved or released: it has no users, and does not sleep.
+pub fn is_idle(id: PoolId, device: u32) -> bool {
+    id == PoolId::DEFAULT || !in_use(id, device) && !is_suspended(id)
 }
 
 /// Returns whether the pool has users, settings, or a program that created it.

@@ -52,9 +52,7 @@ pub fn pool_destroy(id: PoolId) -> Result<()> {
             )
         });
     }
-    for device in runtime.devices() {
-        release_unused(runtime, device.ordinal, id, routed);
-    }
+    release_everywhere(runtime, id, routed);
     Ok(())
 }
 
@@ -66,8 +64,14 @@ pub fn pool_set_use_on_oom(id: PoolId, use_on_oom: bool) -> Result<()> {
 
 /// Sets the tag of a pool.
 pub fn pool_set_tag(id: PoolId, tag: &str) -> Result<()> {
-    runtime::ready()?;
-    pool::set_tag(pool::find(id).unwrap_or(id), tag)
+    let runtime = runtime::ready()?;
+    let found = pool::find(id).unwrap_or(id);
+    let routed = pool::is_routed_by_program(found);
+    pool::set_tag(found, tag)?;
+    if !pool::exists(found) {
+        release_everywhere(runtime, found, routed);
+    }
+    Ok(())
 }
 
 /// Returns the tag of a pool; an empty text if it has none.
@@ -189,17 +193,15 @@ pub fn streams_of_pool(runtime: &Runtime, id: PoolId) -> Vec<StreamUse> {
 /// Removes a captured graph's users of a pool. Releases the pool's free memory on devices without other users.
 pub fn release_captured_pool(runtime: &'static Runtime, id: PoolId) {
     let routed = pool::is_routed_by_program(id);
-    for device in runtime.devices() {
-        if matches!(pool::remove_user(id, device.ordinal), Ok(0)) {
-            release_unused(runtime, device.ordinal, id, routed);
-        }
-    }
+    let mut ended: Vec<u32> = runtime.devices().iter().map(|device| device.ordinal).collect();
+    ended.retain(|ordinal| matches!(pool::remove_user(id, *ordinal), Ok(0)));
+    ended.into_iter().for_each(|ordinal| release_ended(runtime, ordinal, id, routed));
 }
 
 /// Releases the free memory of a pool that has woken and whose users have ended in its sleep.
 pub fn release_woken(runtime: &'static Runtime, id: PoolId) {
-    for device in runtime.devices() {
-        release_unused(runtime, device.ordinal, id, pool::is_routed_by_program(id));
+    if !pool::is_suspended(id) {
+        release_everywhere(runtime, id, pool::is_routed_by_program(id));
     }
 }
 
@@ -244,9 +246,23 @@ pub fn release_pool(number: i32, id: PoolId) -> Result<()> {
     let left = pool::remove_user(id, ordinal)?;
     backend::notify_pool_event(PoolEvent::Released, ordinal, id);
     if left == 0 {
-        release_unused(runtime, ordinal, id, routed);
+        release_ended(runtime, ordinal, id, routed);
     }
     Ok(())
+}
+
+/// Releases the free memory of a pool whose last user on a device has ended; on all devices if the pool has ended with it: where
+/// it slept, its memory could not be released before.
+fn release_ended(runtime: &'static Runtime, number: u32, id: PoolId, routed: bool) {
+    if pool::exists(id) {
+        release_unused(runtime, number, id, routed);
+    } else {
+        release_everywhere(runtime, id, routed);
+    }
+}
+
+fn release_everywhere(runtime: &'static Runtime, id: PoolId, routed: bool) {
+    runtime.devices().iter().for_each(|device| release_unused(runtime, device.ordinal, id, routed));
 }
 
 /// Releases the free memory of a pool that has no users on a device. If the driver fails to release memory, it stays

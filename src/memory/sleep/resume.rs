@@ -181,9 +181,10 @@ fn copy_part(runtime: &'static Runtime, part: &mut Part<'_>, asynchronous: bool)
     transfer.finish()
 }
 
-/// Locks the arenas of parts, so that they do not grow.
+/// Locks the arenas of the parts that sleep, so that they do not grow.
 fn lock_growth<'a, 'b: 'a>(parts: impl Iterator<Item = &'a Part<'b>>) -> Vec<MutexGuard<'static, ()>> {
-    parts.flat_map(|part| &part.arenas).map(|arena| arena.growth.lock()).collect()
+    let asleep = parts.filter(|part| part.is_any_suspended());
+    asleep.flat_map(|part| &part.arenas).map(|arena| arena.growth.lock()).collect()
 }
 
 /// Calls `body` for parts of one device, in its context.

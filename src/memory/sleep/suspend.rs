@@ -28,7 +28,7 @@ use std::{collections::BTreeMap, time::Duration};
 /// The most that is unmapped at a time: the driver takes less time for one range than for its parts.
 const UNMAP: u64 = 1 << 30;
 
-/// How long a sleep waits for memory that another thread moves. A move takes longer only if the driver hangs, or fails to unmap.
+/// How long a sleep waits for memory that another thread moves. A move takes longer only if the driver hangs.
 const LONGEST_MOVE: Duration = Duration::from_secs(5);
 
 /// Suspends the memory of pools, sorted by device.

@@ -116,8 +116,6 @@ plinth_pool_id_t Pools::ensure(Pool& pool) {
   }
   pool.created = true;
   const std::lock_guard<std::mutex> ids(ids_mutex_);
-  // The last reference went while a request that had selected the pool was on its way here.
-  if (pool.released) released_.push_back(pool.plinth);
   ids_[{pool.plinth.owner, pool.plinth.index}] = {pool.device, pool.id};
   return pool.plinth;
 }
@@ -168,9 +166,8 @@ void Pools::release(c10::DeviceIndex device, c10::MempoolId_t id) {
     if (--found->second->use_count > 0) return;
     last = std::move(found->second);
     pools_.erase(found);
-    last->released = true;
-    if (!last->created) return;
   }
+  if (!last->created) return;
   {
     const std::lock_guard<std::mutex> lock(ids_mutex_);
     released_.push_back(last->plinth);

@@ -28,7 +28,6 @@ struct Pool {
   bool no_split = false;
   std::shared_ptr<c10::cuda::CUDACachingAllocator::CUDAAllocator> external;
   bool created = false;
-  bool released = false;
   plinth_pool_id_t plinth{0, 0};
 
   // Held by the thread whose requests plinth routes to the pool: plinth routes a pool for one thread at a time.
