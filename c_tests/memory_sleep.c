@@ -352,7 +352,7 @@ TEST(a_pool_without_users_sleeps_with_its_contents) {
   expect_nothing_left();
 }
 
-/* A graph on the first of two devices ends while its pool sleeps, or the tag of the pool does. */
+/* A graph on the first of two devices ends while its pool sleeps. With a tag, the pool can wake. */
 TEST(a_pool_that_ends_in_its_sleep_leaves_nothing) {
   const plinth_sleep_options_t options = backup_in(PLINTH_BACKUP_PINNED);
   plinth_stream_t stream = on_new_stream(0);
@@ -380,9 +380,11 @@ TEST(a_pool_that_ends_in_its_sleep_leaves_nothing) {
     }
     CHECK_OK(plinth_graph_destroy(graph));
     if (is_tagged) {
-      /* Nothing can wake the pool from here on. */
-      CHECK_OK(plinth_mem_pool_set_tag(pool, NULL));
+      CHECK_STATUS(plinth_mem_pool_set_tag(pool, NULL), PLINTH_ERROR_GRAPH_ASLEEP);
+      CHECK_MESSAGE("wake it first");
       release(inside);
+      CHECK_OK(plinth_memory_wake("graphs"));
+      CHECK_OK(plinth_mem_pool_set_tag(pool, NULL));
     }
     CHECK_OK(plinth_empty_cache());
     const plinth_host_usage_t after = host_usage();
@@ -394,6 +396,30 @@ TEST(a_pool_that_ends_in_its_sleep_leaves_nothing) {
     }
     before = after;
   }
+  expect_nothing_left();
+}
+
+/* A block that the program got in a capture outlives the graph and the sleep, and nothing can wake it. */
+TEST(a_pool_with_a_block_that_sleeps_on_is_refused) {
+  plinth_stream_t stream = on_new_stream(0);
+  const plinth_pool_id_t pool = shared_pool();
+  plinth_graph_t graph = new_graph(0), other = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, &pool, PLINTH_CAPTURE_GLOBAL));
+  unsigned char *inside = alloc_on(KIB, 0, stream);
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_sleep(graph));
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_STATUS(plinth_graph_capture_begin(other, &pool, PLINTH_CAPTURE_GLOBAL), PLINTH_ERROR_GRAPH_ASLEEP);
+  CHECK_STATUS(plinth_begin_allocate_current_thread_to_pool(0, pool), PLINTH_ERROR_GRAPH_ASLEEP);
+  release(inside);
+  CHECK_OK(plinth_graph_capture_begin(other, &pool, PLINTH_CAPTURE_GLOBAL));
+  inside = alloc_on(KIB, 0, stream);
+  CHECK_OK(plinth_memset(inside, 1, KIB, stream));
+  release(inside);
+  CHECK_OK(plinth_graph_capture_end(other));
+  CHECK_OK(plinth_graph_replay(other));
+  finish(stream);
+  CHECK_OK(plinth_graph_destroy(other));
   expect_nothing_left();
 }
 

@@ -162,7 +162,8 @@ unsafe fn read_tags(tags: *const c_char, name: &str) -> Result<String> {
 /// @param pool The pool; not the default pool. A pool of PyTorch needs to be in use.
 /// @param tag The tag, which is copied; without a comma. NULL or "" removes the tag.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a tag with a comma or that is not
-///         UTF-8; the errors of initialization.
+///         UTF-8; PLINTH_ERROR_GRAPH_ASLEEP if the tag of a pool that sleeps is removed: it could not wake any more; the
+///         errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_mem_pool_set_tag(pool: plinth_pool_id_t, tag: *const c_char) -> plinth_status_t {
     // SAFETY: the caller passes NULL or a NUL-terminated string.

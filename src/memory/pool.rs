@@ -132,9 +132,11 @@ struct Pool {
 }
 
 impl Pool {
-    /// Returns whether nothing uses the pool. The settings of a pool for graphs are those of its id, which stays valid.
+    /// Returns whether nothing uses the pool. The settings of a pool for graphs are those of its id, which stays valid; but only a
+    /// tag can wake a pool that sleeps.
     fn has_ended(&self, id: PoolId) -> bool {
-        let has_settings = self.budget.is_some() || self.options.use_on_oom || self.tag.is_some();
+        let has_limits = self.budget.is_some() || self.options.use_on_oom;
+        let has_settings = self.tag.is_some() || has_limits && !self.suspended;
         self.users.is_empty() && !self.created && !(id.is_issued_for_graphs() && has_settings)
     }
 }
@@ -236,17 +238,18 @@ pub fn notify_release(id: PoolId, device: u32) {
     }
 }
 
-/// Sets the tag of a pool; an empty text removes it, and ends a pool that has nothing else.
+/// Sets the tag of a pool; an empty text removes it.
 pub fn set_tag(id: PoolId, tag: &str) -> Result<()> {
     if tag.contains(',') {
         return Err(Error::new(Status::INVALID_VALUE, format!("a tag cannot contain a comma: \"{tag}\"")));
     }
     with(|pools| {
         let pool = settings_of(pools, id)?;
-        pool.tag = Some(tag).filter(|tag| !tag.is_empty()).map(Arc::from);
-        if pool.has_ended(id) {
-            pools.remove(&id);
+        if tag.is_empty() && pool.suspended && pool.tag.is_some() {
+            let what = format!("removing the tag of pool {id}: it is asleep; wake it first");
+            return Err(Error::new(Status::GRAPH_ASLEEP, what));
         }
+        pool.tag = Some(tag).filter(|tag| !tag.is_empty()).map(Arc::from);
         Ok(())
     })
 }

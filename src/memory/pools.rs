@@ -66,10 +66,11 @@ pub fn pool_set_use_on_oom(id: PoolId, use_on_oom: bool) -> Result<()> {
 pub fn pool_set_tag(id: PoolId, tag: &str) -> Result<()> {
     let runtime = runtime::ready()?;
     let found = pool::find(id).unwrap_or(id);
-    let routed = pool::is_routed_by_program(found);
     pool::set_tag(found, tag)?;
-    if !pool::exists(found) {
-        release_everywhere(runtime, found, routed);
+    if tag.is_empty() {
+        // A backup that is reserved for it cannot be used or freed any more.
+        let ended = runtime.devices().iter().filter(|device| !pool::in_use(found, device.ordinal));
+        ended.for_each(|device| pool::notify_release(found, device.ordinal));
     }
     Ok(())
 }
@@ -138,8 +139,14 @@ fn begin_route(number: i32, scope: RouteScope, id: PoolId, owner: RouteOwner) ->
     Ok(())
 }
 
+/// Fails if the pool sleeps, or if a block of it sleeps on that was left when the pool ended in its sleep.
 fn check_not_suspended(id: PoolId) -> Result<()> {
-    if pool::is_suspended(id) {
+    let is_left_asleep = || {
+        let devices = runtime::ready()?.devices();
+        let mut arenas = devices.iter().flat_map(|device| device.memory().arenas_of(id));
+        Ok::<bool, Error>(arenas.any(|arena| arena.lock().space.is_any_suspended()))
+    };
+    if pool::is_suspended(id) || is_left_asleep()? {
         return Err(Error::new(Status::GRAPH_ASLEEP, format!("pool {id} is asleep; wake it before allocating in it")));
     }
     Ok(())
@@ -195,13 +202,19 @@ pub fn release_captured_pool(runtime: &'static Runtime, id: PoolId) {
     let routed = pool::is_routed_by_program(id);
     let mut ended: Vec<u32> = runtime.devices().iter().map(|device| device.ordinal).collect();
     ended.retain(|ordinal| matches!(pool::remove_user(id, *ordinal), Ok(0)));
-    ended.into_iter().for_each(|ordinal| release_ended(runtime, ordinal, id, routed));
+    if pool::exists(id) {
+        ended.into_iter().for_each(|ordinal| release_unused(runtime, ordinal, id, routed));
+    } else {
+        release_everywhere(runtime, id, routed);
+    }
 }
 
 /// Releases the free memory of a pool that has woken and whose users have ended in its sleep.
 pub fn release_woken(runtime: &'static Runtime, id: PoolId) {
     if !pool::is_suspended(id) {
-        release_everywhere(runtime, id, pool::is_routed_by_program(id));
+        // If the pool has been destroyed meanwhile, this is unknown.
+        let routed = pool::is_routed_by_program(id);
+        release_everywhere(runtime, id, routed || !pool::exists(id));
     }
 }
 
@@ -245,20 +258,13 @@ pub fn release_pool(number: i32, id: PoolId) -> Result<()> {
     let routed = pool::is_routed_by_program(id);
     let left = pool::remove_user(id, ordinal)?;
     backend::notify_pool_event(PoolEvent::Released, ordinal, id);
-    if left == 0 {
-        release_ended(runtime, ordinal, id, routed);
+    if !pool::exists(id) {
+        // Where it slept, its memory could not be released before.
+        release_everywhere(runtime, id, routed);
+    } else if left == 0 {
+        release_unused(runtime, ordinal, id, routed);
     }
     Ok(())
-}
-
-/// Releases the free memory of a pool whose last user on a device has ended; on all devices if the pool has ended with it: where
-/// it slept, its memory could not be released before.
-fn release_ended(runtime: &'static Runtime, number: u32, id: PoolId, routed: bool) {
-    if pool::exists(id) {
-        release_unused(runtime, number, id, routed);
-    } else {
-        release_everywhere(runtime, id, routed);
-    }
 }
 
 fn release_everywhere(runtime: &'static Runtime, id: PoolId, routed: bool) {
@@ -285,7 +291,8 @@ fn release_unused(runtime: &'static Runtime, number: u32, id: PoolId, routed: bo
         let mut inner = arena.lock();
         inner.space.orphaned = true;
         if routed {
-            inner.graph_work.get_or_insert(StreamEvent::PendingDevice);
+            // Instead of an earlier event: graphs may have been launched since.
+            inner.graph_work = Some(StreamEvent::PendingDevice);
         }
     }
     let _ = cache::empty_arenas(runtime, device, arenas, Deadline::new(cache::GRACE));

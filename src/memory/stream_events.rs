@@ -97,10 +97,15 @@ pub fn may_move_memory(runtime: &Runtime, device: &Device, arena: &Arena, wait: 
     };
     let complete = is_graph_work_complete(runtime, device, &mut event, wait);
     let mut inner = arena.lock();
-    if inner.space.generation == generation {
-        inner.graph_work = (!complete).then_some(event);
+    match inner.graph_work {
+        None => complete,
+        Some(StreamEvent::Taken) if inner.space.generation == generation => {
+            inner.graph_work = (!complete).then_some(event);
+            complete
+        }
+        // The arena got other work meanwhile.
+        Some(_) => false,
     }
-    complete
 }
 
 /// Does the same as [`is_complete`] for an event that follows all work of a device. Without CUDA 12.5, which records such
