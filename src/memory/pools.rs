@@ -115,7 +115,8 @@ pub fn begin_pluggable_pool(number: i32, id: PoolId) -> Result<()> {
 }
 
 fn begin_route(number: i32, scope: RouteScope, id: PoolId, owner: RouteOwner) -> Result<()> {
-    let device = runtime::ready()?.device(number)?;
+    let runtime = runtime::ready()?;
+    let device = runtime.device(number)?;
     if id == PoolId::DEFAULT {
         return Err(Error::new(
             Status::INVALID_VALUE,
@@ -123,7 +124,7 @@ fn begin_route(number: i32, scope: RouteScope, id: PoolId, owner: RouteOwner) ->
         ));
     }
     pool::check_usable(id)?;
-    check_not_suspended(id)?;
+    check_awake(runtime, id)?;
     device.memory().routes.begin(scope, id, owner.clone(), None)?;
     // Another thread may have suspended the pool before it could see the route.
     if let Err(error) = check_not_suspended(id) {
@@ -140,16 +141,23 @@ fn begin_route(number: i32, scope: RouteScope, id: PoolId, owner: RouteOwner) ->
 }
 
 /// Fails if the pool sleeps, or if a block of it sleeps on that was left when the pool ended in its sleep.
-fn check_not_suspended(id: PoolId) -> Result<()> {
-    let is_left_asleep = || {
-        let devices = runtime::ready()?.devices();
-        let mut arenas = devices.iter().flat_map(|device| device.memory().arenas_of(id));
-        Ok::<bool, Error>(arenas.any(|arena| arena.lock().space.is_any_suspended()))
-    };
-    if pool::is_suspended(id) || is_left_asleep()? {
-        return Err(Error::new(Status::GRAPH_ASLEEP, format!("pool {id} is asleep; wake it before allocating in it")));
+fn check_awake(runtime: &Runtime, id: PoolId) -> Result<()> {
+    // A pool in use got its first user when this was so.
+    let unused = runtime.devices().iter().filter(|device| !pool::in_use(id, device.ordinal));
+    let mut arenas = unused.flat_map(|device| device.memory().arenas_of(id));
+    if arenas.any(|arena| arena.lock().space.is_any_suspended()) {
+        return Err(asleep(id));
     }
-    Ok(())
+    check_not_suspended(id)
+}
+
+fn check_not_suspended(id: PoolId) -> Result<()> {
+    if pool::is_suspended(id) { Err(asleep(id)) } else { Ok(()) }
+}
+
+#[cold]
+fn asleep(id: PoolId) -> Error {
+    Error::new(Status::GRAPH_ASLEEP, format!("pool {id} is asleep; wake it before allocating in it"))
 }
 
 /// The routes of a capture's requests to a pool, one on every device.
@@ -172,7 +180,7 @@ fn end_capture_route(device: &Device, id: PoolId) {
 /// each.
 pub fn begin_capture_to_pool(runtime: &Runtime, id: PoolId, capture: u64) -> Result<()> {
     pool::check_usable(id)?;
-    check_not_suspended(id)?;
+    check_awake(runtime, id)?;
     let begin = |device: &Device| {
         device.memory().routes.begin(RouteScope::Capture, id, RouteOwner::Capture, Some(capture))?;
         // Another thread may have suspended the pool before it could see the route.
