@@ -165,21 +165,16 @@ TEST(registered_memory_keeps_nccl_awake) {
 TEST(a_capture_on_one_rank_keeps_nccl_awake) {
   make_nccl();
   reduce_all();
-  CHECK_OK(plinth_set_stream(streams[1]));
-  CHECK_OK(plinth_graph_create(&graphs[1]));
-  CHECK_OK(plinth_graph_capture_begin(graphs[1], NULL, PLINTH_CAPTURE_RELAXED));
+  begin_capture_on_rank_1();
   CHECK_EQ(on_all(plinth_communicator_sleep), PLINTH_ERROR_CAPTURE_FORBIDS);
   CHECK(strstr(messages[0], "rank 1") != NULL);
-  CHECK_OK(plinth_graph_capture_end(graphs[1]));
-  CHECK_OK(plinth_graph_reset(graphs[1]));
+  end_capture_on_rank_1();
   reduce_all();
   SLEEP();
   /* A wake that is refused on one rank can be repeated there, while the other rank waits. */
-  CHECK_OK(plinth_set_stream(streams[1]));
-  CHECK_OK(plinth_graph_capture_begin(graphs[1], NULL, PLINTH_CAPTURE_RELAXED));
+  begin_capture_on_rank_1();
   CHECK_STATUS(plinth_communicator_wake(communicators[1]), PLINTH_ERROR_CAPTURE_FORBIDS);
-  CHECK_OK(plinth_graph_capture_end(graphs[1]));
-  CHECK_OK(plinth_graph_destroy(graphs[1]));
+  end_capture_on_rank_1();
   expect_asleep();
   WAKE();
   reduce_all();
@@ -262,14 +257,11 @@ static pthread_t wake_halfway(void) {
   static const int rank = 0;
   pthread_t thread;
   SLEEP();
-  CHECK_OK(plinth_set_stream(streams[1]));
-  CHECK_OK(plinth_graph_create(&graphs[1]));
-  CHECK_OK(plinth_graph_capture_begin(graphs[1], NULL, PLINTH_CAPTURE_RELAXED));
+  begin_capture_on_rank_1();
   called = plinth_communicator_wake;
   CHECK(pthread_create(&thread, NULL, call_as, (void *)(uintptr_t)&rank) == 0);
   CHECK_STATUS(plinth_communicator_wake(communicators[1]), PLINTH_ERROR_CAPTURE_FORBIDS);
-  CHECK_OK(plinth_graph_capture_end(graphs[1]));
-  CHECK_OK(plinth_graph_destroy(graphs[1]));
+  end_capture_on_rank_1();
   return thread;
 }
 

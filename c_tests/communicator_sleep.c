@@ -128,13 +128,10 @@ TEST(a_state_can_be_set_twice) {
 
 TEST(a_capture_on_one_rank_keeps_all_ranks_awake) {
   make_communicators();
-  CHECK_OK(plinth_set_stream(streams[1]));
-  CHECK_OK(plinth_graph_create(&graphs[1]));
-  CHECK_OK(plinth_graph_capture_begin(graphs[1], NULL, PLINTH_CAPTURE_RELAXED));
+  begin_capture_on_rank_1();
   CHECK_EQ(on_all(plinth_communicator_sleep), PLINTH_ERROR_CAPTURE_FORBIDS);
   CHECK(strstr(messages[0], "rank 1 failed") != NULL);
-  CHECK_OK(plinth_graph_capture_end(graphs[1]));
-  CHECK_OK(plinth_graph_destroy(graphs[1]));
+  end_capture_on_rank_1();
   reduce_all();
   SLEEP();
   WAKE();

@@ -117,6 +117,18 @@ static inline void replay_all(void) {
   expect_sums(2 * LARGE);
 }
 
+/* Begins a capture on rank 1, whose stream becomes the current one. */
+static inline void begin_capture_on_rank_1(void) {
+  CHECK_OK(plinth_set_stream(streams[1]));
+  CHECK_OK(plinth_graph_create(&graphs[1]));
+  CHECK_OK(plinth_graph_capture_begin(graphs[1], NULL, PLINTH_CAPTURE_RELAXED));
+}
+
+static inline void end_capture_on_rank_1(void) {
+  CHECK_OK(plinth_graph_capture_end(graphs[1]));
+  CHECK_OK(plinth_graph_destroy(graphs[1]));
+}
+
 static inline void destroy_graphs(void) {
   CHECK_OK(plinth_graph_destroy(graphs[0]));
   CHECK_OK(plinth_graph_destroy(graphs[1]));
