@@ -83,9 +83,11 @@ static inline void expect_sums(size_t count) {
 static inline void reduce_all(void) {
   for (int size = 0; size < SIZES; size++) {
     clear_outputs();
+    CHECK_OK(plinth_communicator_group_start());
     for (int rank = 0; rank < RANKS; rank++) {
       CHECK_OK(reduce(rank, counts[size]));
     }
+    CHECK_OK(plinth_communicator_group_end());
     expect_sums(counts[size]);
   }
 }

@@ -110,8 +110,21 @@ static int launch(task *job) {
   return SUCCESS;
 }
 
+/* NCCL connects the ranks in their first collective, in which each waits for the others. */
+static bool finish_connection(comm *self) {
+  for (int rank = 0; rank < self->size && !has_failed(self); rank++) {
+    if (!atomic_load(&self->shared->connecting[rank])) return false;
+  }
+  return self->is_connected = true;
+}
+
+static bool is_connecting(const comm *self) {
+  return !self->is_connected && atomic_load(&self->shared->connecting[self->rank]);
+}
+
 static int in_progress(const comm *self) {
-  return (!self->blocking && self->polls > 0) || self->window_result != NULL || self->change != NO_CHANGE;
+  return (!self->blocking && self->polls > 0) || self->window_result != NULL || self->change != NO_CHANGE ||
+         self->is_finalizing || is_connecting(self);
 }
 
 static void free_task(task *made) {
@@ -154,10 +167,14 @@ EXPORT int ncclGroupEnd(void) {
   first_task = last_task = NULL;
   failed = SUCCESS;
   if (result == SUCCESS) result = fault("ncclGroupEnd");
+  for (const task *job = list; job != NULL && result == SUCCESS; job = job->next) {
+    if (job->work != SEND_RECV) atomic_store(&job->communicator->shared->connecting[job->communicator->rank], true);
+  }
   while (list != NULL) {
     task *next = list->next;
     if (result == SUCCESS) {
       comm *self = list->communicator;
+      while (self->blocking && is_connecting(self) && !finish_connection(self)) pause_a_little();
       result = launch(list);
       waits |= in_progress(self);
     } else {
@@ -415,6 +432,35 @@ EXPORT int ncclCommMemStats(const comm *self, int which, uint64_t *value) {
   return SUCCESS;
 }
 
+/* ---- the end */
+
+/* From version 2.32 on, a rank that was not aborted waits in its end for all ranks of the machine. */
+static bool waits_for_ends(void) {
+  int version = 0;
+  (void)ncclGetVersion(&version);
+  return version >= 23200;
+}
+
+static bool finish_end(comm *self) {
+  if (atomic_load(&self->running) > 0 || atomic_load(&self->captured) > 0) return false;
+  for (int rank = 0; rank < self->size && waits_for_ends() && !atomic_load(&self->aborted); rank++) {
+    if (!atomic_load(&self->shared->ending[rank])) return false;
+  }
+  self->is_finalizing = false;
+  return true;
+}
+
+EXPORT int ncclCommFinalize(comm *self) {
+  MAY_FAIL(ncclCommFinalize);
+  if (in_progress(self) || atomic_load(&self->shared->ending[self->rank])) return INVALID_ARGUMENT;
+  if (self->registered.count > 0) return INVALID_USAGE;
+  self->is_finalizing = true;
+  atomic_store(&self->shared->ending[self->rank], true);
+  if (!self->blocking) return IN_PROGRESS;
+  while (!finish_end(self)) pause_a_little();
+  return SUCCESS;
+}
+
 EXPORT int ncclCommGetAsyncError(comm *self, int *error) {
   const char *text = getenv("FAKE_NCCL_ASYNC");
   MAY_FAIL(ncclCommGetAsyncError);
@@ -423,7 +469,8 @@ EXPORT int ncclCommGetAsyncError(comm *self, int *error) {
   } else if (has_failed(self)) {
     *error = atomic_load(&self->error);
   } else if (!all_joined(self) || (self->split_result != NULL && !finish_split(self)) ||
-             (self->window_result != NULL && !finish_window(self)) || (self->change != NO_CHANGE && !finish_change(self))) {
+             (self->window_result != NULL && !finish_window(self)) || (self->change != NO_CHANGE && !finish_change(self)) ||
+             (is_connecting(self) && !finish_connection(self)) || (self->is_finalizing && !finish_end(self))) {
     *error = IN_PROGRESS;
   } else if (self->polls > 0) {
     self->polls -= self->polls != INT_MAX;
@@ -444,8 +491,7 @@ EXPORT int ncclCommUserRank(const comm *self, int *rank) {
   return SUCCESS;
 }
 
-static int release(comm *self) {
-  atomic_store(&self->aborted, 1);
+static void release(comm *self) {
   while (atomic_load(&self->running) > 0 || atomic_load(&self->captured) > 0) pause_a_little();
   shm_unlink(self->name);
   /* A rank that was destroyed is not a lost rank. */
@@ -453,18 +499,44 @@ static int release(comm *self) {
   munmap(self->shared, sizeof(segment));
   /* The rest stays, because a graph may hold tasks of it. */
   if (!atomic_load(&self->suspended)) buffer_destroy(&self->own_buffer);
+  self->is_released = true;
+}
+
+/* Ends a rank. The last rank of a communicator in the process ends all of them: first all of them arrive, then each waits for
+ * the ranks of other processes, and for those of its own process that were aborted. */
+static int end(comm *self) {
+  pthread_mutex_lock(&lock);
+  comm *const all = comms;
+  bool is_last = true;
+  self->has_ended = true;
+  for (const comm *other = all; other != NULL; other = other->next_comm) {
+    is_last &= other->is_released || other->has_ended || strcmp(other->name, self->name) != 0;
+  }
+  pthread_mutex_unlock(&lock);
+  if (!is_last) return SUCCESS;
+#define FOR_EACH_SIBLING(name_) \
+  for (comm *name_ = all; name_ != NULL; name_ = name_->next_comm) \
+    if (!name_->is_released && strcmp(name_->name, self->name) == 0)
+  FOR_EACH_SIBLING(other) {
+    if (!atomic_load(&other->aborted)) atomic_store(&other->shared->ending[other->rank], true);
+  }
+  FOR_EACH_SIBLING(other) {
+    while (!finish_end(other)) pause_a_little();
+  }
+  FOR_EACH_SIBLING(other) release(other);
   return SUCCESS;
 }
 
 EXPORT int ncclCommDestroy(comm *self) {
   MAY_FAIL(ncclCommDestroy);
-  while (atomic_load(&self->running) > 0) pause_a_little();
-  return self->registered.count == 0 ? release(self) : INVALID_USAGE;
+  return self->registered.count == 0 ? end(self) : INVALID_USAGE;
 }
 
 EXPORT int ncclCommAbort(comm *self) {
   MAY_FAIL(ncclCommAbort);
-  return release(self);
+  atomic_store(&self->aborted, 1);
+  while (atomic_load(&self->running) > 0 || atomic_load(&self->captured) > 0) pause_a_little();
+  return end(self);
 }
 
 /* ---- collectives, send and receive */

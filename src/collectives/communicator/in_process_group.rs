@@ -137,10 +137,11 @@ impl InProcessRank {
     /// Releases a rank; the last one destroys the shared resources.
     pub fn release(self, runtime: &Runtime) -> Result<()> {
         let Some(group) = Arc::into_inner(self.group) else { return Ok(()) };
+        let mut released = Ok(());
         for rank in group.nccl.into_inner().into_iter().flatten().flatten() {
-            rank.destroy(runtime)?;
+            released = released.and(rank.destroy(runtime, group.limit));
         }
-        Ok(())
+        released
     }
 
     /// Returns whether the engine is NCCL for all operations.

@@ -12,6 +12,7 @@ mod execute;
 pub mod group;
 pub mod in_process_group;
 pub mod nccl;
+mod nccl_end;
 mod nccl_exchange;
 mod nccl_registered;
 pub mod nccl_report;
@@ -205,6 +206,10 @@ pub fn create_in_process(devices: &[i32], options: Options) -> Result<Vec<Arc<Co
     Ok(ranks.into_iter().map(|rank_handle| Communicator::from_in_process(rank_handle, options.timeout)).collect())
 }
 
+fn timeout_of(milliseconds: &AtomicU64) -> Duration {
+    Duration::from_millis(milliseconds.load(Ordering::Relaxed))
+}
+
 /// Destroys a communicator. Its work in streams should be done.
 pub fn destroy(handle: u64) -> Result<()> {
     let Some(communicator) = COMMUNICATORS.remove(handle)? else { return Ok(()) };
@@ -212,12 +217,12 @@ pub fn destroy(handle: u64) -> Result<()> {
     let Some(runtime) = runtime::usable() else { return Ok(()) };
     match Arc::try_unwrap(communicator) {
         Ok(Communicator { engine: Engine::InProcess(rank_handle), .. }) => rank_handle.release(runtime),
-        Ok(Communicator { engine: Engine::Shared(process_rank), failure, .. }) => {
-            process_rank.release(runtime, failure.into_inner().is_some())
+        Ok(Communicator { engine: Engine::Shared(process_rank), milliseconds, failure, .. }) => {
+            process_rank.release(runtime, failure.into_inner().is_some(), timeout_of(&milliseconds))
         }
-        Ok(Communicator { engine: Engine::Nccl(rank), failure, .. }) => match failure.into_inner() {
+        Ok(Communicator { engine: Engine::Nccl(rank), milliseconds, failure, .. }) => match failure.into_inner() {
             Some(_) => rank.abort(runtime),
-            None => rank.destroy(runtime),
+            None => rank.destroy(runtime, timeout_of(&milliseconds)),
         },
         // A concurrent call of another thread uses it, which violates the contract.
         Err(communicator) => communicator.abort(),
@@ -268,7 +273,7 @@ impl Communicator {
 
     /// Returns the timeout of waits for other ranks.
     pub fn timeout(&self) -> Duration {
-        Duration::from_millis(self.milliseconds.load(Ordering::Relaxed))
+        timeout_of(&self.milliseconds)
     }
 
     /// Sets the timeout of later waits.

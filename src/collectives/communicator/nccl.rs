@@ -5,6 +5,7 @@
 //! its own thread, which costs some microseconds; the caller can request the blocking mode instead.
 
 use super::{
+    nccl_end::Siblings,
     nccl_registered::RegisteredMemory,
     operation::{Kind, Operation},
     sticky_error::StickyError,
@@ -39,7 +40,7 @@ use std::{
     fmt::Display,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -64,7 +65,7 @@ pub fn available(runtime: &Runtime) -> Result<&'static Nccl> {
 /// The NCCL communicator of one rank.
 pub struct NcclRank {
     nccl: &'static Nccl,
-    cell: OutputCell,
+    pub(super) cell: OutputCell,
     rank: u32,
     size: u32,
     device: u32,
@@ -72,14 +73,17 @@ pub struct NcclRank {
     /// NCCL allows one call at a time for each communicator.
     calls: Mutex<()>,
     /// Whether it was aborted or destroyed, or is about to be.
-    ended: AtomicBool,
+    pub(super) ended: AtomicBool,
     /// Whether a capture has had an operation of it.
-    captured: AtomicBool,
+    pub(super) captured: AtomicBool,
     /// The error for which the watchdog aborted it.
     sticky_error: OnceCell<StickyError>,
     launches: Mutex<Launches>,
     registered: Mutex<Vec<RegisteredMemory>>,
     sleep: Arc<SleepState>,
+    pub(super) siblings: Arc<Siblings>,
+    /// How often it was split.
+    splits: AtomicU32,
     /// The stream of what the ranks exchange.
     own_stream: OnceCell<Stream>,
 }
@@ -98,10 +102,17 @@ impl NcclRank {
         let (rank, size) = rank_and_size;
         let owner = runtime.device(device as i32)?;
         let (cell, _) = owner.with_context(&runtime.driver, |_| nccl.init_rank(size, id, rank, blocking))?;
-        Ok(Arc::new(NcclRank::new(nccl, cell, rank_and_size, device, blocking)))
+        Ok(Arc::new(NcclRank::new(nccl, cell, rank_and_size, device, blocking, Siblings::of_id(id))))
     }
 
-    fn new(nccl: &'static Nccl, cell: OutputCell, (rank, size): (u32, u32), device: u32, blocking: bool) -> NcclRank {
+    fn new(
+        nccl: &'static Nccl,
+        cell: OutputCell,
+        (rank, size): (u32, u32),
+        device: u32,
+        blocking: bool,
+        siblings: Arc<Siblings>,
+    ) -> NcclRank {
         NcclRank {
             nccl,
             cell,
@@ -116,6 +127,8 @@ impl NcclRank {
             launches: Mutex::default(),
             registered: Mutex::default(),
             sleep: Arc::default(),
+            siblings,
+            splits: AtomicU32::new(0),
             own_stream: OnceCell::new(),
         }
     }
@@ -167,6 +180,11 @@ impl NcclRank {
         self.calls.lock()
     }
 
+    /// The same, unless a call takes longer than [`ABORT_GRACE`].
+    pub(super) fn calls_of_end(&self) -> Option<MutexGuard<'_, ()>> {
+        self.calls.try_lock_for(ABORT_GRACE)
+    }
+
     pub(super) fn sleep_state(&self) -> &SleepState {
         &self.sleep
     }
@@ -210,7 +228,7 @@ impl NcclRank {
         self.ended.load(Ordering::Acquire)
     }
 
-    fn poll(&self) -> Result<bool> {
+    pub(super) fn poll(&self) -> Result<bool> {
         self.check_not_ended()?;
         let Some(comm) = self.cell.comm() else { return Ok(false) };
         let done = self.nccl.progress(comm)? == Progress::Done;
@@ -297,20 +315,6 @@ impl NcclRank {
         })
     }
 
-    /// Aborts the communicator and its pending work.
-    pub fn abort(&self, runtime: &Runtime) -> Result<()> {
-        self.end(runtime, None, Nccl::abort)
-    }
-
-    /// Aborts the communicator after an error, so that its work ends. If a graph may have captured work of it, this is left to
-    /// the program: NCCL waits in an abort for the end of those graphs.
-    pub fn abort_after_error(&self, runtime: &Runtime) -> Result<()> {
-        match self.captured.load(Ordering::Relaxed) {
-            true => Ok(()),
-            false => self.abort(runtime),
-        }
-    }
-
     /// Aborts the communicator for an error that the watchdog has found, and which later calls return. Logs the error before
     /// `prepare`.
     pub(super) fn abort_with_error(&self, runtime: &Runtime, error: Error, prepare: impl FnOnce()) {
@@ -326,36 +330,6 @@ impl NcclRank {
         // Calls return the error from here on, and then the work has to end.
         let _ = self.sticky_error.set(StickyError::from(error));
         log::ignore(self.abort(runtime), "aborting a communicator of NCCL");
-    }
-
-    /// Destroys a communicator whose work is done; aborts one that failed, or that sleeps, whose ranks cannot end together.
-    pub fn destroy(&self, runtime: &Runtime) -> Result<()> {
-        if self.sleep.get() {
-            return self.abort(runtime);
-        }
-        let calls = self.calls.try_lock_for(ABORT_GRACE);
-        let healthy = calls.is_some() && matches!(self.poll(), Ok(true)) && self.deregister_all(runtime);
-        self.end(runtime, calls, if healthy { Nccl::destroy } else { Nccl::abort })
-    }
-
-    fn end(
-        &self,
-        runtime: &Runtime,
-        calls: Option<MutexGuard<'_, ()>>,
-        end: fn(&Nccl, Comm) -> Result<()>,
-    ) -> Result<()> {
-        if self.ended.swap(true, Ordering::AcqRel) {
-            return Ok(());
-        }
-        let _calls = calls.or_else(|| self.calls.try_lock_for(ABORT_GRACE));
-        let Some(comm) = self.cell.comm() else { return Ok(()) };
-        let device = runtime.device(self.device as i32)?;
-        let ended = device.with_context(&runtime.driver, |_| end(self.nccl, comm));
-        self.cell.mark_complete();
-        if ended.is_ok() {
-            self.release_registered(runtime);
-        }
-        ended
     }
 }
 
@@ -526,21 +500,27 @@ pub fn split(
             let device = runtime.device(rank.device as i32)?;
             let (cell, _) =
                 device.with_context(&runtime.driver, |_| rank.nccl.split(*comm, *color, *key, rank.blocking))?;
-            Ok(NcclRank::new(rank.nccl, cell, (0, 0), rank.device, rank.blocking))
+            Ok(cell)
         };
-        batch.iter().zip(&comms).map(begin).collect::<Result<Vec<NcclRank>>>()
+        batch.iter().zip(&comms).map(begin).collect::<Result<Vec<OutputCell>>>()
     };
     let (parts, _) = first.nccl.group(all).map_err(IssueError::Refused)?;
     for rank in ranks {
         rank.wait_until_settled(Deadline::new(limit), || "NCCL worked at a split").map_err(IssueError::Failed)?;
     }
-    let finish = |(part, (_, color, _)): (NcclRank, &(&NcclRank, Option<u32>, i32))| {
-        if color.is_none() {
-            part.cell.mark_complete();
+    let finish = |(cell, (parent, color, _)): (OutputCell, &(&NcclRank, Option<u32>, i32))| {
+        let number = parent.splits.fetch_add(1, Ordering::Relaxed);
+        let Some(color) = *color else {
+            cell.mark_complete();
             return Ok(None);
-        }
-        part.wait_until_ready(limit, "NCCL worked at a part of a split")?;
-        let (rank, size) = part.nccl.rank_and_size(part.comm()?)?;
+        };
+        let siblings = parent.siblings.of_part(number, color);
+        let part = NcclRank::new(parent.nccl, cell, (0, 0), parent.device, parent.blocking, siblings);
+        let numbers = part
+            .wait_until_ready(limit, "NCCL worked at a part of a split")
+            .and_then(|()| part.nccl.rank_and_size(part.comm()?));
+        // Report the first error, not one of the abort.
+        let (rank, size) = numbers.inspect_err(|_| drop(part.abort(runtime)))?;
         Ok(Some(Arc::new(NcclRank { rank, size, ..part })))
     };
     parts.into_iter().zip(batch).map(finish).collect::<Result<Vec<_>>>().map_err(IssueError::Failed)

@@ -158,11 +158,11 @@ impl ProcessRank {
     }
 
     /// Leaves the group, whose work is done unless it has failed.
-    pub fn release(self, runtime: &Runtime, has_failed: bool) -> Result<()> {
+    pub fn release(self, runtime: &Runtime, has_failed: bool, limit: Duration) -> Result<()> {
         match &self.nccl {
             None => Ok(()),
             Some(rank) if has_failed => rank.abort(runtime),
-            Some(rank) => rank.destroy(runtime),
+            Some(rank) => rank.destroy(runtime, limit),
         }
     }
 

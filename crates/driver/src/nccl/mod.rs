@@ -292,6 +292,13 @@ impl Nccl {
         Ok((rank as u32, ranks as u32))
     }
 
+    /// Completes the work of a communicator, whose ranks may wait for each other. It must only be destroyed afterwards, or
+    /// aborted.
+    pub fn finalize(&self, comm: Comm) -> Result<Progress> {
+        // SAFETY: the communicator is live.
+        unsafe { library_call!(self, ncclCommFinalize(comm.raw())) }
+    }
+
     /// Destroys a communicator. It must not be used afterwards.
     pub fn destroy(&self, comm: Comm) -> Result<()> {
         // SAFETY: the communicator is live until this call.

@@ -106,6 +106,7 @@ calls! {
     required 20000 ncclGetUniqueId(id: *mut UniqueId);
     required 21400 ncclCommInitRankConfig(
         comm: *mut RawComm, ranks: c_int, id: UniqueId, rank: c_int, config: *mut Config);
+    required 21400 ncclCommFinalize(comm: RawComm);
     required 20400 ncclCommAbort(comm: RawComm);
     required 20000 ncclCommDestroy(comm: RawComm);
     required 20400 ncclCommGetAsyncError(comm: RawComm, error: *mut Code);
