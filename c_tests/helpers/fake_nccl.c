@@ -167,8 +167,12 @@ EXPORT int ncclGroupEnd(void) {
   first_task = last_task = NULL;
   failed = SUCCESS;
   if (result == SUCCESS) result = fault("ncclGroupEnd");
+  static atomic_int groups;
+  const int group = atomic_fetch_add(&groups, 1);
   for (const task *job = list; job != NULL && result == SUCCESS; job = job->next) {
-    if (job->work != SEND_RECV) atomic_store(&job->communicator->shared->connecting[job->communicator->rank], true);
+    comm *self = job->communicator;
+    if (job->work == SEND_RECV || atomic_exchange(&self->shared->connecting[self->rank], true)) continue;
+    self->connecting_group = group;
   }
   while (list != NULL) {
     task *next = list->next;
@@ -247,10 +251,6 @@ static comm *join(const char *name, int rank, int size, int device, const config
   close(file);
   if (shared == MAP_FAILED) return NULL;
   comm *made = calloc(1, sizeof *made);
-  pthread_mutex_lock(&lock);
-  made->next_comm = comms;
-  comms = made;
-  pthread_mutex_unlock(&lock);
   made->shared = shared;
   made->rank = rank;
   made->size = size;
@@ -258,6 +258,10 @@ static comm *join(const char *name, int rank, int size, int device, const config
   made->blocking = settings->blocking;
   if (!buffer_create(&made->own_buffer, device)) return NULL;
   snprintf(made->name, sizeof made->name, "%s", name);
+  pthread_mutex_lock(&lock);
+  made->next_comm = comms;
+  comms = made;
+  pthread_mutex_unlock(&lock);
   atomic_store(&shared->pids[rank], (int)getpid());
   atomic_fetch_add(&shared->joined, 1);
   return made;
@@ -434,7 +438,7 @@ EXPORT int ncclCommMemStats(const comm *self, int which, uint64_t *value) {
 
 /* ---- the end */
 
-/* From version 2.32 on, a rank that was not aborted waits in its end for all ranks of the machine. */
+/* From version 2.32 on, a rank that was not aborted waits for all ranks of the machine, and then stops to serve them. */
 static bool waits_for_ends(void) {
   int version = 0;
   (void)ncclGetVersion(&version);
@@ -446,6 +450,7 @@ static bool finish_end(comm *self) {
   for (int rank = 0; rank < self->size && waits_for_ends() && !atomic_load(&self->aborted); rank++) {
     if (!atomic_load(&self->shared->ending[rank])) return false;
   }
+  atomic_store(&self->shared->stopped[self->rank], true);
   self->is_finalizing = false;
   return true;
 }
@@ -491,8 +496,17 @@ EXPORT int ncclCommUserRank(const comm *self, int *rank) {
   return SUCCESS;
 }
 
+/* Whether a rank of another process is still connected to this one. */
+static bool is_in_use(const comm *self) {
+  for (int rank = 0; rank < self->size && !atomic_load(&self->aborted); rank++) {
+    const int pid = atomic_load(&self->shared->pids[rank]);
+    if (pid != 0 && pid != (int)getpid() && kill(pid, 0) == 0 && !atomic_load(&self->shared->stopped[rank])) return true;
+  }
+  return false;
+}
+
 static void release(comm *self) {
-  while (atomic_load(&self->running) > 0 || atomic_load(&self->captured) > 0) pause_a_little();
+  while (atomic_load(&self->running) > 0 || atomic_load(&self->captured) > 0 || is_in_use(self)) pause_a_little();
   shm_unlink(self->name);
   /* A rank that was destroyed is not a lost rank. */
   atomic_store(&self->shared->pids[self->rank], 0);
@@ -523,6 +537,7 @@ static int end(comm *self) {
   FOR_EACH_SIBLING(other) {
     while (!finish_end(other)) pause_a_little();
   }
+  /* The memory is released when the ranks of other processes have ended as well. */
   FOR_EACH_SIBLING(other) release(other);
   return SUCCESS;
 }
@@ -532,9 +547,21 @@ EXPORT int ncclCommDestroy(comm *self) {
   return self->registered.count == 0 ? end(self) : INVALID_USAGE;
 }
 
+/* A group that connects its ranks ends as a whole. */
+static void wait_for_group(const comm *self) {
+  pthread_mutex_lock(&lock);
+  comm *other = comms;
+  pthread_mutex_unlock(&lock);
+  for (; other != NULL; other = other->next_comm) {
+    const bool is_together = !other->is_released && other->connecting_group == self->connecting_group;
+    while (is_together && is_connecting(other) && !finish_connection(other)) pause_a_little();
+  }
+}
+
 EXPORT int ncclCommAbort(comm *self) {
   MAY_FAIL(ncclCommAbort);
   atomic_store(&self->aborted, 1);
+  if (is_connecting(self)) wait_for_group(self);
   while (atomic_load(&self->running) > 0 || atomic_load(&self->captured) > 0) pause_a_little();
   return end(self);
 }

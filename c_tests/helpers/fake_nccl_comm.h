@@ -31,7 +31,7 @@ typedef struct {
   int colors[MAX_RANKS], keys[MAX_RANKS];
   atomic_int windows[MAX_RANKS];
   atomic_int changes[MAX_RANKS];
-  atomic_bool connecting[MAX_RANKS], ending[MAX_RANKS];
+  atomic_bool connecting[MAX_RANKS], ending[MAX_RANKS], stopped[MAX_RANKS];
   size_t window_bytes[MAX_RANKS][2];
   atomic_int mailed[MAX_RANKS][MAX_RANKS];
   unsigned char mail[MAX_RANKS][MAX_RANKS][MAIL_BYTES];
@@ -61,10 +61,11 @@ typedef struct comm {
   enum change { NO_CHANGE, SUSPENDING, RESUMING } change;
   int change_count;
   atomic_int suspended;
-  /* Whether the ranks have connected themselves for collectives. */
-  bool is_connected;
+  /* Whether the ranks have connected themselves for collectives, and the number of the group in which this one began to. */
+  atomic_bool is_connected;
+  atomic_int connecting_group;
   /* The end: a finalization in progress or done, and whether the rank was destroyed or aborted, and released. */
-  bool is_finalizing, has_ended, is_released;
+  atomic_bool is_finalizing, has_ended, is_released;
   struct comm *next_comm;
 } comm;
 

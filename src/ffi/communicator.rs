@@ -200,19 +200,21 @@ pub unsafe extern "C" fn plinth_communicator_init_all(
 /// The communicator's work should be done: synchronize its streams first. Replays of graphs that captured it must be
 /// done. Destroy graphs with calls of NCCL first: NCCL waits for their end, here and in plinth_communicator_abort.
 ///
-/// NCCL's memory of a communicator is released with the last rank of the process that is destroyed or aborted. That call
-/// waits until the ranks of other processes are destroyed, if NCCL does (2.32), up to its communicator's timeout, and
-/// aborts the ranks then. With PLINTH_COMMUNICATOR_UNLIMITED it has no limit.
+/// NCCL releases its memory of a communicator with the last rank of the process that is destroyed or aborted. That call
+/// waits until the ranks of the other processes of the machine are destroyed, up to its communicator's timeout, and aborts
+/// the ranks of its process then; with PLINTH_COMMUNICATOR_UNLIMITED it has no limit. So processes destroy several
+/// communicators in the same order.
 ///
 /// @param communicator The communicator; NULL does nothing.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_TIMED_OUT if other ranks were not destroyed in time,
-///         PLINTH_ERROR_NCCL or PLINTH_ERROR_DRIVER if a step failed: the communicator is destroyed nevertheless.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_TIMED_OUT if other ranks were not destroyed in time, or
+///         PLINTH_ERROR_PEER_LOST, PLINTH_ERROR_NCCL, PLINTH_ERROR_SYSTEM or PLINTH_ERROR_DRIVER if a step failed: the
+///         communicator is destroyed nevertheless, as far as NCCL lets it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_destroy(communicator: plinth_communicator_t) -> plinth_status_t {
     release(|| if communicator.is_null() { Ok(()) } else { communicator::destroy(communicator as u64) })
 }
 
-/// Aborts a communicator and its work, whatever the other ranks do.
+/// Aborts a communicator and its work, whatever the other ranks do. Ends those of its process that are destroyed already.
 ///
 /// Calls that wait in the communicator return PLINTH_ERROR_ABORTED, and so does every later call except
 /// plinth_communicator_destroy. The contents of memory that the aborted work was to write are undefined. Intended for

@@ -139,7 +139,7 @@ impl InProcessRank {
         let Some(group) = Arc::into_inner(self.group) else { return Ok(()) };
         let mut released = Ok(());
         for rank in group.nccl.into_inner().into_iter().flatten().flatten() {
-            released = released.and(rank.destroy(runtime, group.limit));
+            released = released.and(rank.destroy(runtime, group.limit, || Ok(())));
         }
         released
     }

@@ -222,7 +222,7 @@ pub fn destroy(handle: u64) -> Result<()> {
         }
         Ok(Communicator { engine: Engine::Nccl(rank), milliseconds, failure, .. }) => match failure.into_inner() {
             Some(_) => rank.abort(runtime),
-            None => rank.destroy(runtime, timeout_of(&milliseconds)),
+            None => rank.destroy(runtime, timeout_of(&milliseconds), || Ok(())),
         },
         // A concurrent call of another thread uses it, which violates the contract.
         Err(communicator) => communicator.abort(),

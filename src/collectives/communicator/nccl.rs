@@ -101,8 +101,10 @@ impl NcclRank {
     ) -> Result<Arc<NcclRank>> {
         let (rank, size) = rank_and_size;
         let owner = runtime.device(device as i32)?;
-        let (cell, _) = owner.with_context(&runtime.driver, |_| nccl.init_rank(size, id, rank, blocking))?;
-        Ok(Arc::new(NcclRank::new(nccl, cell, rank_and_size, device, blocking, Siblings::of_id(id))))
+        let siblings = Siblings::of_id(id);
+        let begun = owner.with_context(&runtime.driver, |_| nccl.init_rank(size, id, rank, blocking));
+        let (cell, _) = begun.inspect_err(|_| siblings.leave_unjoined())?;
+        Ok(Arc::new(NcclRank::new(nccl, cell, rank_and_size, device, blocking, siblings)))
     }
 
     fn new(
@@ -504,24 +506,35 @@ pub fn split(
         };
         batch.iter().zip(&comms).map(begin).collect::<Result<Vec<OutputCell>>>()
     };
-    let (parts, _) = first.nccl.group(all).map_err(IssueError::Refused)?;
-    for rank in ranks {
-        rank.wait_until_settled(Deadline::new(limit), || "NCCL worked at a split").map_err(IssueError::Failed)?;
-    }
-    let finish = |(cell, (parent, color, _)): (OutputCell, &(&NcclRank, Option<u32>, i32))| {
+    let (cells, _) = first.nccl.group(all).map_err(IssueError::Refused)?;
+    let (mut parts, mut colorless) = (Vec::new(), Vec::new());
+    for (cell, (parent, color, _)) in cells.into_iter().zip(batch) {
         let number = parent.splits.fetch_add(1, Ordering::Relaxed);
         let Some(color) = *color else {
-            cell.mark_complete();
-            return Ok(None);
+            colorless.push(cell);
+            parts.push(None);
+            continue;
         };
         let siblings = parent.siblings.of_part(number, color);
-        let part = NcclRank::new(parent.nccl, cell, (0, 0), parent.device, parent.blocking, siblings);
-        let numbers = part
-            .wait_until_ready(limit, "NCCL worked at a part of a split")
-            .and_then(|()| part.nccl.rank_and_size(part.comm()?));
-        // Report the first error, not one of the abort.
-        let (rank, size) = numbers.inspect_err(|_| drop(part.abort(runtime)))?;
-        Ok(Some(Arc::new(NcclRank { rank, size, ..part })))
+        parts.push(Some(NcclRank::new(parent.nccl, cell, (0, 0), parent.device, parent.blocking, siblings)));
+    }
+    let mut finish = || {
+        for rank in &ranks {
+            rank.wait_until_settled(Deadline::new(limit), || "NCCL worked at a split")?;
+        }
+        for part in parts.iter_mut().flatten() {
+            part.wait_until_ready(limit, "NCCL worked at a part of a split")?;
+            (part.rank, part.size) = part.nccl.rank_and_size(part.comm()?)?;
+        }
+        Ok(())
     };
-    parts.into_iter().zip(batch).map(finish).collect::<Result<Vec<_>>>().map_err(IssueError::Failed)
+    if let Err(error) = finish() {
+        for part in parts.iter().flatten() {
+            // Report the first error, not one of the abort.
+            let _ = part.abort(runtime);
+        }
+        return Err(IssueError::Failed(error));
+    }
+    colorless.iter().for_each(OutputCell::mark_complete);
+    Ok(parts.into_iter().map(|part| part.map(Arc::new)).collect())
 }

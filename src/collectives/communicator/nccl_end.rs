@@ -1,20 +1,22 @@
 //! The end of communicators of NCCL.
 //!
-//! A rank of NCCL that ends may wait for all ranks of its machine, without a limit and also for one that was aborted, and NCCL
-//! releases nothing before the last rank of the process ends. So a rank that is destroyed waits here for the last one of its
-//! process, which ends all of them, within a limit.
+//! A rank of NCCL that ends waits for other ranks of its machine, without a limit and, from 2.32 on, also for one that was
+//! aborted; and NCCL releases nothing before the last rank of the process ends. So a rank that is destroyed waits here for the
+//! last one of its process, which ends all of them, within a limit.
 
 use super::nccl::{ABORT_GRACE, NcclRank};
 use crate::{
     base::deadline::Deadline,
     driver::nccl::{Comm, ID_BYTES, Nccl, Progress},
-    error::Result,
-    runtime::Runtime,
+    error::{Error, Result},
+    runtime::{self, Runtime},
+    status::Status,
 };
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     mem,
-    sync::{Arc, Weak, atomic::Ordering},
+    sync::{Arc, Weak, atomic::Ordering, mpsc},
+    thread,
     time::Duration,
 };
 
@@ -75,17 +77,32 @@ impl Siblings {
         siblings
     }
 
-    /// Removes a rank: one that was aborted, or a destroyed one that waits for the last. The last rank receives those that wait,
-    /// and whether one was aborted.
-    fn leave(&self, destroyed: Option<EndedRank>) -> (Vec<EndedRank>, bool) {
+    /// Removes a rank: one that was aborted, or a destroyed one that waits for the last. The last one receives those that wait.
+    fn leave(&self, destroyed: Option<EndedRank>) -> Waiting {
         let mut state = self.state.lock();
         state.alive = state.alive.saturating_sub(1);
         state.was_aborted |= destroyed.is_none();
         state.destroyed.extend(destroyed);
-        let waiting = if state.alive == 0 { mem::take(&mut state.destroyed) } else { Vec::new() };
-        (waiting, state.was_aborted)
+        let ranks = if state.alive == 0 { mem::take(&mut state.destroyed) } else { Vec::new() };
+        Waiting { ranks, was_aborted: state.was_aborted }
+    }
+
+    /// Removes a rank that could not join.
+    pub(super) fn leave_unjoined(&self) {
+        self.state.lock().alive -= 1;
     }
 }
+
+/// Destroyed ranks whose siblings have ended as well.
+struct Waiting {
+    ranks: Vec<EndedRank>,
+    was_aborted: bool,
+}
+
+/// How long a rank may wait for others in its destruction, and what ends the wait.
+type Destruction<'a> = (Duration, &'a dyn Fn() -> Result<()>);
+
+const WAIT: &str = "NCCL waited for the other ranks to end";
 
 impl EndedRank {
     fn call<T>(&self, runtime: &Runtime, nccl: &Nccl, call: impl Fn(&Nccl, Comm) -> Result<T>) -> Result<T> {
@@ -109,25 +126,31 @@ impl NcclRank {
     }
 
     /// Destroys a communicator whose work is done, when all ranks of this process have ended; the last one waits for those of
-    /// other processes. Aborts a communicator that failed, or that sleeps, whose ranks cannot end together.
-    pub fn destroy(&self, runtime: &Runtime, limit: Duration) -> Result<()> {
+    /// other processes, while `health` does not fail. Aborts a communicator that failed, or that sleeps, whose ranks cannot end
+    /// together.
+    pub fn destroy(&self, runtime: &Runtime, limit: Duration, health: impl Fn() -> Result<()>) -> Result<()> {
         if self.sleep_state().get() {
             return self.abort(runtime);
         }
         let calls = self.calls_of_end();
         let healthy = calls.is_some() && matches!(self.poll(), Ok(true)) && self.deregister_all(runtime);
-        self.end(runtime, calls, healthy.then_some(limit))
+        self.end(runtime, calls, healthy.then_some((limit, &health)))
     }
 
-    /// Ends the rank: aborts it, or destroys it within a limit.
-    fn end(&self, runtime: &Runtime, calls: Option<MutexGuard<'_, ()>>, limit: Option<Duration>) -> Result<()> {
+    /// Ends the rank: destroys it within a limit, or aborts it.
+    fn end(
+        &self,
+        runtime: &Runtime,
+        calls: Option<MutexGuard<'_, ()>>,
+        destruction: Option<Destruction>,
+    ) -> Result<()> {
         if self.ended.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         let _calls = calls.or_else(|| self.calls_of_end());
         let rank =
             self.cell.comm().map(|comm| EndedRank { device: self.device(), comm, is_blocking: self.is_blocking() });
-        let aborted = match (limit, &rank) {
+        let aborted = match (destruction, &rank) {
             (None, Some(rank)) => rank.call(runtime, self.nccl(), Nccl::abort),
             _ => Ok(()),
         };
@@ -135,43 +158,79 @@ impl NcclRank {
         if aborted.is_ok() {
             self.release_registered(runtime);
         }
-        let (waiting, was_aborted) = self.siblings.leave(limit.and(rank));
-        aborted.and(end_all(runtime, self.nccl(), &waiting, was_aborted, limit.unwrap_or(ABORT_GRACE)))
+        let waiting = self.siblings.leave(destruction.and(rank));
+        aborted.and(waiting.end(runtime, self.nccl(), destruction))
     }
 }
 
-/// Ends destroyed ranks, which are the last ones of their communicator in this process.
-fn end_all(runtime: &Runtime, nccl: &Nccl, ranks: &[EndedRank], was_aborted: bool, limit: Duration) -> Result<()> {
-    // A call of the blocking mode has no limit, and a rank that was aborted is waited for in vain.
-    let finalized = match ranks.iter().any(|rank| rank.is_blocking) {
-        true => Ok(!was_aborted),
-        false => {
-            finalize(runtime, nccl, ranks, if was_aborted { limit.min(ABORT_GRACE) } else { limit }).map(|()| true)
+impl Waiting {
+    fn end(self, runtime: &Runtime, nccl: &'static Nccl, destruction: Option<Destruction>) -> Result<()> {
+        let Waiting { ranks, was_aborted } = self;
+        if ranks.is_empty() {
+            return Ok(());
         }
-    };
-    let end = if matches!(finalized, Ok(true)) { Nccl::destroy } else { Nccl::abort };
-    let mut ended = Ok(());
-    for rank in ranks {
-        ended = ended.and(rank.call(runtime, nccl, end));
-    }
-    match was_aborted {
-        true => ended,
-        false => finalized.and(ended),
+        let is_blocking = ranks.iter().any(|rank| rank.is_blocking);
+        let (limit, finalized) = match destruction {
+            // A rank that was aborted is waited for in vain, and a call of the blocking mode has no limit.
+            Some((limit, health)) if !was_aborted && !is_blocking => {
+                let deadline = Deadline::new(limit);
+                let finalized = finalize(runtime, nccl, &ranks, deadline, health);
+                (deadline.remaining().max(ABORT_GRACE), finalized)
+            }
+            _ if was_aborted => (ABORT_GRACE, Ok(())),
+            _ => (Duration::MAX, Ok(())),
+        };
+        let end = if was_aborted || finalized.is_err() { Nccl::abort } else { Nccl::destroy };
+        finalized.and(within(limit, move || {
+            let runtime = runtime::ready()?;
+            let mut ended = Ok(());
+            for rank in &ranks {
+                ended = ended.and(rank.call(runtime, nccl, end));
+            }
+            ended
+        }))
     }
 }
 
-fn finalize(runtime: &Runtime, nccl: &Nccl, ranks: &[EndedRank], limit: Duration) -> Result<()> {
+fn finalize(
+    runtime: &Runtime,
+    nccl: &Nccl,
+    ranks: &[EndedRank],
+    deadline: Deadline,
+    health: &dyn Fn() -> Result<()>,
+) -> Result<()> {
     for rank in ranks {
         rank.call(runtime, nccl, Nccl::finalize)?;
     }
-    Deadline::new(limit).until(
-        || "NCCL waited for the other ranks to end",
+    deadline.until(
+        || WAIT,
         || {
+            health()?;
             let done = |rank: &EndedRank| nccl.progress(rank.comm).map(|progress| progress == Progress::Done);
             let all_done = ranks.iter().map(done).collect::<Result<Vec<bool>>>()?.into_iter().all(|done| done);
             Ok(all_done.then_some(()))
         },
     )
+}
+
+/// Makes a call that may wait for other processes, in a thread of its own. Nothing ends such a call, so a timeout leaves the
+/// thread behind.
+fn within(limit: Duration, call: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let run = move || drop(sender.send(call()));
+    let started = thread::Builder::new().name("plinth nccl end".into()).spawn(run);
+    let thread =
+        started.map_err(|error| Error::new(Status::SYSTEM, format!("starting a thread to end NCCL: {error}")))?;
+    match receiver.recv_timeout(limit) {
+        Err(mpsc::RecvTimeoutError::Timeout) => Err(Deadline::new(limit).error(WAIT)),
+        ended => {
+            let joined = thread.join();
+            ended
+                .ok()
+                .filter(|_| joined.is_ok())
+                .unwrap_or_else(|| Err(Error::new(Status::PANIC, "the end of NCCL panicked")))
+        }
+    }
 }
 
 #[cfg(test)]

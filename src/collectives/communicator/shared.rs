@@ -161,8 +161,8 @@ impl ProcessRank {
     pub fn release(self, runtime: &Runtime, has_failed: bool, limit: Duration) -> Result<()> {
         match &self.nccl {
             None => Ok(()),
-            Some(rank) if has_failed => rank.abort(runtime),
-            Some(rank) => rank.destroy(runtime, limit),
+            Some(rank) if has_failed || self.group.error().is_some() => rank.abort(runtime),
+            Some(rank) => rank.destroy(runtime, limit, || self.group_error()),
         }
     }
 
