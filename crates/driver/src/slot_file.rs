@@ -6,20 +6,59 @@
 //! | 0 | while a process joins or leaves, and for the users of the file |
 //! | 1 to the number of slots | one by each process: it owns the slot with this number |
 //!
-//! A process opens such a file once: closing any descriptor of it would end the locks.
+//! Closing any descriptor of such a file ends all locks of the process, so all uses of a file in a process share one.
 
 use crate::{process_lock, user};
 use parking_lot::Mutex;
 use rustix::fs::{self, Mode, OFlags};
-use std::{io, os::fd::OwnedFd, path::PathBuf, time::Duration};
+use std::{
+    io,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 /// How long a process waits for others that join, leave or compare, which takes them microseconds.
 pub const LOCK_LIMIT: Duration = Duration::from_secs(10);
 const LOCK_LIMIT_AT_EXIT: Duration = Duration::from_secs(1);
 
+/// The open files of this process, with their paths.
+static OPEN: Mutex<Vec<(PathBuf, Arc<OwnedFd>)>> = Mutex::new(Vec::new());
+
+/// Returns the descriptor of a file, which is created if necessary.
+fn open(path: &Path) -> io::Result<Arc<OwnedFd>> {
+    let mut open = OPEN.lock();
+    let known = open.iter().find(|(known, file)| known == path && is_at(file, path));
+    if let Some((_, file)) = known {
+        return Ok(file.clone());
+    }
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = Arc::new(fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
+    open.push((path.to_owned(), file.clone()));
+    Ok(file)
+}
+
+/// Returns whether a path still leads to an open file.
+fn is_at(file: &OwnedFd, path: &Path) -> bool {
+    let ids = fs::fstat(file).and_then(|here| fs::stat(path).map(|there| (here, there)));
+    ids.is_ok_and(|(here, there)| (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino))
+}
+
+/// Closes files without a user when it is dropped, while no thread opens one.
+struct CloseUnused;
+
+impl Drop for CloseUnused {
+    fn drop(&mut self) {
+        OPEN.lock().retain(|(_, file)| Arc::strong_count(file) > 1);
+    }
+}
+
 /// A file with a slot of this process.
 pub struct SlotFile {
-    file: OwnedFd,
+    file: Arc<OwnedFd>,
+    /// Dropped after `file`.
+    _close_unused: CloseUnused,
     path: PathBuf,
     slot: u64,
     slots: u64,
@@ -34,8 +73,8 @@ impl SlotFile {
     /// could lock all of it, and for a symbolic link.
     pub fn join(path: PathBuf, slots: u64) -> io::Result<SlotFile> {
         loop {
-            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            let file = fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?;
+            let close_unused = CloseUnused;
+            let file = open(&path)?;
             let owner = fs::fstat(&file)?.st_uid;
             if owner != user::effective() {
                 return Err(io::Error::other(format!(
@@ -43,9 +82,8 @@ impl SlotFile {
                 )));
             }
             process_lock::lock(&file, 0, 1, LOCK_LIMIT)?;
-            // The last process may have removed the file since it was opened. Closing it releases the lock.
-            let (here, there) = (fs::fstat(&file)?, fs::stat(&path));
-            if !there.is_ok_and(|there| (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)) {
+            // The last process may have removed the file since it was opened.
+            if !is_at(&file, &path) {
                 continue;
             }
             let slot = (0..slots).find_map(|slot| match process_lock::try_lock(&file, 1 + slot, 1) {
@@ -55,7 +93,15 @@ impl SlotFile {
             });
             let slot = slot.unwrap_or_else(|| Err(io::Error::other(format!("{slots} processes share it already"))))?;
             process_lock::unlock(&file, 0, 1)?;
-            return Ok(SlotFile { file, path, slot, slots, process: std::process::id(), left: Mutex::new(false) });
+            return Ok(SlotFile {
+                file,
+                _close_unused: close_unused,
+                path,
+                slot,
+                slots,
+                process: std::process::id(),
+                left: Mutex::new(false),
+            });
         }
     }
 
@@ -127,7 +173,7 @@ pub fn path_of(name: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::temporary;
+    use crate::{file_description::control, temporary};
 
     #[test]
     fn files_of_others_and_links_are_refused() {
@@ -151,5 +197,30 @@ mod tests {
         joined.leave();
         assert_eq!(joined.exclusively(|_| Ok(7)).unwrap(), None);
         assert!(std::fs::metadata(&path).is_err());
+    }
+    /// Returns whether this process has locked its slot. Locks of open files conflict with those of their own process.
+    fn has_locked(joined: &SlotFile) -> bool {
+        let found = control(joined.file(), libc::F_OFD_GETLK, libc::F_WRLCK, 1 + joined.slot(), 1).unwrap();
+        i32::from(found.l_type) == libc::F_WRLCK
+    }
+
+    #[test]
+    fn a_file_that_was_left_keeps_the_slot_of_a_later_one() {
+        let folder = temporary::folder().unwrap();
+        let path = folder.path().join("slots");
+        let first = SlotFile::join(path.clone(), 4).unwrap();
+        assert!(has_locked(&first));
+        // The path leads to the same file again, as it does if another process has a slot.
+        std::fs::hard_link(&path, folder.path().join("kept")).unwrap();
+        first.leave();
+        assert!(!has_locked(&first));
+        std::fs::rename(folder.path().join("kept"), &path).unwrap();
+        let second = SlotFile::join(path.clone(), 4).unwrap();
+        assert!(has_locked(&second));
+        drop(first);
+        assert!(has_locked(&second));
+        second.leave();
+        drop(second);
+        assert!(OPEN.lock().iter().all(|(open, _)| *open != path));
     }
 }

@@ -87,6 +87,8 @@ struct Running {
     thread: thread::JoinHandle<()>,
 }
 
+/// Held while the sharing of a device begins or ends.
+static CHANGE: Mutex<()> = Mutex::new(());
 static RUNNING: PerDevice<Mutex<Option<Running>>> = PerDevice::new();
 /// Whether any device is shared.
 static ANY: AtomicBool = AtomicBool::new(false);
@@ -120,6 +122,7 @@ pub fn enable(number: i32, options: &Options) -> Result<()> {
         );
         return Err(Error::new(Status::INVALID_VALUE, what));
     }
+    let _change = CHANGE.lock();
     let mut running = RUNNING.of(device).lock();
     let member = match &*running {
         Some(running) if running.member.name == options.name => running.member.clone(),
@@ -177,6 +180,7 @@ pub fn disable(number: i32) -> Result<()> {
 }
 
 fn end(device: &Device) {
+    let _change = CHANGE.lock();
     let Some(running) = RUNNING.of(device).lock().take() else { return };
     device.memory().set_share(None);
     running.member.stop.store(true, Ordering::Release);
