@@ -98,6 +98,57 @@ TEST(a_destroyed_rank_ends_with_the_abort_of_another) {
   CHECK_OK(plinth_communicator_destroy(communicators[1]));
 }
 
+/* The first graphs leave memory in the cache. */
+static void begin_with_graphs(void) {
+  begin();
+  run_threads(RANKS, capture_as);
+  replay_all();
+  destroy_graphs();
+  destroy_communicators();
+  for (int rank = 0; rank < RANKS; rank++) {
+    unused[rank] = free_bytes(rank);
+  }
+  make(0);
+  run_threads(RANKS, capture_as);
+  replay_all();
+}
+
+static bool is_released(void) {
+  for (int rank = 0; rank < RANKS && on_host_device(); rank++) {
+    if (free_bytes(rank) != unused[rank]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* NCCL keeps the memory until the graphs end, which nobody waits for. */
+TEST(an_abort_does_not_wait_for_the_end_of_graphs) {
+  begin_with_graphs();
+  const double start = seconds_now();
+  CHECK_OK(plinth_communicator_abort(communicators[0]));
+  CHECK_OK(plinth_communicator_abort(communicators[1]));
+  destroy_communicators();
+  CHECK(seconds_now() - start < SOON_SECONDS);
+  if (on_host_device()) {
+    CHECK(!is_released());
+  }
+  destroy_graphs();
+  EVENTUALLY(is_released());
+}
+
+TEST(a_call_that_never_ends_is_aborted_in_spite_of_graphs) {
+  begin_with_graphs();
+  CHECK_OK(plinth_communicator_set_timeout(communicators[0], SHORT_LIMIT));
+  CHECK_OK(reduce(0, COUNT));
+  const double start = seconds_now();
+  CHECK_OK(plinth_stream_synchronize(streams[0]));
+  CHECK(seconds_now() - start < SOON_SECONDS);
+  destroy_graphs();
+  destroy_communicators();
+  EVENTUALLY(is_released());
+}
+
 static plinth_status_t split_in_two(plinth_communicator_t communicator) {
   int32_t rank = 0;
   CHECK_OK(plinth_communicator_rank(communicator, &rank));

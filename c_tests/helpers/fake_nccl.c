@@ -562,6 +562,9 @@ EXPORT int ncclCommAbort(comm *self) {
   MAY_FAIL(ncclCommAbort);
   atomic_store(&self->aborted, 1);
   if (is_connecting(self)) wait_for_group(self);
+  /* A split in progress ends here, and writes its result. */
+  if (self->split_result != NULL) *self->split_result = NULL;
+  self->split_result = NULL;
   while (atomic_load(&self->running) > 0 || atomic_load(&self->captured) > 0) pause_a_little();
   return end(self);
 }

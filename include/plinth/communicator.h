@@ -167,13 +167,13 @@ PLINTH_NOEXCEPT;
 /**
  * Destroys a communicator. Each rank destroys its own.
  *
- * The communicator's work should be done: synchronize its streams first. Replays of graphs that captured it must be
- * done. Destroy graphs with calls of NCCL first: NCCL waits for their end, here and in plinth_communicator_abort.
+ * The communicator's work should be done: synchronize its streams first, and destroy the graphs that captured it.
  *
  * NCCL releases its memory of a communicator with the last rank of the process that is destroyed or aborted. That call
- * waits until the ranks of the other processes of the machine are destroyed, up to its communicator's timeout, and aborts
- * the ranks of its process then; with PLINTH_COMMUNICATOR_UNLIMITED it has no limit. So processes destroy several
- * communicators in the same order.
+ * waits up to its communicator's timeout for the ranks of the other processes of the machine, and for the end of graphs
+ * with NCCL's calls. NCCL 2.32 or newer aborts the ranks of the process then; an older one may keep their memory until the
+ * other processes end. With PLINTH_COMMUNICATOR_UNLIMITED there is no limit. So processes destroy several communicators in
+ * the same order.
  *
  * @param communicator The communicator; NULL does nothing.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_TIMED_OUT if other ranks were not destroyed in time, or
@@ -186,6 +186,7 @@ PLINTH_NOEXCEPT;
 
 /**
  * Aborts a communicator and its work, whatever the other ranks do. Ends those of its process that are destroyed already.
+ * NCCL keeps memory until the graphs that captured its calls are destroyed; the call does not wait for that.
  *
  * Calls that wait in the communicator return PLINTH_ERROR_ABORTED, and so does every later call except
  * plinth_communicator_destroy. The contents of memory that the aborted work was to write are undefined. Intended for

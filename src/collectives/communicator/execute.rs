@@ -5,14 +5,15 @@ use super::{
     group::Item,
     in_process_group::{self, InProcessRank, Outcome, Request},
     nccl::{self, IssueError},
+    nccl_end,
     operation::Operation,
     shared,
 };
 use crate::{
-    error::{Error, Result},
+    error::Result,
     runtime::{self, Runtime},
 };
-use std::{sync::Arc, thread, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 /// Submits requests to the engines, and waits until all of them are in the streams.
 pub(super) fn execute(items: Vec<Item>) -> Result<()> {
@@ -135,31 +136,11 @@ fn execute_in_process(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> R
     Ok(())
 }
 
-/// Ends the communicators of a call or group in which NCCL failed, all at once: NCCL's abort of one of them may wait for the
-/// whole group, in which the others wait for their own ranks.
-fn end_together(items: &[Item], error: &Error) {
-    let mut communicators: Vec<&Arc<Communicator>> = items.iter().map(|item| &item.communicator).collect();
-    communicators.sort_unstable_by_key(|communicator| Arc::as_ptr(communicator));
-    communicators.dedup_by_key(|communicator| Arc::as_ptr(communicator));
-    let Some((last, others)) = communicators.split_last() else { return };
-    thread::scope(|scope| {
-        let mut without_thread = Vec::new();
-        for communicator in others {
-            let end = || communicator.end_with(error);
-            let started = thread::Builder::new().name("plinth abort".into()).spawn_scoped(scope, end);
-            if started.is_err() {
-                without_thread.push(communicator);
-            }
-        }
-        last.end_with(error);
-        without_thread.into_iter().for_each(|communicator| communicator.end_with(error));
-    });
-}
-
 fn execute_with_nccl(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Result<()> {
-    let (mut operations, mut splits) = (Vec::new(), Vec::new());
+    let (mut ranks, mut operations, mut splits) = (Vec::new(), Vec::new(), Vec::new());
     for item in &items {
         let Engine::Nccl(rank) = &item.communicator.engine else { continue };
+        ranks.push(&**rank);
         match &item.request {
             Request::Operation(operation) => operations.push((rank, operation)),
             Request::Split { color, key } => splits.push((&**rank, *color, *key)),
@@ -168,7 +149,10 @@ fn execute_with_nccl(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Re
     let ended = |issued| match issued {
         IssueError::Refused(error) => error,
         IssueError::Failed(error) => {
-            end_together(&items, &error);
+            nccl_end::abort_together(runtime, &ranks);
+            for item in &items {
+                item.communicator.end_with(&error);
+            }
             error
         }
     };

@@ -329,8 +329,8 @@ impl Communicator {
         self.fail(error);
         let abort = |runtime| match &self.engine {
             Engine::InProcess(_) => Ok(()),
-            Engine::Shared(process_rank) => process_rank.abort_after_error(runtime),
-            Engine::Nccl(rank) => rank.abort_after_error(runtime),
+            Engine::Shared(process_rank) => process_rank.abort(runtime),
+            Engine::Nccl(rank) => rank.abort(runtime),
         };
         log::ignore(runtime::ready().and_then(abort), "aborting a communicator");
     }

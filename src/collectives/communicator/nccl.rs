@@ -5,7 +5,7 @@
 //! its own thread, which costs some microseconds; the caller can request the blocking mode instead.
 
 use super::{
-    nccl_end::Siblings,
+    nccl_end::{self, Siblings},
     nccl_registered::RegisteredMemory,
     operation::{Kind, Operation},
     sticky_error::StickyError,
@@ -495,8 +495,13 @@ pub fn split(
 ) -> std::result::Result<Vec<Option<Arc<NcclRank>>>, IssueError> {
     let Some((first, ..)) = batch.first() else { return Ok(Vec::new()) };
     let ranks: Vec<&NcclRank> = batch.iter().map(|(rank, ..)| *rank).collect();
-    let _calls = lock_calls(&ranks);
+    let calls = lock_calls(&ranks);
     let comms = ranks.iter().map(|rank| rank.comm()).collect::<Result<Vec<Comm>>>()?;
+    // Before NCCL begins: a part may be destroyed in another thread before the next one is made here.
+    let siblings = |(rank, color, _): &(&NcclRank, Option<u32>, i32)| {
+        color.map(|color| rank.siblings.of_part(rank.splits.load(Ordering::Relaxed), color))
+    };
+    let siblings: Vec<Option<Arc<Siblings>>> = batch.iter().map(siblings).collect();
     let all = || {
         let begin = |((rank, color, key), comm): (&(&NcclRank, Option<u32>, i32), &Comm)| {
             let device = runtime.device(rank.device as i32)?;
@@ -506,17 +511,24 @@ pub fn split(
         };
         batch.iter().zip(&comms).map(begin).collect::<Result<Vec<OutputCell>>>()
     };
-    let (cells, _) = first.nccl.group(all).map_err(IssueError::Refused)?;
+    let refuse = |error| {
+        siblings.iter().flatten().for_each(|siblings| siblings.leave_unjoined());
+        IssueError::Refused(error)
+    };
+    let (cells, _) = first.nccl.group(all).map_err(refuse)?;
     let (mut parts, mut colorless) = (Vec::new(), Vec::new());
-    for (cell, (parent, color, _)) in cells.into_iter().zip(batch) {
-        let number = parent.splits.fetch_add(1, Ordering::Relaxed);
-        let Some(color) = *color else {
-            colorless.push(cell);
-            parts.push(None);
-            continue;
-        };
-        let siblings = parent.siblings.of_part(number, color);
-        parts.push(Some(NcclRank::new(parent.nccl, cell, (0, 0), parent.device, parent.blocking, siblings)));
+    for ((cell, siblings), (parent, ..)) in cells.into_iter().zip(siblings).zip(batch) {
+        parent.splits.fetch_add(1, Ordering::Relaxed);
+        match siblings {
+            Some(siblings) => {
+                let (device, is_blocking) = (parent.device, parent.blocking);
+                parts.push(Some(NcclRank::new(parent.nccl, cell, (0, 0), device, is_blocking, siblings)));
+            }
+            None => {
+                colorless.push(cell);
+                parts.push(None);
+            }
+        }
     }
     let mut finish = || {
         for rank in &ranks {
@@ -529,9 +541,11 @@ pub fn split(
         Ok(())
     };
     if let Err(error) = finish() {
-        for part in parts.iter().flatten() {
-            // Report the first error, not one of the abort.
-            let _ = part.abort(runtime);
+        drop(calls);
+        // NCCL makes the parts until the aborts of their parents are complete, which use what a part's abort releases.
+        if nccl_end::abort_together(runtime, &ranks) {
+            let parts: Vec<&NcclRank> = parts.iter().flatten().collect();
+            nccl_end::abort_together(runtime, &parts);
         }
         return Err(IssueError::Failed(error));
     }

@@ -6,7 +6,7 @@
 
 use super::nccl::{ABORT_GRACE, NcclRank};
 use crate::{
-    base::deadline::Deadline,
+    base::{deadline::Deadline, log},
     driver::nccl::{Comm, ID_BYTES, Nccl, Progress},
     error::{Error, Result},
     runtime::{self, Runtime},
@@ -15,7 +15,11 @@ use crate::{
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     mem,
-    sync::{Arc, Weak, atomic::Ordering, mpsc},
+    sync::{
+        Arc, Weak,
+        atomic::Ordering,
+        mpsc::{self, Receiver, RecvTimeoutError},
+    },
     thread,
     time::Duration,
 };
@@ -47,7 +51,12 @@ struct EndedRank {
     device: u32,
     comm: Comm,
     is_blocking: bool,
+    /// Whether a graph may have captured work of it.
+    was_captured: bool,
 }
+
+/// How long to wait for an abort. NCCL may wait in it for other processes.
+const LONGEST_ABORT: Duration = Duration::from_secs(10);
 
 static COMMUNICATORS: Mutex<Vec<Weak<Siblings>>> = Mutex::new(Vec::new());
 
@@ -105,6 +114,11 @@ type Destruction<'a> = (Duration, &'a dyn Fn() -> Result<()>);
 const WAIT: &str = "NCCL waited for the other ranks to end";
 
 impl EndedRank {
+    /// Returns how long to wait for an abort. NCCL waits in it for the end of graphs.
+    fn abort_limit(&self) -> Duration {
+        if self.was_captured { ABORT_GRACE } else { LONGEST_ABORT }
+    }
+
     fn call<T>(&self, runtime: &Runtime, nccl: &Nccl, call: impl Fn(&Nccl, Comm) -> Result<T>) -> Result<T> {
         runtime.device(self.device as i32)?.with_context(&runtime.driver, |_| call(nccl, self.comm))
     }
@@ -113,16 +127,26 @@ impl EndedRank {
 impl NcclRank {
     /// Aborts the communicator and its pending work.
     pub fn abort(&self, runtime: &Runtime) -> Result<()> {
-        self.end(runtime, None, None)
+        self.begin_abort().map_or(Ok(()), |abort| abort.finish(runtime).map(drop))
     }
 
-    /// Aborts the communicator after an error, so that its work ends. If a graph may have captured work of it, this is left to
-    /// the program: NCCL waits in an abort for the end of those graphs.
-    pub fn abort_after_error(&self, runtime: &Runtime) -> Result<()> {
-        match self.captured.load(Ordering::Relaxed) {
-            true => Ok(()),
-            false => self.abort(runtime),
+    fn begin_abort(&self) -> Option<Abort<'_>> {
+        if self.ended.swap(true, Ordering::AcqRel) {
+            return None;
         }
+        let calls = self.calls_of_end();
+        let nccl = self.nccl();
+        let begin = |rank: EndedRank| (Call::start(move || rank.call(runtime::ready()?, nccl, Nccl::abort)), rank);
+        Some(Abort { rank: self, call: self.ended_rank().map(begin), _calls: calls })
+    }
+
+    fn ended_rank(&self) -> Option<EndedRank> {
+        self.cell.comm().map(|comm| EndedRank {
+            device: self.device(),
+            comm,
+            is_blocking: self.is_blocking(),
+            was_captured: self.captured.load(Ordering::Relaxed),
+        })
     }
 
     /// Destroys a communicator whose work is done, when all ranks of this process have ended; the last one waits for those of
@@ -134,33 +158,51 @@ impl NcclRank {
         }
         let calls = self.calls_of_end();
         let healthy = calls.is_some() && matches!(self.poll(), Ok(true)) && self.deregister_all(runtime);
-        self.end(runtime, calls, healthy.then_some((limit, &health)))
-    }
-
-    /// Ends the rank: destroys it within a limit, or aborts it.
-    fn end(
-        &self,
-        runtime: &Runtime,
-        calls: Option<MutexGuard<'_, ()>>,
-        destruction: Option<Destruction>,
-    ) -> Result<()> {
+        let Some(rank) = self.ended_rank().filter(|_| healthy) else {
+            drop(calls);
+            return self.abort(runtime);
+        };
         if self.ended.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        let _calls = calls.or_else(|| self.calls_of_end());
-        let rank =
-            self.cell.comm().map(|comm| EndedRank { device: self.device(), comm, is_blocking: self.is_blocking() });
-        let aborted = match (destruction, &rank) {
-            (None, Some(rank)) => rank.call(runtime, self.nccl(), Nccl::abort),
-            _ => Ok(()),
-        };
-        self.cell.mark_complete();
-        if aborted.is_ok() {
-            self.release_registered(runtime);
-        }
-        let waiting = self.siblings.leave(destruction.and(rank));
-        aborted.and(waiting.end(runtime, self.nccl(), destruction))
+        self.siblings.leave(Some(rank)).end(runtime, self.nccl(), Some((limit, &health)))
     }
+}
+
+/// An abort that has begun.
+struct Abort<'a> {
+    rank: &'a NcclRank,
+    /// NCCL's call, if NCCL has made the communicator.
+    call: Option<(Call, EndedRank)>,
+    _calls: Option<MutexGuard<'a, ()>>,
+}
+
+impl Abort<'_> {
+    /// Waits for the abort. Returns whether it is complete; if not, NCCL waits for graphs or for other processes.
+    fn finish(self, runtime: &Runtime) -> Result<bool> {
+        let Abort { rank, call, .. } = self;
+        let returned = call.map(|(call, ended)| call.wait(ended.abort_limit()));
+        // Otherwise NCCL may still write the communicator, or use the registered memory.
+        if matches!(returned, Some(Ok(true))) {
+            rank.cell.mark_complete();
+            rank.release_registered(runtime);
+        }
+        let ended = rank.siblings.leave(None).end(runtime, rank.nccl(), None);
+        returned.unwrap_or(Ok(true)).and_then(|is_complete| ended.map(|()| is_complete))
+    }
+}
+
+/// Aborts ranks at once: NCCL's abort of a rank may wait for its group, in which the others wait for their own ranks. Returns
+/// whether all aborts are complete.
+pub fn abort_together(runtime: &Runtime, ranks: &[&NcclRank]) -> bool {
+    let aborts: Vec<Abort<'_>> = ranks.iter().filter_map(|rank| rank.begin_abort()).collect();
+    let mut are_complete = true;
+    for abort in aborts {
+        let finished = abort.finish(runtime);
+        are_complete &= matches!(finished, Ok(true));
+        log::ignore(finished, "aborting a communicator of NCCL");
+    }
+    are_complete
 }
 
 impl Waiting {
@@ -170,25 +212,34 @@ impl Waiting {
             return Ok(());
         }
         let is_blocking = ranks.iter().any(|rank| rank.is_blocking);
+        let abort_limit = ranks.iter().map(EndedRank::abort_limit).min().unwrap_or(LONGEST_ABORT);
         let (limit, finalized) = match destruction {
             // A rank that was aborted is waited for in vain, and a call of the blocking mode has no limit.
             Some((limit, health)) if !was_aborted && !is_blocking => {
                 let deadline = Deadline::new(limit);
-                let finalized = finalize(runtime, nccl, &ranks, deadline, health);
-                (deadline.remaining().max(ABORT_GRACE), finalized)
+                match finalize(runtime, nccl, &ranks, deadline, health) {
+                    Ok(()) => (deadline.remaining().max(ABORT_GRACE), Ok(())),
+                    failed => (abort_limit, failed),
+                }
             }
-            _ if was_aborted => (ABORT_GRACE, Ok(())),
+            _ if was_aborted => (abort_limit, Ok(())),
             _ => (Duration::MAX, Ok(())),
         };
         let end = if was_aborted || finalized.is_err() { Nccl::abort } else { Nccl::destroy };
-        finalized.and(within(limit, move || {
+        let end_all = move || {
             let runtime = runtime::ready()?;
             let mut ended = Ok(());
             for rank in &ranks {
                 ended = ended.and(rank.call(runtime, nccl, end));
             }
             ended
-        }))
+        };
+        let ended = if limit == Duration::MAX { end_all().map(|()| true) } else { Call::start(end_all).wait(limit) };
+        finalized?;
+        match ended? || was_aborted {
+            true => Ok(()),
+            false => Err(Deadline::new(limit).error(WAIT)),
+        }
     }
 }
 
@@ -213,22 +264,44 @@ fn finalize(
     )
 }
 
-/// Makes a call that may wait for other processes, in a thread of its own. Nothing ends such a call, so a timeout leaves the
-/// thread behind.
-fn within(limit: Duration, call: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
-    let (sender, receiver) = mpsc::sync_channel(1);
-    let run = move || drop(sender.send(call()));
-    let started = thread::Builder::new().name("plinth nccl end".into()).spawn(run);
-    let thread =
-        started.map_err(|error| Error::new(Status::SYSTEM, format!("starting a thread to end NCCL: {error}")))?;
-    match receiver.recv_timeout(limit) {
-        Err(mpsc::RecvTimeoutError::Timeout) => Err(Deadline::new(limit).error(WAIT)),
-        ended => {
-            let joined = thread.join();
-            ended
-                .ok()
-                .filter(|_| joined.is_ok())
-                .unwrap_or_else(|| Err(Error::new(Status::PANIC, "the end of NCCL panicked")))
+/// A call that may wait for other processes, or for the end of graphs, in a thread of its own. Nothing ends such a call, so a
+/// timeout leaves the thread behind.
+enum Call {
+    Running { result: Receiver<Result<()>>, thread: thread::JoinHandle<()> },
+    Done(Result<()>),
+}
+
+impl Call {
+    /// Starts a call; without a thread it is made at once.
+    fn start(call: impl FnOnce() -> Result<()> + Clone + Send + 'static) -> Call {
+        let (sender, result) = mpsc::sync_channel(1);
+        let own = call.clone();
+        let run = move || {
+            // A capture of another thread stays valid.
+            let called = runtime::ready().and_then(|runtime| Ok(runtime.driver.with_relaxed_capture(own)?));
+            // Nobody receives it after a timeout.
+            let _ = sender.send(called.flatten());
+        };
+        match thread::Builder::new().name("plinth nccl end".into()).spawn(run) {
+            Ok(thread) => Call::Running { result, thread },
+            Err(_) => Call::Done(call()),
+        }
+    }
+
+    /// Waits for its end. Returns whether it has ended.
+    fn wait(self, limit: Duration) -> Result<bool> {
+        let (result, thread) = match self {
+            Call::Running { result, thread } => (result, thread),
+            Call::Done(done) => return done.map(|()| true),
+        };
+        match result.recv_timeout(limit) {
+            Ok(called) => {
+                // It has nothing left to do.
+                let _ = thread.join();
+                called.map(|()| true)
+            }
+            Err(RecvTimeoutError::Timeout) => Ok(false),
+            Err(RecvTimeoutError::Disconnected) => Err(Error::new(Status::PANIC, "the end of NCCL panicked")),
         }
     }
 }

@@ -151,12 +151,6 @@ impl ProcessRank {
         self.nccl.as_ref().map_or(Ok(()), |rank| rank.abort(runtime))
     }
 
-    /// The same after an error of NCCL.
-    pub fn abort_after_error(&self, runtime: &Runtime) -> Result<()> {
-        self.group.abort();
-        self.nccl.as_ref().map_or(Ok(()), |rank| rank.abort_after_error(runtime))
-    }
-
     /// Leaves the group, whose work is done unless it has failed.
     pub fn release(self, runtime: &Runtime, has_failed: bool, limit: Duration) -> Result<()> {
         match &self.nccl {
