@@ -10,6 +10,7 @@ use super::{
     shared,
 };
 use crate::{
+    base::log,
     error::Result,
     runtime::{self, Runtime},
 };
@@ -149,7 +150,7 @@ fn execute_with_nccl(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Re
     let ended = |issued| match issued {
         IssueError::Refused(error) => error,
         IssueError::Failed(error) => {
-            nccl_end::abort_together(runtime, &ranks);
+            log::ignore(nccl_end::abort_together(runtime, ranks.iter().copied()), "aborting communicators");
             for item in &items {
                 item.communicator.end_with(&error);
             }

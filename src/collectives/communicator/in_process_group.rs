@@ -8,6 +8,7 @@
 use super::{
     engine::{EngineKind, LOCAL_NCCL_FROM, nccl_from},
     nccl::{self, IssueError, NcclRank},
+    nccl_end,
     operation::{Kind, Operation},
     sticky_error::StickyError,
 };
@@ -126,12 +127,10 @@ impl InProcessRank {
     /// Aborts the group: pending and later calls of all ranks fail.
     pub fn abort(&self, runtime: &Runtime) -> Result<()> {
         // Abort NCCL first: a call of NCCL that does not return holds the lock.
-        let mut aborted = Ok(());
-        for rank in self.group.nccl.get().into_iter().flatten().flatten() {
-            aborted = aborted.and(rank.abort(runtime));
-        }
+        let ranks = self.group.nccl.get().into_iter().flatten().flatten().map(|rank| &**rank);
+        let aborted = nccl_end::abort_together(runtime, ranks);
         self.group.fail(StickyError::new(Status::ABORTED, format!("rank {} aborted the communicator", self.rank)));
-        aborted
+        aborted.map(drop)
     }
 
     /// Releases a rank; the last one destroys the shared resources.
@@ -392,11 +391,8 @@ impl InProcessGroup {
             let batch: Vec<_> = ranks.iter().zip(operations).collect();
             nccl::issue(runtime, &batch, self.limit).inspect_err(|issued| {
                 if let IssueError::Failed(_) = issued {
-                    for rank in ranks {
-                        // A part of the operation may be in a stream and wait there for the rest. Report the first
-                        // error.
-                        let _ = rank.abort(runtime);
-                    }
+                    // A part of the operation may be in a stream and wait there for the rest. Report the first error.
+                    let _ = nccl_end::abort_together(runtime, ranks.iter().map(|rank| &**rank));
                 }
             })?;
             let streams: Vec<Stream> = operations.iter().map(|operation| operation.stream).collect();
@@ -507,10 +503,8 @@ impl InProcessGroup {
             ranks.iter().try_for_each(|rank| rank.wait_until_ready(self.limit, "NCCL connected the devices"))
         });
         if let Err(error) = connected {
-            for rank in &ranks {
-                // Report the first error, not one of the abort.
-                let _ = rank.abort(runtime);
-            }
+            // Report the first error, not one of the abort.
+            let _ = nccl_end::abort_together(runtime, ranks.iter().map(|rank| &**rank));
             return Err(error);
         }
         Ok(ranks)

@@ -74,12 +74,13 @@ pub struct NcclRank {
     calls: Mutex<()>,
     /// Whether it was aborted or destroyed, or is about to be.
     pub(super) ended: AtomicBool,
+    pub(super) abort_is_complete: AtomicBool,
     /// Whether a capture has had an operation of it.
     pub(super) captured: AtomicBool,
     /// The error for which the watchdog aborted it.
     sticky_error: OnceCell<StickyError>,
     launches: Mutex<Launches>,
-    registered: Mutex<Vec<RegisteredMemory>>,
+    registered: Arc<Mutex<Vec<RegisteredMemory>>>,
     sleep: Arc<SleepState>,
     pub(super) siblings: Arc<Siblings>,
     /// How often it was split.
@@ -124,10 +125,11 @@ impl NcclRank {
             blocking,
             calls: Mutex::new(()),
             ended: AtomicBool::new(false),
+            abort_is_complete: AtomicBool::new(false),
             captured: AtomicBool::new(false),
             sticky_error: OnceCell::new(),
             launches: Mutex::default(),
-            registered: Mutex::default(),
+            registered: Arc::default(),
             sleep: Arc::default(),
             siblings,
             splits: AtomicU32::new(0),
@@ -192,7 +194,7 @@ impl NcclRank {
     }
 
     /// Returns the registered memory.
-    pub(super) fn registered(&self) -> &Mutex<Vec<RegisteredMemory>> {
+    pub(super) fn registered(&self) -> &Arc<Mutex<Vec<RegisteredMemory>>> {
         &self.registered
     }
 
@@ -499,7 +501,8 @@ pub fn split(
     let comms = ranks.iter().map(|rank| rank.comm()).collect::<Result<Vec<Comm>>>()?;
     // Before NCCL begins: a part may be destroyed in another thread before the next one is made here.
     let siblings = |(rank, color, _): &(&NcclRank, Option<u32>, i32)| {
-        color.map(|color| rank.siblings.of_part(rank.splits.load(Ordering::Relaxed), color))
+        let number = rank.splits.fetch_add(1, Ordering::Relaxed);
+        color.map(|color| rank.siblings.of_part(number, color))
     };
     let siblings: Vec<Option<Arc<Siblings>>> = batch.iter().map(siblings).collect();
     let all = || {
@@ -513,12 +516,14 @@ pub fn split(
     };
     let refuse = |error| {
         siblings.iter().flatten().for_each(|siblings| siblings.leave_unjoined());
+        for rank in &ranks {
+            rank.splits.fetch_sub(1, Ordering::Relaxed);
+        }
         IssueError::Refused(error)
     };
     let (cells, _) = first.nccl.group(all).map_err(refuse)?;
     let (mut parts, mut colorless) = (Vec::new(), Vec::new());
     for ((cell, siblings), (parent, ..)) in cells.into_iter().zip(siblings).zip(batch) {
-        parent.splits.fetch_add(1, Ordering::Relaxed);
         match siblings {
             Some(siblings) => {
                 let (device, is_blocking) = (parent.device, parent.blocking);
@@ -543,9 +548,10 @@ pub fn split(
     if let Err(error) = finish() {
         drop(calls);
         // NCCL makes the parts until the aborts of their parents are complete, which use what a part's abort releases.
-        if nccl_end::abort_together(runtime, &ranks) {
-            let parts: Vec<&NcclRank> = parts.iter().flatten().collect();
-            nccl_end::abort_together(runtime, &parts);
+        let parts = parts.iter().flatten();
+        match nccl_end::abort_together(runtime, ranks.iter().copied()) {
+            Ok(true) => log::ignore(nccl_end::abort_together(runtime, parts), "aborting the parts of a split"),
+            _ => parts.for_each(|part| part.forsake(runtime)),
         }
         return Err(IssueError::Failed(error));
     }

@@ -136,8 +136,25 @@ impl NcclRank {
         }
         let calls = self.calls_of_end();
         let nccl = self.nccl();
-        let begin = |rank: EndedRank| (Call::start(move || rank.call(runtime::ready()?, nccl, Nccl::abort)), rank);
-        Some(Abort { rank: self, call: self.ended_rank().map(begin), _calls: calls })
+        let call = self.ended_rank().map(|rank| {
+            let registered = self.registered().clone();
+            let abort = move || {
+                let aborted = rank.call(runtime::ready()?, nccl, Nccl::abort);
+                // NCCL may have used it until now, and the rank may be gone.
+                drop(registered);
+                aborted
+            };
+            (Call::start(abort), Deadline::new(rank.abort_limit()))
+        });
+        Some(Abort { rank: self, call, _calls: calls })
+    }
+
+    /// Ends the rank for its siblings only, because it cannot be aborted.
+    pub(super) fn forsake(&self, runtime: &Runtime) {
+        if !self.ended.swap(true, Ordering::AcqRel) {
+            let forsaken = Abort { rank: self, call: None, _calls: None }.finish(runtime);
+            log::ignore(forsaken, "aborting a communicator of NCCL");
+        }
     }
 
     fn ended_rank(&self) -> Option<EndedRank> {
@@ -173,7 +190,7 @@ impl NcclRank {
 struct Abort<'a> {
     rank: &'a NcclRank,
     /// NCCL's call, if NCCL has made the communicator.
-    call: Option<(Call, EndedRank)>,
+    call: Option<(Call, Deadline<'a>)>,
     _calls: Option<MutexGuard<'a, ()>>,
 }
 
@@ -181,11 +198,14 @@ impl Abort<'_> {
     /// Waits for the abort. Returns whether it is complete; if not, NCCL waits for graphs or for other processes.
     fn finish(self, runtime: &Runtime) -> Result<bool> {
         let Abort { rank, call, .. } = self;
-        let returned = call.map(|(call, ended)| call.wait(ended.abort_limit()));
+        let returned = call.map(|(call, deadline)| call.wait(deadline.remaining()));
         // Otherwise NCCL may still write the communicator, or use the registered memory.
         if matches!(returned, Some(Ok(true))) {
             rank.cell.mark_complete();
             rank.release_registered(runtime);
+        }
+        if !matches!(returned, Some(Ok(false))) {
+            rank.abort_is_complete.store(true, Ordering::Release);
         }
         let ended = rank.siblings.leave(None).end(runtime, rank.nccl(), None);
         returned.unwrap_or(Ok(true)).and_then(|is_complete| ended.map(|()| is_complete))
@@ -193,16 +213,14 @@ impl Abort<'_> {
 }
 
 /// Aborts ranks at once: NCCL's abort of a rank may wait for its group, in which the others wait for their own ranks. Returns
-/// whether all aborts are complete.
-pub fn abort_together(runtime: &Runtime, ranks: &[&NcclRank]) -> bool {
-    let aborts: Vec<Abort<'_>> = ranks.iter().filter_map(|rank| rank.begin_abort()).collect();
-    let mut are_complete = true;
+/// whether all aborts are complete, also those of other threads.
+pub fn abort_together<'a>(runtime: &Runtime, ranks: impl Iterator<Item = &'a NcclRank> + Clone) -> Result<bool> {
+    let aborts: Vec<Abort<'_>> = ranks.clone().filter_map(NcclRank::begin_abort).collect();
+    let mut ended = Ok(());
     for abort in aborts {
-        let finished = abort.finish(runtime);
-        are_complete &= matches!(finished, Ok(true));
-        log::ignore(finished, "aborting a communicator of NCCL");
+        ended = ended.and(abort.finish(runtime).map(drop));
     }
-    are_complete
+    ended.map(|()| ranks.into_iter().all(|rank| rank.abort_is_complete.load(Ordering::Acquire)))
 }
 
 impl Waiting {
