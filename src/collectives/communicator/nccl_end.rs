@@ -7,7 +7,7 @@
 use super::nccl::{ABORT_GRACE, NcclRank};
 use crate::{
     base::{deadline::Deadline, log},
-    driver::nccl::{Comm, ID_BYTES, Nccl, Progress},
+    driver::nccl::{self, Comm, ID_BYTES, Nccl, Progress},
     error::{Error, Result},
     runtime::{self, Runtime},
     status::Status,
@@ -16,11 +16,11 @@ use parking_lot::{Mutex, MutexGuard};
 use std::{
     mem,
     sync::{
-        Arc, Weak,
+        Arc, Once, Weak,
         atomic::Ordering,
         mpsc::{self, Receiver, RecvTimeoutError},
     },
-    thread,
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
@@ -55,6 +55,8 @@ struct EndedRank {
     was_captured: bool,
 }
 
+/// How long the exit of the process waits for aborts.
+const EXIT_LIMIT: Duration = Duration::from_secs(2);
 /// How long to wait for an abort. NCCL may wait in it for other processes.
 const LONGEST_ABORT: Duration = Duration::from_secs(10);
 
@@ -285,7 +287,7 @@ fn finalize(
 /// A call that may wait for other processes, or for the end of graphs, in a thread of its own. Nothing ends such a call, so a
 /// timeout leaves the thread behind.
 enum Call {
-    Running { result: Receiver<Result<()>>, thread: thread::JoinHandle<()> },
+    Running { result: Receiver<Result<()>>, thread: JoinHandle<()> },
     Done(Result<()>),
 }
 
@@ -318,9 +320,36 @@ impl Call {
                 let _ = thread.join();
                 called.map(|()| true)
             }
-            Err(RecvTimeoutError::Timeout) => Ok(false),
+            Err(RecvTimeoutError::Timeout) => {
+                leave(thread);
+                Ok(false)
+            }
             Err(RecvTimeoutError::Disconnected) => Err(Error::new(Status::PANIC, "the end of NCCL panicked")),
         }
+    }
+}
+
+/// The threads of calls that have not returned.
+static LEFT: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
+
+fn leave(thread: JoinHandle<()>) {
+    static REGISTER: Once = Once::new();
+    REGISTER.call_once(|| {
+        if let Ok(nccl) = nccl::get() {
+            nccl.at_exit(await_left);
+        }
+    });
+    let mut left = LEFT.lock();
+    left.retain(|thread| !thread.is_finished());
+    left.push(thread);
+}
+
+/// Waits at the exit of the process for NCCL to release what it is releasing: its exit handlers must not run meanwhile.
+extern "C" fn await_left() {
+    if runtime::usable().is_some() {
+        let ended = || Ok(LEFT.lock().iter().all(JoinHandle::is_finished).then_some(()));
+        // A thread that waits for graphs does nothing.
+        let _ = Deadline::new(EXIT_LIMIT).until(|| WAIT, ended);
     }
 }
 

@@ -188,6 +188,15 @@ impl Nccl {
         self.on_host_device
     }
 
+    /// Registers a function for the exit of the process. It runs before what NCCL and its libraries do then, which they have
+    /// registered when they were loaded.
+    pub fn at_exit(&self, handler: extern "C" fn()) {
+        // SAFETY: the function is a part of the library, which is never unloaded. A failure leaves it unregistered.
+        unsafe {
+            libc::atexit(handler);
+        }
+    }
+
     fn check(&self, call: Call, code: Code) -> Result<Progress> {
         match code {
             table::SUCCESS => Ok(Progress::Done),
