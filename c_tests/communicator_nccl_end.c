@@ -236,14 +236,14 @@ static plinth_communicator_t join(int rank) {
   return made;
 }
 
-/* Rank 1 exits without an end, when rank 0 has ended. */
+/* Rank 1 exits without an end, when rank 0 has ended. The exits end the watchdogs. */
 static void end_alone(int rank) {
   char byte = 0;
   engine = PLINTH_ENGINE_NCCL;
   plinth_communicator_t made = join(rank);
   if (rank == 1) {
     CHECK_EQ(read(ends[0], &byte, 1), 1);
-    return;
+    exit(0);
   }
   const double start = seconds_now();
   const plinth_status_t status = plinth_communicator_destroy(made);
@@ -256,6 +256,7 @@ static void end_alone(int rank) {
   }
   CHECK(seconds_now() - start < SOON_SECONDS);
   CHECK_EQ(write(ends[1], &byte, 1), 1);
+  exit(0);
 }
 
 TEST(a_rank_of_another_process_is_waited_for_up_to_the_limit) {
@@ -285,13 +286,14 @@ static void end_after_an_abort(int rank) {
     CHECK_EQ(write(aborted[1], &byte, 1), 1);
     CHECK_EQ(read(ends[0], &byte, 1), 1);
     CHECK_OK(plinth_communicator_destroy(made));
-    return;
+    exit(0);
   }
   CHECK_EQ(read(aborted[0], &byte, 1), 1);
   const double start = seconds_now();
   CHECK_OK(plinth_communicator_destroy(made));
   CHECK(seconds_now() - start < SOON_SECONDS);
   CHECK_EQ(write(ends[1], &byte, 1), 1);
+  exit(0);
 }
 
 TEST(a_rank_ends_at_once_if_another_process_has_aborted) {

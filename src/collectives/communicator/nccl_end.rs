@@ -340,14 +340,23 @@ fn leave(thread: JoinHandle<()>) {
         }
     });
     let mut left = LEFT.lock();
-    left.retain(|thread| !thread.is_finished());
+    join_ended(&mut left);
     left.push(thread);
+}
+
+/// Joins the threads that have ended. Returns whether these are all.
+fn join_ended(left: &mut Vec<JoinHandle<()>>) -> bool {
+    for thread in left.extract_if(.., |thread| thread.is_finished()) {
+        // It has nothing left to do.
+        let _ = thread.join();
+    }
+    left.is_empty()
 }
 
 /// Waits at the exit of the process for NCCL to release what it is releasing: its exit handlers must not run meanwhile.
 extern "C" fn await_left() {
     if runtime::usable().is_some() {
-        let ended = || Ok(LEFT.lock().iter().all(JoinHandle::is_finished).then_some(()));
+        let ended = || Ok(join_ended(&mut LEFT.lock()).then_some(()));
         // A thread that waits for graphs does nothing.
         let _ = Deadline::new(EXIT_LIMIT).until(|| WAIT, ended);
     }
