@@ -16,10 +16,10 @@ static void make(uint32_t flags) {
 
 static uint64_t unused[RANKS];
 
-static uint64_t free_bytes(int rank) {
-  size_t free_now = 0, total = 0;
-  CHECK_OK(plinth_mem_get_info(rank, &free_now, &total));
-  return free_now;
+static void note_unused(void) {
+  for (int rank = 0; rank < RANKS; rank++) {
+    unused[rank] = free_bytes(rank);
+  }
 }
 
 /* Makes the first communicators, and notes what is free without them. */
@@ -29,9 +29,7 @@ static void begin(void) {
   make_communicators();
   reduce_all();
   destroy_communicators();
-  for (int rank = 0; rank < RANKS; rank++) {
-    unused[rank] = free_bytes(rank);
-  }
+  note_unused();
   make(0);
 }
 
@@ -105,9 +103,7 @@ static void begin_with_graphs(void) {
   replay_all();
   destroy_graphs();
   destroy_communicators();
-  for (int rank = 0; rank < RANKS; rank++) {
-    unused[rank] = free_bytes(rank);
-  }
+  note_unused();
   make(0);
   run_threads(RANKS, capture_as);
   replay_all();
@@ -149,18 +145,12 @@ TEST(a_call_that_never_ends_is_aborted_in_spite_of_graphs) {
   EVENTUALLY(is_released());
 }
 
-static plinth_status_t split_in_two(plinth_communicator_t communicator) {
-  int32_t rank = 0;
-  CHECK_OK(plinth_communicator_rank(communicator, &rank));
-  return plinth_communicator_split(communicator, 0, rank, &communicators[rank]);
-}
-
 TEST(a_split_and_its_parent_end_in_any_order_in_a_process) {
   begin();
   for (int parents_first = 0; parents_first < 2; parents_first++) {
     plinth_communicator_t parents[RANKS], parts[RANKS];
     memcpy(parents, communicators, sizeof parents);
-    CHECK_EQ(on_all(split_in_two), PLINTH_OK);
+    CHECK_EQ(on_all(split_for_all), PLINTH_OK);
     memcpy(parts, communicators, sizeof parts);
     reduce_all();
     for (int turn = 0; turn < 2; turn++) {

@@ -34,12 +34,6 @@ static void make_communicators_of(uint32_t wanted) {
 
 static void make_nccl(void) { make_communicators_of(PLINTH_ENGINE_NCCL); }
 
-static uint64_t free_bytes(int rank) {
-  size_t unused = 0, total = 0;
-  CHECK_OK(plinth_mem_get_info(rank, &unused, &total));
-  return unused;
-}
-
 static void expect_asleep(void) {
   plinth_communicator_t part = UNTOUCHED_POINTER;
   for (int rank = 0; rank < RANKS; rank++) {
@@ -118,17 +112,11 @@ TEST(a_communicator_that_sleeps_can_be_destroyed) {
   destroy_communicators();
 }
 
-static plinth_status_t split_in_two(plinth_communicator_t communicator) {
-  int32_t rank = 0;
-  CHECK_OK(plinth_communicator_rank(communicator, &rank));
-  return plinth_communicator_split(communicator, 0, rank, &communicators[rank]);
-}
-
 TEST(a_split_sleeps_as_well) {
   plinth_communicator_t parents[RANKS];
   make_nccl();
   memcpy(parents, communicators, sizeof parents);
-  CHECK_EQ(on_all(split_in_two), PLINTH_OK);
+  CHECK_EQ(on_all(split_for_all), PLINTH_OK);
   cycle();
   memcpy(communicators, parents, sizeof parents);
   reduce_all();

@@ -59,6 +59,19 @@ static inline plinth_status_t on_all(plinth_status_t (*call)(plinth_communicator
   return statuses[0];
 }
 
+/* For on_all: splits a communicator into one of all ranks, which takes its place. */
+static inline plinth_status_t split_for_all(plinth_communicator_t communicator) {
+  int32_t rank = 0;
+  CHECK_OK(plinth_communicator_rank(communicator, &rank));
+  return plinth_communicator_split(communicator, 0, rank, &communicators[rank]);
+}
+
+static inline uint64_t free_bytes(int rank) {
+  size_t unused = 0, total = 0;
+  CHECK_OK(plinth_mem_get_info(rank, &unused, &total));
+  return unused;
+}
+
 #define SLEEP() CHECK_EQ(on_all(plinth_communicator_sleep), PLINTH_OK)
 #define WAKE() CHECK_EQ(on_all(plinth_communicator_wake), PLINTH_OK)
 

@@ -445,8 +445,11 @@ static bool waits_for_ends(void) {
   return version >= 23200;
 }
 
+/* Whether it has work in a stream, or in a graph. */
+static bool has_work(const comm *self) { return atomic_load(&self->running) > 0 || atomic_load(&self->captured) > 0; }
+
 static bool finish_end(comm *self) {
-  if (atomic_load(&self->running) > 0 || atomic_load(&self->captured) > 0) return false;
+  if (has_work(self)) return false;
   for (int rank = 0; rank < self->size && waits_for_ends() && !atomic_load(&self->aborted); rank++) {
     if (!atomic_load(&self->shared->ending[rank])) return false;
   }
@@ -506,7 +509,7 @@ static bool is_in_use(const comm *self) {
 }
 
 static void release(comm *self) {
-  while (atomic_load(&self->running) > 0 || atomic_load(&self->captured) > 0 || is_in_use(self)) pause_a_little();
+  while (has_work(self) || is_in_use(self)) pause_a_little();
   shm_unlink(self->name);
   /* A rank that was destroyed is not a lost rank. */
   atomic_store(&self->shared->pids[self->rank], 0);
@@ -565,7 +568,7 @@ EXPORT int ncclCommAbort(comm *self) {
   /* A split in progress ends here, and writes its result. */
   if (self->split_result != NULL) *self->split_result = NULL;
   self->split_result = NULL;
-  while (atomic_load(&self->running) > 0 || atomic_load(&self->captured) > 0) pause_a_little();
+  while (has_work(self)) pause_a_little();
   return end(self);
 }
 

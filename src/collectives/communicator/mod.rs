@@ -13,6 +13,7 @@ pub mod group;
 pub mod in_process_group;
 pub mod nccl;
 mod nccl_end;
+mod nccl_end_call;
 mod nccl_exchange;
 mod nccl_registered;
 pub mod nccl_report;

@@ -4,23 +4,20 @@
 //! aborted; and NCCL releases nothing before the last rank of the process ends. So a rank that is destroyed waits here for the
 //! last one of its process, which ends all of them, within a limit.
 
-use super::nccl::{ABORT_GRACE, NcclRank};
+use super::{
+    nccl::{ABORT_GRACE, NcclRank},
+    nccl_end_call::Call,
+};
 use crate::{
     base::{deadline::Deadline, log},
-    driver::nccl::{self, Comm, ID_BYTES, Nccl, Progress},
-    error::{Error, Result},
+    driver::nccl::{Comm, ID_BYTES, Nccl, Progress},
+    error::Result,
     runtime::{self, Runtime},
-    status::Status,
 };
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     mem,
-    sync::{
-        Arc, Once, Weak,
-        atomic::Ordering,
-        mpsc::{self, Receiver, RecvTimeoutError},
-    },
-    thread::{self, JoinHandle},
+    sync::{Arc, Weak, atomic::Ordering},
     time::Duration,
 };
 
@@ -55,8 +52,6 @@ struct EndedRank {
     was_captured: bool,
 }
 
-/// How long the exit of the process waits for aborts.
-const EXIT_LIMIT: Duration = Duration::from_secs(2);
 /// How long to wait for an abort. NCCL may wait in it for other processes.
 const LONGEST_ABORT: Duration = Duration::from_secs(10);
 
@@ -231,36 +226,36 @@ impl Waiting {
         if ranks.is_empty() {
             return Ok(());
         }
-        let is_blocking = ranks.iter().any(|rank| rank.is_blocking);
         let abort_limit = ranks.iter().map(EndedRank::abort_limit).min().unwrap_or(LONGEST_ABORT);
-        let (limit, finalized) = match destruction {
-            // A rank that was aborted is waited for in vain, and a call of the blocking mode has no limit.
-            Some((limit, health)) if !was_aborted && !is_blocking => {
-                let deadline = Deadline::new(limit);
-                match finalize(runtime, nccl, &ranks, deadline, health) {
-                    Ok(()) => (deadline.remaining().max(ABORT_GRACE), Ok(())),
-                    failed => (abort_limit, failed),
-                }
-            }
-            _ if was_aborted => (abort_limit, Ok(())),
-            _ => (Duration::MAX, Ok(())),
+        // A rank that was aborted does not arrive.
+        let Some((limit, health)) = destruction.filter(|_| !was_aborted) else {
+            return Call::start(move || end_each(nccl, &ranks, Nccl::abort)).wait(abort_limit).map(drop);
         };
-        let end = if was_aborted || finalized.is_err() { Nccl::abort } else { Nccl::destroy };
-        let end_all = move || {
-            let runtime = runtime::ready()?;
-            let mut ended = Ok(());
-            for rank in &ranks {
-                ended = ended.and(rank.call(runtime, nccl, end));
-            }
-            ended
-        };
-        let ended = if limit == Duration::MAX { end_all().map(|()| true) } else { Call::start(end_all).wait(limit) };
-        finalized?;
-        match ended? || was_aborted {
+        // A call of the blocking mode has no limit.
+        if ranks.iter().any(|rank| rank.is_blocking) {
+            return end_each(nccl, &ranks, Nccl::destroy);
+        }
+        let deadline = Deadline::new(limit);
+        if let Err(error) = finalize(runtime, nccl, &ranks, deadline, health) {
+            // Report the first error, not one of the abort.
+            let _ = Call::start(move || end_each(nccl, &ranks, Nccl::abort)).wait(abort_limit);
+            return Err(error);
+        }
+        let destroyed = Call::start(move || end_each(nccl, &ranks, Nccl::destroy));
+        match destroyed.wait(deadline.remaining().max(ABORT_GRACE))? {
             true => Ok(()),
-            false => Err(Deadline::new(limit).error(WAIT)),
+            false => Err(deadline.error(WAIT)),
         }
     }
+}
+
+fn end_each(nccl: &Nccl, ranks: &[EndedRank], end: fn(&Nccl, Comm) -> Result<()>) -> Result<()> {
+    let runtime = runtime::ready()?;
+    let mut ended = Ok(());
+    for rank in ranks {
+        ended = ended.and(rank.call(runtime, nccl, end));
+    }
+    ended
 }
 
 fn finalize(
@@ -282,84 +277,6 @@ fn finalize(
             Ok(all_done.then_some(()))
         },
     )
-}
-
-/// A call that may wait for other processes, or for the end of graphs, in a thread of its own. Nothing ends such a call, so a
-/// timeout leaves the thread behind.
-enum Call {
-    Running { result: Receiver<Result<()>>, thread: JoinHandle<()> },
-    Done(Result<()>),
-}
-
-impl Call {
-    /// Starts a call; without a thread it is made at once.
-    fn start(call: impl FnOnce() -> Result<()> + Clone + Send + 'static) -> Call {
-        let (sender, result) = mpsc::sync_channel(1);
-        let own = call.clone();
-        let run = move || {
-            // A capture of another thread stays valid.
-            let called = runtime::ready().and_then(|runtime| Ok(runtime.driver.with_relaxed_capture(own)?));
-            // Nobody receives it after a timeout.
-            let _ = sender.send(called.flatten());
-        };
-        match thread::Builder::new().name("plinth nccl end".into()).spawn(run) {
-            Ok(thread) => Call::Running { result, thread },
-            Err(_) => Call::Done(call()),
-        }
-    }
-
-    /// Waits for its end. Returns whether it has ended.
-    fn wait(self, limit: Duration) -> Result<bool> {
-        let (result, thread) = match self {
-            Call::Running { result, thread } => (result, thread),
-            Call::Done(done) => return done.map(|()| true),
-        };
-        match result.recv_timeout(limit) {
-            Ok(called) => {
-                // It has nothing left to do.
-                let _ = thread.join();
-                called.map(|()| true)
-            }
-            Err(RecvTimeoutError::Timeout) => {
-                leave(thread);
-                Ok(false)
-            }
-            Err(RecvTimeoutError::Disconnected) => Err(Error::new(Status::PANIC, "the end of NCCL panicked")),
-        }
-    }
-}
-
-/// The threads of calls that have not returned.
-static LEFT: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
-
-fn leave(thread: JoinHandle<()>) {
-    static REGISTER: Once = Once::new();
-    REGISTER.call_once(|| {
-        if let Ok(nccl) = nccl::get() {
-            nccl.at_exit(await_left);
-        }
-    });
-    let mut left = LEFT.lock();
-    join_ended(&mut left);
-    left.push(thread);
-}
-
-/// Joins the threads that have ended. Returns whether these are all.
-fn join_ended(left: &mut Vec<JoinHandle<()>>) -> bool {
-    for thread in left.extract_if(.., |thread| thread.is_finished()) {
-        // It has nothing left to do.
-        let _ = thread.join();
-    }
-    left.is_empty()
-}
-
-/// Waits at the exit of the process for NCCL to release what it is releasing: its exit handlers must not run meanwhile.
-extern "C" fn await_left() {
-    if runtime::usable().is_some() {
-        let ended = || Ok(join_ended(&mut LEFT.lock()).then_some(()));
-        // A thread that waits for graphs does nothing.
-        let _ = Deadline::new(EXIT_LIMIT).until(|| WAIT, ended);
-    }
 }
 
 #[cfg(test)]
