@@ -2,7 +2,8 @@
 the memory held, and the time of a step. The models are in torch_models.py, the ways of training in torch_steps.py.
 
     python3 benches/torch_training.py [--library LIBPLINTH] [--python FOLDER] [--runs NAME,...] [--allocators NAME,...]
-                                      [--blocks COUNT] [--steps COUNT] [--seconds TOTAL] [--json FILE]
+                                      [--blocks COUNT] [--steps COUNT] [--seconds TOTAL] [--json FILE] [--control]
+                                      [--cores COUNT]
 
 The models are gpt2, resnet50 and moe (a transformer with a mixture of experts, whose allocation sizes depend on the
 data). A run is a model and a way of training:
@@ -24,8 +25,13 @@ allocator, torch.cuda.MemPool). Each is compared with native in a pair of proces
 turns: blocks of a few steps, in the order ABBA. A ratio is the median over the blocks of the other's time divided by
 native's, with a 95 % bootstrap confidence interval. The time of an eager step is mostly the processor's, which other
 programs of the machine disturb for seconds; blocks of one step (--steps 1), and many of them, give the narrowest interval.
-Both processes of a pair must fit on the GPU: up to 45 GiB, and 90 GiB for -large. The two ranks of a -ddp run work at the same time. Its step time is that of the slower rank, its sizes are the sums of both,
-and plinth's peak is compared with native's rank by rank.
+Two processes also differ by their places, in memory and on processors that others load, too. --control adds a third
+process to each pair, on native's allocator again, whose ratio to native shows by how much; with --cores, the processes of
+a pair share that many processors (of each rank, its own), once they are prepared.
+
+All processes of a pair must fit on the GPU: up to 45 GiB, and 90 GiB for -large. Those of -compile and -reduce load the
+kernels that another process has compiled before. The two ranks of a -ddp run work at the same time. Its step time is that
+of the slower rank, its sizes are the sums of both, and plinth's peak is compared with native's rank by rank.
 
 --seconds limits the whole program. Runs that it leaves no time for are listed as not run, which is no failure. The exit
 status is 1 if a process failed, if a loss, an evaluation or a parameter differs from native's by a bit, or if plinth's
@@ -109,7 +115,17 @@ def run_steps(step, count, memory):
     return 1000 * (time.perf_counter() - begin) / count
 
 
-def child(run, allocator, path, rank, rendezvous, tiny):
+def stay_on(cores, rank):
+    """Restricts all threads of this process to a number of processors, other ones for each rank."""
+    allowed = sorted(os.sched_getaffinity(0))
+    end = len(allowed) - rank * cores  # the first processors have most of the interrupts
+    own = allowed[max(end - cores, 0) : end] or allowed
+    for thread in os.listdir("/proc/self/task"):
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            os.sched_setaffinity(int(thread), own)
+
+
+def child(run, allocator, path, rank, rendezvous, tiny, cores):
     """Reads one command a line: prepare, a number of steps, finish. Answers each with a line of JSON."""
     rank = int(rank)
     answers = os.fdopen(os.dup(1), "w")
@@ -169,6 +185,8 @@ def child(run, allocator, path, rank, rendezvous, tiny):
         step = start(work, routed, losses, evaluations)
     run_steps(step, WARM, memory)
     times.clear()
+    if cores:
+        stay_on(cores, rank)
     answer(time.perf_counter() - begin)
 
     def count_mappings():
@@ -249,11 +267,11 @@ class Process:
     """A child process, or one for each rank. It imports PyTorch and creates its model while the pair before it still
     uses the GPU."""
 
-    def __init__(self, run, allocator, path, python, tiny, folder):
+    def __init__(self, run, allocator, path, python, folder, arguments):
         self.run, self.allocator, self.is_loaded, self.blocks, self.result = run, allocator, False, [], None
         prefix = os.path.join(folder, f"{run}-{allocator}")
         self.logs = [f"{prefix}-{rank}.log" for rank in range(ranks_of(run))]
-        # Only the first process of a model compiles, so that all of them run the same kernels.
+        # Only the first process of a run compiles, so that all of them run the same kernels.
         cache = os.path.join(folder, "compiled")
         environment = dict(os.environ, CUBLAS_WORKSPACE_CONFIG=":4096:8", PYTHONUNBUFFERED="1", PLINTH_LIBRARY=path,
                            TORCHINDUCTOR_CACHE_DIR=cache, TRITON_CACHE_DIR=os.path.join(cache, "triton"),
@@ -266,7 +284,8 @@ class Process:
             environment["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
         self.processes = []
         for rank, path_of_log in enumerate(self.logs):
-            command = [sys.executable, os.path.abspath(__file__), *["--tiny"] * tiny,
+            command = [sys.executable, os.path.abspath(__file__), *["--tiny"] * arguments.tiny,
+                       "--cores", str(arguments.cores),
                        "--child", run, allocator, path, str(rank), prefix + ".rendezvous"]
             with open(path_of_log, "w") as log:
                 self.processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -300,6 +319,12 @@ class Process:
             with contextlib.suppress(BrokenPipeError):
                 print(command, file=process.stdin, flush=True)
         return self.answer(limit, deadline)
+
+    def prepare(self, limit, deadline):
+        seconds = self.ask("prepare", limit, deadline)
+        if isinstance(seconds[0], str):
+            raise NotRun(seconds[0])
+        self.warm_seconds = max(seconds)
 
     def end(self):
         """Waits for processes that have given their results, and kills all others. Raises Failed for an exit status."""
@@ -344,14 +369,18 @@ def merge(process, results):
 
 
 def compete(pair, following, blocks, steps, limit, deadline):
-    """Lets two processes take turns of a number of steps. Sets their results."""
+    """Lets the processes of a pair, and its control, take turns of a number of steps. Sets their results.
+
+    A compiler among them is removed once it has filled the cache of compiled kernels: with its heap and its children,
+    its steps would not take the same time as those of the others.
+    """
     for process in pair:
         process.wait_loaded(limit, deadline)
-    for process in pair:  # native first: it fills the cache of compiled kernels
-        seconds = process.ask("prepare", limit, deadline)
-        if isinstance(seconds[0], str):
-            raise NotRun(seconds[0])
-        process.warm_seconds = max(seconds)
+    for process in list(pair):
+        process.prepare(limit, deadline)
+        if process.allocator == "compiler":
+            process.end()
+            pair.remove(process)
     for process in following:
         with contextlib.suppress(Failed):  # it is reported when its turn comes
             process.wait_loaded(limit, deadline)
@@ -393,7 +422,7 @@ def report(results, steps, not_run, problems):
           "warm-up |")
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     held, calls = [], []
-    for native, other in results:
+    for native, other in ((pair[0], other) for pair in results for other in pair[1:]):
         run, allocator, keys = other["run"], other["allocator"], list(other["blocks"][0])
         difference = compare(native, other)
         if difference:
@@ -412,7 +441,8 @@ def report(results, steps, not_run, problems):
                 problems.append(f"{run}: plinth's peak of memory held is {held[-1]:.4f} of native's")
         verdicts = (f"{len(native['losses'])}, last {float.fromhex(native['losses'][-1]):.4f}",
                     "DIFFER" if difference else "equal")
-        for one, verdict, step, over in zip((native, other), verdicts, medians, ("", shown["step"])):
+        rows = list(zip((native, other), verdicts, medians, ("", shown["step"])))
+        for one, verdict, step, over in rows[1:] if allocator == "control" else rows:
             sizes = (f"{one[key] / MIB:.0f}" for key in ("used_peak", "held_peak", "driver_peak", "held_after"))
             print(f"| {run} | {one['allocator']} | {verdict} | {step['step']:.2f} | {over} | {' | '.join(sizes)} | "
                   f"{one['mappings']:.1f} | {one['warm_seconds']:.1f} |")
@@ -435,6 +465,8 @@ def parse_arguments():
     parser.add_argument("--limit", type=int, default=180, help="seconds for one answer of a process, such as compiling")
     parser.add_argument("--json", help="write all results to this file")
     parser.add_argument("--tiny", action="store_true", help="small models")
+    parser.add_argument("--control", action="store_true", help="a third process beside each pair, native again")
+    parser.add_argument("--cores", type=int, default=0, help="processors that the processes of a pair share; 0: all")
     parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -442,7 +474,7 @@ def parse_arguments():
 def main():
     arguments = parse_arguments()
     if arguments.child:
-        return child(*arguments.child, arguments.tiny)
+        return child(*arguments.child, arguments.tiny, arguments.cores)
     if importlib.util.find_spec("torch") is None:
         print("skipped: no PyTorch")
         return 77
@@ -474,7 +506,9 @@ def main():
             if number >= len(plan) or time.monotonic() >= deadline:
                 return []
             run, other = plan[number]
-            return [Process(run, name, path, python, arguments.tiny, folder) for name in ("native", other)]
+            compiler = ["compiler"] * run.endswith(("-compile", "-reduce"))
+            names = (*compiler, "native", other, *["control"] * arguments.control)
+            return [Process(run, name, path, python, folder, arguments) for name in names]
 
         following = start(0)
         for number, (run, other) in enumerate(plan):
