@@ -31,7 +31,7 @@ use crate::{
 };
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
 };
 
 /// An allocated block.
@@ -87,6 +87,7 @@ pub fn create(number: i32, id: PoolId) -> Result<u64> {
     let arenas = with_pool(runtime, device, pool, &what, |arenas| {
         arenas.iter().map(|(number, inner)| inner.space.state(*number)).collect()
     })?;
+    device.memory().compares_addresses.store(true, Ordering::Relaxed);
     CHECKPOINTS.insert(Arc::new(Checkpoint { device: device.ordinal, pool, arenas }))
 }
 
@@ -355,7 +356,7 @@ mod tests {
             if let Some(address) = self.space.allocate(request.size, bytes) {
                 return address;
             }
-            let candidate = self.space.growth_candidates(zone_of(request.size), request.size, GRANULE)[0];
+            let candidate = self.space.growth_candidates(zone_of(request.size), request.size, GRANULE, false)[0];
             let site = self.space.reserve_site(candidate);
             self.handles += 1;
             self.space.commit_site(site, &[(Physical::dangling(self.handles), candidate.need)], request.size, bytes)

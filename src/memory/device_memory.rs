@@ -24,7 +24,7 @@ use once_cell::sync::OnceCell;
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{HashMap, VecDeque},
-    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
 
 /// How physical memory gets addresses.
@@ -101,6 +101,8 @@ pub struct DeviceMemory {
     pub released: Count,
     /// Handles that were moved, in excess of what allocations account for.
     pub moves: Mutex<ExcessMoves>,
+    /// Whether the program compares the addresses of blocks with earlier ones: a checkpoint of a pool was created.
+    pub compares_addresses: AtomicBool,
     /// The held bytes that are released when the work that may use them is done.
     pub pending_release: AtomicU64,
 }

@@ -17,6 +17,7 @@ use super::{
     mapped::Backing,
     policy::{self, Supply},
     pool::{self, PoolId},
+    sections::GROWTH,
     stream_events,
 };
 use crate::{
@@ -58,6 +59,8 @@ pub struct GrowthLimits {
     pub move_from: MoveSource,
     /// Whether memory is moved before any is created.
     pub move_first: bool,
+    /// Whether new memory is for [sections](super::sections).
+    pub in_sections: bool,
     /// The live bytes of the device.
     pub live: u64,
     /// The limit of held bytes of the device.
@@ -199,12 +202,12 @@ impl Grower<'_> {
         if limits.move_from == MoveSource::Nothing && request.size > creatable.saturating_add(self.free_at_most()) {
             return Ok(None);
         }
-        let mut candidates = self.growth_candidates(zone, request.size, granule);
+        let mut candidates = self.growth_candidates(zone, request.size, granule, limits.in_sections);
         if candidates.is_empty() {
             if !self.reserve_for(zone, request.size, granule)? {
                 return Ok(None);
             }
-            candidates = self.growth_candidates(zone, request.size, granule);
+            candidates = self.growth_candidates(zone, request.size, granule, limits.in_sections);
         }
         for candidate in candidates.iter().take(MAX_CANDIDATES) {
             if let Some(address) = self.try_candidate(*candidate, request, limits, creatable, granule)? {
@@ -219,8 +222,10 @@ impl Grower<'_> {
         if limits.move_from != MoveSource::Nothing
             && candidates.iter().all(|candidate| candidate.room < room)
             && self.reserve_for(zone, room, granule)?
-            && let Some(candidate) =
-                self.growth_candidates(zone, request.size, granule).iter().max_by_key(|candidate| candidate.room)
+            && let Some(candidate) = self
+                .growth_candidates(zone, request.size, granule, limits.in_sections)
+                .iter()
+                .max_by_key(|candidate| candidate.room)
         {
             return self.try_candidate(*candidate, request, limits, creatable, granule);
         }
@@ -265,8 +270,8 @@ impl Grower<'_> {
         self.arena.lock().space.largest_free().saturating_mul(2)
     }
 
-    fn growth_candidates(&self, zone: Zone, size: u64, granule: u64) -> Vec<GrowthCandidate> {
-        self.arena.lock().space.growth_candidates(zone, size, granule)
+    fn growth_candidates(&self, zone: Zone, size: u64, granule: u64, in_sections: bool) -> Vec<GrowthCandidate> {
+        self.arena.lock().space.growth_candidates(zone, size, granule, in_sections)
     }
 
     /// Reserves addresses for at least `size` bytes, and for many more if possible. Returns whether there were enough.
@@ -330,7 +335,7 @@ impl Grower<'_> {
             // beside the hole may have been freed or allocated.
             match inner
                 .space
-                .growth_candidates(zone_of(request.size), request.size, granule)
+                .growth_candidates(zone_of(request.size), request.size, granule, limits.in_sections)
                 .into_iter()
                 .find(|now| *now == candidate)
             {
@@ -379,7 +384,16 @@ impl Grower<'_> {
         let handle = policy::handle_size(zone, missing, zone_bytes, limits.live, supply, limits.limit, granule);
         // What other processes, or the pool's budget, may need is not rounded up.
         let exact = supply == Supply::Shared || limits.allowance != u64::MAX;
-        let create = if missing == 0 { 0 } else { policy::growth(missing, handle, room, creatable, exact) };
+        let (handle, whole) = if limits.in_sections && zone == Zone::Large {
+            let whole = site.whole_growth(moved + missing) - moved;
+            if whole > creatable {
+                return Ok(None);
+            }
+            (handle.max(GROWTH), whole)
+        } else {
+            (handle, missing.div_ceil(handle).saturating_mul(handle))
+        };
+        let create = if missing == 0 { 0 } else { policy::growth(missing, whole, room, creatable, exact) };
         let outcome = self
             .create(policy::handle_sizes(create, handle, granule), limits.max_held, &mut site_handles)
             .and_then(|enough| {

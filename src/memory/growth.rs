@@ -6,6 +6,7 @@ use super::{
     handles::Handle,
     history::Action,
     mapped::{Backing, Mapped},
+    sections::{self, SECTION},
     space::{Region, Space},
 };
 use crate::driver::Physical;
@@ -37,6 +38,12 @@ pub struct GrowthSite {
 }
 
 impl GrowthSite {
+    /// Returns the bytes to map instead of `bytes` so that the memory ends at a multiple of [`GROWTH`](sections::GROWTH).
+    pub fn whole_growth(&self, bytes: u64) -> u64 {
+        let address = if self.at_end { self.hole_address + self.room } else { self.hole_address };
+        sections::whole_growth(address, bytes, self.at_end)
+    }
+
     /// Returns the address at which to map `bytes` bytes.
     pub fn address(&self, bytes: u64) -> u64 {
         if self.at_end { self.hole_address + self.room - bytes } else { self.hole_address }
@@ -155,10 +162,11 @@ impl Space {
         removed
     }
 
-    /// Returns the holes where a request of `size` bytes could be served, ordered by the bytes to map.
-    pub fn growth_candidates(&self, zone: Zone, size: u64, granule: u64) -> Vec<GrowthCandidate> {
+    /// Returns the holes where a request of `size` bytes could be served, ordered by the bytes to map. With `in_sections`, a
+    /// block that fits into a [section](sections) then lies inside one.
+    pub fn growth_candidates(&self, zone: Zone, size: u64, granule: u64, in_sections: bool) -> Vec<GrowthCandidate> {
         let mut candidates: Vec<GrowthCandidate> =
-            self.holes.iter().filter_map(|hole| self.candidate_at(*hole, zone, size, granule)).collect();
+            self.holes.iter().filter_map(|hole| self.candidate_at(*hole, zone, size, granule, in_sections)).collect();
         candidates.sort_unstable_by_key(|candidate| (candidate.need, self.blocks[candidate.hole].address));
         candidates
     }
@@ -172,7 +180,14 @@ impl Space {
         Some(GrowthCandidate { hole, need: bytes, room: block.size, at_end: false })
     }
 
-    fn candidate_at(&self, hole: BlockId, zone: Zone, size: u64, granule: u64) -> Option<GrowthCandidate> {
+    fn candidate_at(
+        &self,
+        hole: BlockId,
+        zone: Zone,
+        size: u64,
+        granule: u64,
+        in_sections: bool,
+    ) -> Option<GrowthCandidate> {
         let block = &self.blocks[hole];
         if block.zone != zone {
             return None;
@@ -180,19 +195,22 @@ impl Space {
         let room = block.size;
         let (before, after) = (self.free_bytes(block.previous), self.free_bytes(block.next));
         // Memory freed since the search may suffice by now; mapping one more granule is harmless.
-        let up = round_up(size.saturating_sub(before), granule).max(granule);
-        let down = round_up(size.saturating_sub(after), granule).max(granule);
-        if up <= room && (up <= down || down > room) {
-            return Some(GrowthCandidate { hole, need: up, room, at_end: false });
+        let candidate_for = |(up, down): (u64, u64)| {
+            let (up, down) = (round_up(up, granule).max(granule), round_up(down, granule).max(granule));
+            let at_end = down < up && down <= room || up > room;
+            let need = if at_end { down } else { up };
+            (need <= room).then_some(GrowthCandidate { hole, need, room, at_end })
+        };
+        if in_sections && zone == Zone::Large && size <= SECTION {
+            let (start, end) = (block.address, block.address + room);
+            let (up, down) = sections::bytes_to_map((start, end), start - before, end + after, size);
+            // At the end of a region, there is no free block to extend, now or later.
+            let down = if block.next == NONE { u64::MAX } else { down };
+            return candidate_for((up, down));
         }
-        if down <= room {
-            return Some(GrowthCandidate { hole, need: down, room, at_end: true });
-        }
-        (before.saturating_add(room).saturating_add(after) >= size).then_some(GrowthCandidate {
-            hole,
-            need: room,
-            room,
-            at_end: false,
+        candidate_for((size.saturating_sub(before), size.saturating_sub(after))).or_else(|| {
+            let whole = GrowthCandidate { hole, need: room, room, at_end: false };
+            (before.saturating_add(room).saturating_add(after) >= size).then_some(whole)
         })
     }
 
@@ -269,7 +287,7 @@ impl Space {
             }
         }
         if !self.no_split {
-            self.trim(first, size);
+            first = self.cut(first, self.distance_in_sections(first, size), size);
         }
         self.mark_live(first, requested)
     }

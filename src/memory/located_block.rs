@@ -98,7 +98,7 @@ mod tests {
     fn finds_a_block_by_any_address_in_it() {
         let mut space = Space::new(0);
         space.add_region(1 << 40, 64 * MIB, Zone::Large);
-        let spot = space.growth_candidates(Zone::Large, 8 * MIB, 2 * MIB)[0];
+        let spot = space.growth_candidates(Zone::Large, 8 * MIB, 2 * MIB, false)[0];
         let site = space.reserve_site(spot);
         let chunks = [(Physical::dangling(1), 4 * MIB), (Physical::dangling(2), 4 * MIB)];
         let first = space.commit_site(site, &chunks, 3 * MIB, 3 * MIB);

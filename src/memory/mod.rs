@@ -49,6 +49,7 @@ pub mod registration;
 pub mod report;
 pub mod route;
 pub mod scratch;
+pub mod sections;
 pub mod settings;
 pub mod share;
 mod shareable;

@@ -1,7 +1,10 @@
 //! The allocator's policies: handle sizes, growth of arenas, and when to move memory. The constants come from replays
 //! of recorded programs; see docs/allocator.md.
 
-use super::block::{SMALL, Zone};
+use super::{
+    block::{SMALL, Zone},
+    sections::GROWTH,
+};
 
 /// The smallest granule to use, even if the device supports a smaller one: smaller handles cost too many driver calls. Every
 /// handle begins at a multiple of it.
@@ -15,6 +18,12 @@ const ALLOCATED_FOR_MOVE: u64 = 64;
 const FREE_MOVES: u64 = 500;
 /// The maximum slack that further moves earn, in thousandths of the live peak.
 const MAX_EARNED_SLACK: u64 = 150;
+/// The slack in addition to [`SLACK`] where addresses are to repeat, in thousandths of the live peak: moved handles change the
+/// addresses of later blocks.
+const SLACK_OF_SECTIONS: u64 = 100;
+/// The most that may be held to use sections, in thousandths of the live bytes. Blocks of some sizes leave much of a section
+/// unused, and the live peak may be long ago.
+const MOST_IN_SECTIONS: u64 = 1200;
 /// The additional bytes that each arena may hold, because its handles are never all full.
 const SLACK_OF_ARENA: u64 = 4 << 20;
 /// The maximum growth of a zone of small blocks. A zone grows by its current size up to this, so that threads soon stop
@@ -116,13 +125,36 @@ pub enum Supply {
     Shared,
 }
 
+/// Returns the held bytes from which memory counts as short.
+fn short_from(limit: u64) -> u64 {
+    limit / 1_000_000 * SHORT * 1000
+}
+
 /// Returns how much memory there is when `held` bytes of `limit` are held on a device that processes share or not.
 pub fn supply(held: u64, limit: u64, shared: bool) -> Supply {
-    match (shared, held / 1000 >= limit / 1_000_000 * SHORT) {
+    match (shared, held >= short_from(limit)) {
         (true, _) => Supply::Shared,
         (false, true) => Supply::Short,
         (false, false) => Supply::Plenty,
     }
+}
+
+/// Returns whether large blocks may be placed in [`sections`](super::sections). Memory then grows by at most the part of
+/// the limit that a handle may have.
+pub fn allows_sections(supply: Supply, limit: u64, granule: u64) -> bool {
+    supply == Supply::Plenty && limit / HANDLES_OF_LIVE >= GROWTH && GROWTH.is_multiple_of(granule)
+}
+
+/// Returns the [`soft_limit`] where blocks are placed in sections. Memory does not become short by it.
+pub fn soft_limit_with_sections(peak: u64, earned: u64, arenas: u64, limit: u64) -> u64 {
+    let larger = soft_limit(peak, earned.max(peak / 1000 * SLACK_OF_SECTIONS), arenas);
+    soft_limit(peak, earned, arenas).max(larger.min(short_from(limit).saturating_sub(1)))
+}
+
+/// Returns how many bytes may be held after a growth in sections, when `live` bytes are in use then and the soft limit is
+/// `soft`. It leaves as much of that as other programs have, so that further memory comes in large handles.
+pub fn most_in_sections(live: u64, peak: u64, soft: u64) -> u64 {
+    (live / 1000).saturating_mul(MOST_IN_SECTIONS).min(soft.saturating_sub(peak / 1000 * (SLACK - 1000)))
 }
 
 /// Returns an arena's limits on unreleasable memory; see [`UnreleasableLimits`]. There are none while memory is plentiful:
@@ -203,11 +235,10 @@ pub fn handle_size(zone: Zone, need: u64, zone_bytes: u64, live: u64, supply: Su
     size.min(limit / handles_of_limit).max(granule) / granule * granule
 }
 
-/// Returns the bytes to create when `need` bytes are needed: a multiple of `handle` if `room` bytes of addresses and
+/// Returns the bytes to create when `need` bytes are needed: the rounded need `whole` if `room` bytes of addresses and
 /// `creatable` bytes of memory allow it, otherwise `need`; `need`, too, if it is to be `exact`: then the last handle ends with the
 /// block, so that all handles can be returned with the block.
-pub fn growth(need: u64, handle: u64, room: u64, creatable: u64, exact: bool) -> u64 {
-    let whole = need.div_ceil(handle).saturating_mul(handle);
+pub fn growth(need: u64, whole: u64, room: u64, creatable: u64, exact: bool) -> u64 {
     if whole <= room && whole <= creatable && !exact { whole } else { need }
 }
 
@@ -379,6 +410,25 @@ mod tests {
         assert_eq!(moves.earned_slack(0, PEAK), unused);
         moves.reset();
         assert_eq!(moves.earned_slack(0, PEAK), 0);
+    }
+
+    #[test]
+    fn sections_get_more_slack_unless_memory_becomes_short() {
+        const GIB: u64 = 1 << 30;
+        let allows = |supply, limit| allows_sections(supply, limit, MIN_GRANULE);
+        assert!(allows(Supply::Plenty, 4 * GIB) && !allows(Supply::Plenty, 4 * GIB - 1));
+        assert!(!allows(Supply::Short, 40 * GIB) && !allows(Supply::Shared, 40 * GIB));
+        assert!(!allows_sections(Supply::Plenty, 40 * GIB, 3 << 20));
+        let peak = 10_000_000_000;
+        let limits = |earned, limit| soft_limit_with_sections(peak, earned, 0, limit) / 1_000_000;
+        assert_eq!([limits(0, 40 * GIB), limits(1_100_000_000, 40 * GIB)], [11_400, 11_500]);
+        // Nine tenths of the limit, and the slack of all programs.
+        assert_eq!([limits(0, 12_000_000_000), limits(0, 11_000_000_000)], [10_799, 10_400]);
+        let soft = soft_limit_with_sections(peak, 0, 0, 12_000_000_000);
+        assert_eq!(supply(soft, 12_000_000_000, false), Supply::Plenty);
+        assert_eq!(supply(soft + 1, 12_000_000_000, false), Supply::Short);
+        let most = |live| most_in_sections(live, peak, 11_400_000_000) / 1_000_000;
+        assert_eq!([most(peak), most(9_000_000_000)], [11_000, 10_800]);
     }
 
     #[test]

@@ -19,10 +19,11 @@ use super::{
     arena::Arena,
     block::{Zone, zone_of},
     cache, callbacks, config,
-    device_memory::DeviceMemory,
+    device_memory::{DeviceMemory, Method},
     grow::{Grower, GrowthLimits, MoveSource, Request},
     history::{Action, Source},
-    peak_budget, policy,
+    peak_budget,
+    policy::{self, Supply, UnreleasableLimits},
     pool::{self, PoolId},
     recorder, share, split_handle, stats_aggregation, stream_events, trackers,
 };
@@ -37,6 +38,7 @@ use crate::{
     status::Status,
     stream::capture_status::may_capture,
 };
+use std::sync::atomic::Ordering;
 
 /// What a process asks of others beyond the size of its request, in bytes.
 const SHARE_MARGIN: u64 = 64 << 20;
@@ -157,8 +159,18 @@ impl SlowPath {
         let (live, live_peak) = counted.live();
         let peak = live.saturating_add(self.request.size).max(live_peak);
         let earned = self.memory().moves.lock().earned_slack(allocated, peak);
-        let soft = policy::soft_limit(peak, earned, self.memory().count_arenas()).min(limit);
-        self.set_unreleasable_limits(limit, soft, live, live_peak);
+        let supply = self.memory().supply(limit);
+        let with_sections = self.compares_addresses(supply, limit)?;
+        let arenas = self.memory().count_arenas();
+        let soft = match with_sections {
+            true => policy::soft_limit_with_sections(peak, earned, arenas, limit),
+            false => policy::soft_limit(peak, earned, arenas),
+        };
+        let soft = soft.min(limit);
+        // The addresses of a graph's inputs are those of the default pool.
+        let with_sections = with_sections && self.arena.key().pool == PoolId::DEFAULT;
+        let unreleasable = |live_elsewhere| policy::unreleasable_limits(supply, limit, soft, live_elsewhere, live_peak);
+        self.set_placement(live, with_sections, unreleasable);
         if let Some(address) = self.search_again() {
             return Ok(Some(address));
         }
@@ -166,8 +178,17 @@ impl SlowPath {
         let grower = Grower { runtime: self.runtime, device: self.device, arena: self.arena, stream: self.stream };
         let limits = |max_held, move_from, move_first| {
             let allowance = budget.map_or(u64::MAX, |budget| self.remaining_budget(budget));
-            GrowthLimits { max_held, move_from, move_first, live, limit, allowance }
+            GrowthLimits { max_held, move_from, move_first, in_sections: false, live, limit, allowance }
         };
+        let most_in_sections = policy::most_in_sections(live.saturating_add(self.request.size), peak, soft);
+        if with_sections && zone_of(self.request.size) == Zone::Large {
+            let step = GrowthLimits { in_sections: true, ..limits(most_in_sections, MoveSource::Nothing, false) };
+            if let Some(address) = grower.grow(self.request, step)? {
+                return Ok(Some(address));
+            }
+            // Blocks are packed into other memory.
+            self.arena.lock().space.uses_sections = false;
+        }
         // Small blocks need little memory, and many threads may wait for theirs: moving memory for them does not pay
         // off.
         let soft_steps = match zone_of(self.request.size) {
@@ -201,6 +222,17 @@ impl SlowPath {
             }
         }
         Ok(self.allocate_from_oom_pools())
+    }
+
+    /// Returns whether addresses should repeat and sections may be used for that.
+    fn compares_addresses(&self, supply: Supply, limit: u64) -> Result<bool> {
+        Ok(match self.memory().method(self.device, &self.runtime.driver)? {
+            Method::Virtual { granule } => {
+                self.memory().compares_addresses.load(Ordering::Relaxed)
+                    && policy::allows_sections(supply, limit, granule)
+            }
+            Method::Segments => false,
+        })
     }
 
     /// Returns idle memory to the driver before more is created, if the garbage collection threshold and a limit are
@@ -243,13 +275,13 @@ impl SlowPath {
         self.arena.lock().space.allocate_unconditionally(size, requested)
     }
 
-    /// Sets how much of the arena's memory may be unreleasable.
-    fn set_unreleasable_limits(&self, limit: u64, budget: u64, live: u64, live_peak: u64) {
+    /// Sets how the arena places blocks: whether in sections, and how much of its memory may be unreleasable when so many bytes
+    /// of other arenas are live.
+    fn set_placement(&self, live: u64, with_sections: bool, limits: impl Fn(u64) -> UnreleasableLimits) {
         let mut inner = self.arena.lock();
         let live_elsewhere = live.saturating_sub(inner.space.counters.live());
-        let supply = self.memory().supply(limit);
-        let limits = policy::unreleasable_limits(supply, limit, budget, live_elsewhere, live_peak);
-        inner.space.set_unreleasable_limits(limits);
+        inner.space.set_unreleasable_limits(limits(live_elsewhere));
+        inner.space.uses_sections = with_sections;
     }
 
     /// Allocates from free blocks of pools created with `use_on_oom`, of the same stream, for requests of the default

@@ -15,6 +15,7 @@ use super::{
     mapped::{Backing, Mapped},
     policy::{MIN_GRANULE, SplitLimits},
     recorder::Recorder,
+    sections::{self, SECTION},
     unreleasable::UnreleasableMemory,
 };
 use crate::base::stack::StackId;
@@ -47,6 +48,8 @@ pub struct Space {
     pub orphaned: bool,
     /// Whether blocks are never split.
     pub no_split: bool,
+    /// Whether large blocks are placed so that their addresses repeat; see [`sections`].
+    pub uses_sections: bool,
     /// Limits on splitting large blocks.
     pub(super) split_limits: Option<SplitLimits>,
     pub(super) blocks: Blocks,
@@ -86,6 +89,7 @@ impl Space {
             generation: 0,
             orphaned: false,
             no_split: false,
+            uses_sections: false,
             split_limits: None,
             blocks: Blocks::default(),
             bins: [Bins::default(), Bins::default()],
@@ -181,14 +185,25 @@ impl Space {
         if self.no_split {
             return self.mark_live(id, requested);
         }
-        if self.keeps_handles_whole_at_end(id, size) {
-            self.blocks[id].state = BlockState::Detached;
-            let last = self.split(id, self.blocks[id].size - size);
-            self.merge(id);
-            return self.mark_live(last, requested);
-        }
-        self.trim(id, size);
+        let distance = if self.uses_sections && size <= SECTION {
+            self.distance_in_sections(id, size)
+        } else if self.keeps_handles_whole_at_end(id, size) {
+            self.blocks[id].size - size
+        } else {
+            0
+        };
+        let id = self.cut(id, distance, size);
         self.mark_live(id, requested)
+    }
+
+    /// Returns at which distance from the beginning of a free block a new block is placed because of sections.
+    #[inline]
+    pub(super) fn distance_in_sections(&self, id: BlockId, size: u64) -> u64 {
+        let block = &self.blocks[id];
+        if !self.uses_sections || block.zone == Zone::Small || size > SECTION {
+            return 0;
+        }
+        sections::place(block.address, block.address + block.size, size)
     }
 
     /// Returns whether the edge of a new block lies between two handles at the end of a free block, and inside a handle at
@@ -221,6 +236,20 @@ impl Space {
             self.on_alloc(id, requested);
         }
         address
+    }
+
+    /// Cuts a block of `size` bytes out of a block that is in no list, at a distance from its beginning, and frees the rest.
+    /// Returns it.
+    #[inline]
+    pub(super) fn cut(&mut self, mut id: BlockId, distance: u64, size: u64) -> BlockId {
+        if distance > 0 {
+            self.blocks[id].state = BlockState::Detached;
+            let below = id;
+            id = self.split(below, distance);
+            self.merge(below);
+        }
+        self.trim(id, size);
+        id
     }
 
     /// Trims a block that is in no list to `size`, and frees the rest.

@@ -6,6 +6,7 @@ use super::{
     directory,
     growth::{DetachedHandle, GrowthCandidate, ReclaimableHandle},
     mapped::Backing,
+    sections::GROWTH,
     space::Space,
 };
 use crate::driver::Physical;
@@ -63,10 +64,10 @@ impl Program {
 
     fn candidate(&mut self, size: u64) -> GrowthCandidate {
         let zone = zone_of(size);
-        if self.space.growth_candidates(zone, size, GRANULE).is_empty() {
+        if self.space.growth_candidates(zone, size, GRANULE, self.space.uses_sections).is_empty() {
             self.region(zone, 256 << 20);
         }
-        self.space.growth_candidates(zone, size, GRANULE)[0]
+        self.space.growth_candidates(zone, size, GRANULE, self.space.uses_sections)[0]
     }
 
     fn alloc(&mut self, bytes: u64) {
@@ -110,7 +111,7 @@ impl Program {
         self.region(Zone::Large, bytes);
         let candidate = self
             .space
-            .growth_candidates(Zone::Large, bytes, GRANULE)
+            .growth_candidates(Zone::Large, bytes, GRANULE, false)
             .into_iter()
             .find(|candidate| candidate.need >= bytes);
         match candidate {
@@ -194,8 +195,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_programs_keep_the_space_consistent(steps in prop::collection::vec(step(), 1..120)) {
+    fn random_programs_keep_the_space_consistent(
+        steps in prop::collection::vec(step(), 1..120),
+        uses_sections in any::<bool>(),
+    ) {
         let mut program = Program::new();
+        program.space.uses_sections = uses_sections;
         for step in steps {
             match step {
                 Step::Alloc(bytes) => program.alloc(bytes),
@@ -228,10 +233,13 @@ fn released_site_leaves_space_unchanged() {
     program.alloc(5 << 20);
     program.free(0);
     program.space.coalesce_all();
-    let before = (program.space.largest_free(), program.space.growth_candidates(Zone::Large, 40 << 20, GRANULE));
+    let before = (program.space.largest_free(), program.space.growth_candidates(Zone::Large, 40 << 20, GRANULE, false));
     let site = program.space.reserve_site(before.1[0]);
     program.space.release_site(site);
-    assert_eq!((program.space.largest_free(), program.space.growth_candidates(Zone::Large, 40 << 20, GRANULE)), before);
+    assert_eq!(
+        (program.space.largest_free(), program.space.growth_candidates(Zone::Large, 40 << 20, GRANULE, false)),
+        before
+    );
     program.check();
 }
 
@@ -294,6 +302,30 @@ fn a_block_is_placed_where_it_leaves_handles_whole() {
     assert_eq!([place(3 * MIB), place(8 * MIB), place(6 * MIB)], [Some(0), Some(24), Some(3)]);
     let whole = program.space.reclaimable_handles();
     assert_eq!(whole.iter().map(|handle| handle.address - first).collect::<Vec<_>>(), [16 * MIB]);
+}
+
+#[test]
+fn blocks_and_new_memory_are_placed_in_sections() {
+    const MIB: u64 = 1 << 20;
+    let mut program = Program::new();
+    program.space.uses_sections = true;
+    let start = ADDRESSES.fetch_add(256 * MIB, Ordering::Relaxed).next_multiple_of(GROWTH);
+    program.space.add_region(start, 128 * MIB, Zone::Large);
+    let mut place = |size| {
+        program.alloc(size);
+        program.check();
+        program.live.last().map(|(address, _)| (*address - start) / MIB)
+    };
+    // The third does not fit into the first section any more, the fourth does, and the fifth fits into none.
+    assert_eq!([6, 6, 6, 3, 20].map(|half| place(half * MIB / 2)), [0, 3, 8, 6, 11].map(Some));
+    let hole = program.space.growth_candidates(Zone::Large, 3 * MIB, GRANULE, true)[0];
+    // 22 MiB are mapped, of which the last is free; 3 MiB would fit into that section, and 4 MiB do not.
+    assert_eq!((hole.need, hole.room), (2 * MIB, 106 * MIB));
+    let hole = program.space.growth_candidates(Zone::Large, 4 * MIB, GRANULE, true)[0];
+    assert_eq!((hole.need, hole.room), (6 * MIB, 106 * MIB));
+    let site = program.space.reserve_site(hole);
+    assert_eq!((site.address(6 * MIB), site.whole_growth(6 * MIB)), (start + 22 * MIB, 10 * MIB));
+    program.space.release_site(site);
 }
 
 #[test]
