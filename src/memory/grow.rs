@@ -59,7 +59,7 @@ pub struct GrowthLimits {
     pub move_from: MoveSource,
     /// Whether memory is moved before any is created.
     pub move_first: bool,
-    /// Whether new memory is for [sections](super::sections).
+    /// Whether the memory is for large blocks in [sections](super::sections). Then none is moved.
     pub in_sections: bool,
     /// The live bytes of the device.
     pub live: u64,
@@ -384,8 +384,9 @@ impl Grower<'_> {
         let handle = policy::handle_size(zone, missing, zone_bytes, limits.live, supply, limits.limit, granule);
         // What other processes, or the pool's budget, may need is not rounded up.
         let exact = supply == Supply::Shared || limits.allowance != u64::MAX;
-        let (handle, whole) = if limits.in_sections && zone == Zone::Large {
-            let whole = site.whole_growth(moved + missing) - moved;
+        let (handle, whole) = if limits.in_sections {
+            // Less than the whole growth would come in small handles. The step moves nothing that would have to go back.
+            let whole = site.whole_growth(site.need);
             if whole > creatable {
                 return Ok(None);
             }

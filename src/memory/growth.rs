@@ -287,7 +287,8 @@ impl Space {
             }
         }
         if !self.no_split {
-            first = self.cut(first, self.distance_in_sections(first, size), size);
+            let distance = self.distance_in_sections(first, size).unwrap_or(0);
+            first = self.cut(first, distance, size);
         }
         self.mark_live(first, requested)
     }

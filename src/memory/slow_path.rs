@@ -2,7 +2,7 @@
 //! searched again after each step.
 //!
 //! 1. process completed stream events and coalesce free blocks
-//! 2. create memory, up to the live peak plus some slack
+//! 2. create memory, up to the live peak plus some slack; where addresses must repeat, first for whole sections
 //! 3. move idle memory from this arena and from idle arenas
 //! 4. create memory, up to the limit
 //! 5. move memory from busy arenas; the device orders the streams
@@ -23,7 +23,7 @@ use super::{
     grow::{Grower, GrowthLimits, MoveSource, Request},
     history::{Action, Source},
     peak_budget,
-    policy::{self, Supply, UnreleasableLimits},
+    policy::{self, Supply},
     pool::{self, PoolId},
     recorder, share, split_handle, stats_aggregation, stream_events, trackers,
 };
@@ -160,17 +160,18 @@ impl SlowPath {
         let peak = live.saturating_add(self.request.size).max(live_peak);
         let earned = self.memory().moves.lock().earned_slack(allocated, peak);
         let supply = self.memory().supply(limit);
-        let with_sections = self.compares_addresses(supply, limit)?;
         let arenas = self.memory().count_arenas();
-        let soft = match with_sections {
-            true => policy::soft_limit_with_sections(peak, earned, arenas, limit),
-            false => policy::soft_limit(peak, earned, arenas),
+        let device_uses_sections = self.device_uses_sections(supply, limit)?;
+        let soft = if device_uses_sections {
+            policy::soft_limit_with_sections(peak, earned, arenas, limit)
+        } else {
+            policy::soft_limit(peak, earned, arenas)
         };
         let soft = soft.min(limit);
         // The addresses of a graph's inputs are those of the default pool.
-        let with_sections = with_sections && self.arena.key().pool == PoolId::DEFAULT;
-        let unreleasable = |live_elsewhere| policy::unreleasable_limits(supply, limit, soft, live_elsewhere, live_peak);
-        self.set_placement(live, with_sections, unreleasable);
+        let uses_sections = device_uses_sections && self.arena.key().pool == PoolId::DEFAULT;
+        self.arena.lock().space.uses_sections = uses_sections;
+        self.set_unreleasable_limits(supply, limit, soft, live, live_peak);
         if let Some(address) = self.search_again() {
             return Ok(Some(address));
         }
@@ -180,9 +181,9 @@ impl SlowPath {
             let allowance = budget.map_or(u64::MAX, |budget| self.remaining_budget(budget));
             GrowthLimits { max_held, move_from, move_first, in_sections: false, live, limit, allowance }
         };
-        let most_in_sections = policy::most_in_sections(live.saturating_add(self.request.size), peak, soft);
-        if with_sections && zone_of(self.request.size) == Zone::Large {
-            let step = GrowthLimits { in_sections: true, ..limits(most_in_sections, MoveSource::Nothing, false) };
+        if uses_sections && zone_of(self.request.size) == Zone::Large {
+            let max_held = policy::most_in_sections(live.saturating_add(self.request.size), peak, soft);
+            let step = GrowthLimits { in_sections: true, ..limits(max_held, MoveSource::Nothing, false) };
             if let Some(address) = grower.grow(self.request, step)? {
                 return Ok(Some(address));
             }
@@ -224,8 +225,8 @@ impl SlowPath {
         Ok(self.allocate_from_oom_pools())
     }
 
-    /// Returns whether addresses should repeat and sections may be used for that.
-    fn compares_addresses(&self, supply: Supply, limit: u64) -> Result<bool> {
+    /// Returns whether addresses should repeat, and sections may be used on the device for that.
+    fn device_uses_sections(&self, supply: Supply, limit: u64) -> Result<bool> {
         Ok(match self.memory().method(self.device, &self.runtime.driver)? {
             Method::Virtual { granule } => {
                 self.memory().compares_addresses.load(Ordering::Relaxed)
@@ -275,13 +276,12 @@ impl SlowPath {
         self.arena.lock().space.allocate_unconditionally(size, requested)
     }
 
-    /// Sets how the arena places blocks: whether in sections, and how much of its memory may be unreleasable when so many bytes
-    /// of other arenas are live.
-    fn set_placement(&self, live: u64, with_sections: bool, limits: impl Fn(u64) -> UnreleasableLimits) {
+    /// Sets how much of the arena's memory may be unreleasable.
+    fn set_unreleasable_limits(&self, supply: Supply, limit: u64, budget: u64, live: u64, live_peak: u64) {
         let mut inner = self.arena.lock();
         let live_elsewhere = live.saturating_sub(inner.space.counters.live());
-        inner.space.set_unreleasable_limits(limits(live_elsewhere));
-        inner.space.uses_sections = with_sections;
+        let limits = policy::unreleasable_limits(supply, limit, budget, live_elsewhere, live_peak);
+        inner.space.set_unreleasable_limits(limits);
     }
 
     /// Allocates from free blocks of pools created with `use_on_oom`, of the same stream, for requests of the default

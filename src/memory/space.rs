@@ -185,25 +185,21 @@ impl Space {
         if self.no_split {
             return self.mark_live(id, requested);
         }
-        let distance = if self.uses_sections && size <= SECTION {
-            self.distance_in_sections(id, size)
-        } else if self.keeps_handles_whole_at_end(id, size) {
-            self.blocks[id].size - size
-        } else {
-            0
+        let distance = match self.distance_in_sections(id, size) {
+            Some(distance) => distance,
+            None if self.keeps_handles_whole_at_end(id, size) => self.blocks[id].size - size,
+            None => 0,
         };
         let id = self.cut(id, distance, size);
         self.mark_live(id, requested)
     }
 
-    /// Returns at which distance from the beginning of a free block a new block is placed because of sections.
+    /// Returns at which distance from the beginning of a free block a new block is placed because of sections, if they apply.
     #[inline]
-    pub(super) fn distance_in_sections(&self, id: BlockId, size: u64) -> u64 {
+    pub(super) fn distance_in_sections(&self, id: BlockId, size: u64) -> Option<u64> {
         let block = &self.blocks[id];
-        if !self.uses_sections || block.zone == Zone::Small || size > SECTION {
-            return 0;
-        }
-        sections::place(block.address, block.address + block.size, size)
+        (self.uses_sections && block.zone == Zone::Large && size <= SECTION)
+            .then(|| sections::place(block.address, block.address + block.size, size))
     }
 
     /// Returns whether the edge of a new block lies between two handles at the end of a free block, and inside a handle at
