@@ -141,7 +141,7 @@ static int64_t created_handles(void) {
 
 TEST(sections_cost_little_memory_and_few_handles) {
   /* Blocks that leave much of a section, blocks that fill it, and larger ones. */
-  const size_t sizes[] = {3 * MIB + MIB / 2, 5 * MIB, 6 * MIB, 8 * MIB, 20 * MIB};
+  const size_t sizes[] = {2 * MIB + MIB / 2, 3 * MIB + MIB / 2, 5 * MIB, 6 * MIB, 8 * MIB, 20 * MIB};
   enum { SIZES = sizeof sizes / sizeof sizes[0] };
   /* A device can have less; others may use memory of a GPU. */
   const double part = 4.1 * (double)GIB / (double)total_memory(0);

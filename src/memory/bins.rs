@@ -119,8 +119,14 @@ impl Bins {
 
     /// Iterates over the blocks, smallest classes first.
     pub fn iter<'a>(&'a self, blocks: &'a Blocks) -> impl Iterator<Item = BlockId> + 'a {
-        // No block is smaller than a unit, so the first class has none.
-        std::iter::successors(self.head_after(0, 0), move |id| {
+        self.iter_from(blocks, UNIT)
+    }
+
+    /// Iterates over the blocks of at least `size` bytes, and some that are smaller by at most 3 %, smallest classes first.
+    pub fn iter_from<'a>(&'a self, blocks: &'a Blocks, size: u64) -> impl Iterator<Item = BlockId> + 'a {
+        let (group, index) = class(size);
+        let head = Some(self.heads[group][index]).filter(|head| *head != NONE);
+        std::iter::successors(head.or_else(|| self.head_after(group, index)), move |id| {
             let block = &blocks[*id];
             if block.link != NONE {
                 return Some(block.link);
@@ -208,6 +214,10 @@ mod tests {
                 }
                 prop_assert_eq!(bins.check(&blocks), Ok(()));
                 prop_assert_eq!(bins.iter(&blocks).count(), plain.len());
+                let sizes: Vec<u64> = bins.iter_from(&blocks, size).map(|id| blocks[id].size).collect();
+                prop_assert!(sizes.iter().all(|found| found + found / 32 >= size));
+                let large = plain.iter().filter(|entry| entry.0 >= size).count();
+                prop_assert_eq!(sizes.iter().filter(|found| **found >= size).count(), large);
             }
         }
     }

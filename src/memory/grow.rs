@@ -17,7 +17,7 @@ use super::{
     mapped::Backing,
     policy::{self, Supply},
     pool::{self, PoolId},
-    sections::GROWTH,
+    sections::LARGEST_GROWTH,
     stream_events,
 };
 use crate::{
@@ -59,8 +59,8 @@ pub struct GrowthLimits {
     pub move_from: MoveSource,
     /// Whether memory is moved before any is created.
     pub move_first: bool,
-    /// Whether the memory is for large blocks in [sections](super::sections). Then none is moved.
-    pub in_sections: bool,
+    /// The multiple up to which memory grows, if it is for large blocks in [sections](super::sections). Then none is moved.
+    pub section_growth: Option<u64>,
     /// The live bytes of the device.
     pub live: u64,
     /// The limit of held bytes of the device.
@@ -202,12 +202,12 @@ impl Grower<'_> {
         if limits.move_from == MoveSource::Nothing && request.size > creatable.saturating_add(self.free_at_most()) {
             return Ok(None);
         }
-        let mut candidates = self.growth_candidates(zone, request.size, granule, limits.in_sections);
+        let mut candidates = self.growth_candidates(zone, request.size, granule, limits.section_growth.is_some());
         if candidates.is_empty() {
             if !self.reserve_for(zone, request.size, granule)? {
                 return Ok(None);
             }
-            candidates = self.growth_candidates(zone, request.size, granule, limits.in_sections);
+            candidates = self.growth_candidates(zone, request.size, granule, limits.section_growth.is_some());
         }
         for candidate in candidates.iter().take(MAX_CANDIDATES) {
             if let Some(address) = self.try_candidate(*candidate, request, limits, creatable, granule)? {
@@ -223,7 +223,7 @@ impl Grower<'_> {
             && candidates.iter().all(|candidate| candidate.room < room)
             && self.reserve_for(zone, room, granule)?
             && let Some(candidate) = self
-                .growth_candidates(zone, request.size, granule, limits.in_sections)
+                .growth_candidates(zone, request.size, granule, limits.section_growth.is_some())
                 .iter()
                 .max_by_key(|candidate| candidate.room)
         {
@@ -285,7 +285,9 @@ impl Grower<'_> {
     /// enough.
     fn reserve(&self, zone: Zone, mut bytes: u64, min_bytes: u64, granule: u64) -> Result<bool> {
         loop {
-            match self.driver().memory_reserve(bytes, granule) {
+            // The addresses begin at such a multiple, unless they are scarce, so that the first growth in sections is one handle.
+            let alignment = if bytes > min_bytes.max(LARGEST_GROWTH) { LARGEST_GROWTH.max(granule) } else { granule };
+            match self.driver().memory_reserve(bytes, alignment) {
                 Ok(address) if address.checked_add(bytes).is_some_and(|end| end < 1 << 48) => {
                     let mut inner = self.arena.lock();
                     inner.space.add_region(address, bytes, zone);
@@ -335,7 +337,7 @@ impl Grower<'_> {
             // beside the hole may have been freed or allocated.
             match inner
                 .space
-                .growth_candidates(zone_of(request.size), request.size, granule, limits.in_sections)
+                .growth_candidates(zone_of(request.size), request.size, granule, limits.section_growth.is_some())
                 .into_iter()
                 .find(|now| *now == candidate)
             {
@@ -384,13 +386,13 @@ impl Grower<'_> {
         let handle = policy::handle_size(zone, missing, zone_bytes, limits.live, supply, limits.limit, granule);
         // What other processes, or the pool's budget, may need is not rounded up.
         let exact = supply == Supply::Shared || limits.allowance != u64::MAX;
-        let (handle, whole) = if limits.in_sections {
+        let (handle, whole) = if let Some(growth) = limits.section_growth {
             // Less than the whole growth would come in small handles. The step moves nothing that would have to go back.
-            let whole = site.whole_growth(site.need);
+            let whole = site.whole_growth(site.need, growth);
             if whole > creatable {
                 return Ok(None);
             }
-            (handle.max(GROWTH), whole)
+            (handle.max(whole.min(growth)), whole)
         } else {
             (handle, missing.div_ceil(handle).saturating_mul(handle))
         };

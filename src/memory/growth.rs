@@ -6,7 +6,8 @@ use super::{
     handles::Handle,
     history::Action,
     mapped::{Backing, Mapped},
-    sections::{self, SECTION},
+    policy::MIN_GRANULE,
+    sections::{self, LARGEST_SECTION},
     space::{Region, Space},
 };
 use crate::driver::Physical;
@@ -38,10 +39,10 @@ pub struct GrowthSite {
 }
 
 impl GrowthSite {
-    /// Returns the bytes to map instead of `bytes` so that the memory ends at a multiple of [`GROWTH`](sections::GROWTH).
-    pub fn whole_growth(&self, bytes: u64) -> u64 {
+    /// Returns the bytes to map instead of `bytes` so that the memory ends at a multiple of `growth`, or the hole does.
+    pub fn whole_growth(&self, bytes: u64, growth: u64) -> u64 {
         let address = if self.at_end { self.hole_address + self.room } else { self.hole_address };
-        sections::whole_growth(address, bytes, self.at_end)
+        sections::whole_growth(address, bytes, self.at_end, growth).min(self.room)
     }
 
     /// Returns the address at which to map `bytes` bytes.
@@ -201,7 +202,7 @@ impl Space {
             let need = if at_end { down } else { up };
             (need <= room).then_some(GrowthCandidate { hole, need, room, at_end })
         };
-        if in_sections && zone == Zone::Large && size <= SECTION {
+        if in_sections && zone == Zone::Large && size <= LARGEST_SECTION {
             let (start, end) = (block.address, block.address + room);
             let (up, down) = sections::bytes_to_map((start, end), start - before, end + after, size);
             // At the end of a region, there is no free block to extend, now or later.
@@ -336,7 +337,8 @@ impl Space {
     pub(super) fn reclaimable_handles_where(&self, filter: impl Fn(Backing) -> bool) -> Vec<ReclaimableHandle> {
         let mut reclaimable = Vec::new();
         for bins in &self.bins {
-            for id in bins.iter(&self.blocks) {
+            // No handle and no segment is smaller.
+            for id in bins.iter_from(&self.blocks, MIN_GRANULE) {
                 let block = &self.blocks[id];
                 let end = block.address + block.size;
                 for (address, mapped) in self.mapped.range(block.address..end) {

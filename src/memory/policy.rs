@@ -3,7 +3,7 @@
 
 use super::{
     block::{SMALL, Zone},
-    sections::GROWTH,
+    sections::{LARGEST_GROWTH, LARGEST_SECTION},
 };
 
 /// The smallest granule to use, even if the device supports a smaller one: smaller handles cost too many driver calls. Every
@@ -21,6 +21,8 @@ const MAX_EARNED_SLACK: u64 = 150;
 /// The slack in addition to [`SLACK`] where addresses are to repeat, in thousandths of the live peak: moved handles change the
 /// addresses of later blocks.
 const SLACK_OF_SECTIONS: u64 = 100;
+/// The live peak divided by this is the preferred growth in sections: several must fit into the slack.
+const SECTION_GROWTHS_OF_PEAK: u64 = 16;
 /// The most that may be held to use sections, in thousandths of the live bytes. Blocks of some sizes leave much of a section
 /// unused, and the live peak may be long ago.
 const MOST_IN_SECTIONS: u64 = 1200;
@@ -139,10 +141,12 @@ pub fn supply(held: u64, limit: u64, shared: bool) -> Supply {
     }
 }
 
-/// Returns whether large blocks may be placed in [`sections`](super::sections). Memory then grows by at most the part of
-/// the limit that a handle may have.
-pub fn allows_sections(supply: Supply, limit: u64, granule: u64) -> bool {
-    supply == Supply::Plenty && limit / HANDLES_OF_LIVE >= GROWTH && GROWTH.is_multiple_of(granule)
+/// Returns up to multiples of how many bytes memory grows where large blocks are placed in [`sections`](super::sections), when
+/// the live peak is `peak`; `None` if they are not. A growth is at most the part of the limit that a handle may have.
+pub fn section_growth(supply: Supply, peak: u64, limit: u64, granule: u64) -> Option<u64> {
+    let preferred = (peak / SECTION_GROWTHS_OF_PEAK).clamp(LARGEST_SECTION, LARGEST_GROWTH);
+    let growth = 1 << preferred.min(limit / HANDLES_OF_LIVE).checked_ilog2()?;
+    (supply == Supply::Plenty && growth >= LARGEST_SECTION && growth.is_multiple_of(granule)).then_some(growth)
 }
 
 /// Returns the [`soft_limit`] where blocks are placed in sections. Memory does not become short by it.
@@ -329,7 +333,7 @@ pub fn region_size(zone: Zone, total: u64, granule: u64) -> u64 {
 ///
 /// `large_segment` is the setting `large_segment_size_mb`.
 pub fn segment_size(size: u64, large_segment: u64) -> Option<u64> {
-    const SMALL_SEGMENT: u64 = 2 << 20;
+    const SMALL_SEGMENT: u64 = MIN_GRANULE;
     const LARGE: u64 = 10 << 20;
     if size <= SMALL {
         Some(SMALL_SEGMENT)
@@ -415,10 +419,18 @@ mod tests {
     #[test]
     fn sections_get_more_slack_unless_memory_becomes_short() {
         const GIB: u64 = 1 << 30;
-        let allows = |supply, limit| allows_sections(supply, limit, MIN_GRANULE);
-        assert!(allows(Supply::Plenty, 4 * GIB) && !allows(Supply::Plenty, 4 * GIB - 1));
-        assert!(!allows(Supply::Short, 40 * GIB) && !allows(Supply::Shared, 40 * GIB));
-        assert!(!allows_sections(Supply::Plenty, 40 * GIB, 3 << 20));
+        let growth = |peak, limit| section_growth(Supply::Plenty, peak, limit, MIN_GRANULE).map(|bytes| bytes >> 20);
+        assert_eq!([GIB, GIB - 1].map(|limit| growth(GIB, limit)), [Some(8), None]);
+        assert_eq!(
+            [0, GIB / 4 - 1, GIB / 4, GIB, 9 * GIB].map(|peak| growth(peak, 40 * GIB)),
+            [8, 8, 16, 64, 64].map(Some)
+        );
+        assert_eq!([4 * GIB, 8 * GIB - 1].map(|limit| growth(GIB, limit)), [32, 32].map(Some));
+        assert_eq!(
+            [Supply::Short, Supply::Shared].map(|supply| section_growth(supply, GIB, 40 * GIB, MIN_GRANULE)),
+            [None; 2]
+        );
+        assert_eq!(section_growth(Supply::Plenty, GIB, 40 * GIB, 3 << 20), None);
         let peak = 10_000_000_000;
         let limits = |earned, limit| soft_limit_with_sections(peak, earned, 0, limit) / 1_000_000;
         assert_eq!([limits(0, 40 * GIB), limits(1_100_000_000, 40 * GIB)], [11_400, 11_500]);

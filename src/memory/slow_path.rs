@@ -161,16 +161,16 @@ impl SlowPath {
         let earned = self.memory().moves.lock().earned_slack(allocated, peak);
         let supply = self.memory().supply(limit);
         let arenas = self.memory().count_arenas();
-        let device_uses_sections = self.device_uses_sections(supply, limit)?;
-        let soft = if device_uses_sections {
+        let section_growth = self.section_growth(supply, peak, limit)?;
+        let soft = if section_growth.is_some() {
             policy::soft_limit_with_sections(peak, earned, arenas, limit)
         } else {
             policy::soft_limit(peak, earned, arenas)
         };
         let soft = soft.min(limit);
         // The addresses of a graph's inputs are those of the default pool.
-        let uses_sections = device_uses_sections && self.arena.key().pool == PoolId::DEFAULT;
-        self.arena.lock().space.uses_sections = uses_sections;
+        let section_growth = section_growth.filter(|_| self.arena.key().pool == PoolId::DEFAULT);
+        self.arena.lock().space.uses_sections = section_growth.is_some();
         self.set_unreleasable_limits(supply, limit, soft, live, live_peak);
         if let Some(address) = self.search_again() {
             return Ok(Some(address));
@@ -179,11 +179,11 @@ impl SlowPath {
         let grower = Grower { runtime: self.runtime, device: self.device, arena: self.arena, stream: self.stream };
         let limits = |max_held, move_from, move_first| {
             let allowance = budget.map_or(u64::MAX, |budget| self.remaining_budget(budget));
-            GrowthLimits { max_held, move_from, move_first, in_sections: false, live, limit, allowance }
+            GrowthLimits { max_held, move_from, move_first, section_growth: None, live, limit, allowance }
         };
-        if uses_sections && zone_of(self.request.size) == Zone::Large {
+        if section_growth.is_some() && zone_of(self.request.size) == Zone::Large {
             let max_held = policy::most_in_sections(live.saturating_add(self.request.size), peak, soft);
-            let step = GrowthLimits { in_sections: true, ..limits(max_held, MoveSource::Nothing, false) };
+            let step = GrowthLimits { section_growth, ..limits(max_held, MoveSource::Nothing, false) };
             if let Some(address) = grower.grow(self.request, step)? {
                 return Ok(Some(address));
             }
@@ -225,14 +225,13 @@ impl SlowPath {
         Ok(self.allocate_from_oom_pools())
     }
 
-    /// Returns whether addresses should repeat, and sections may be used on the device for that.
-    fn device_uses_sections(&self, supply: Supply, limit: u64) -> Result<bool> {
+    /// Returns [`policy::section_growth`] if addresses should repeat on the device.
+    fn section_growth(&self, supply: Supply, peak: u64, limit: u64) -> Result<Option<u64>> {
         Ok(match self.memory().method(self.device, &self.runtime.driver)? {
-            Method::Virtual { granule } => {
-                self.memory().compares_addresses.load(Ordering::Relaxed)
-                    && policy::allows_sections(supply, limit, granule)
+            Method::Virtual { granule } if self.memory().compares_addresses.load(Ordering::Relaxed) => {
+                policy::section_growth(supply, peak, limit, granule)
             }
-            Method::Segments => false,
+            Method::Virtual { .. } | Method::Segments => None,
         })
     }
 

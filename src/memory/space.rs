@@ -15,7 +15,7 @@ use super::{
     mapped::{Backing, Mapped},
     policy::{MIN_GRANULE, SplitLimits},
     recorder::Recorder,
-    sections::{self, SECTION},
+    sections::{self, LARGEST_SECTION},
     unreleasable::UnreleasableMemory,
 };
 use crate::base::stack::StackId;
@@ -198,7 +198,7 @@ impl Space {
     #[inline]
     pub(super) fn distance_in_sections(&self, id: BlockId, size: u64) -> Option<u64> {
         let block = &self.blocks[id];
-        (self.uses_sections && block.zone == Zone::Large && size <= SECTION)
+        (self.uses_sections && block.zone == Zone::Large && size <= LARGEST_SECTION)
             .then(|| sections::place(block.address, block.address + block.size, size))
     }
 

@@ -6,7 +6,7 @@ use super::{
     directory,
     growth::{DetachedHandle, GrowthCandidate, ReclaimableHandle},
     mapped::Backing,
-    sections::GROWTH,
+    sections::LARGEST_GROWTH,
     space::Space,
 };
 use crate::driver::Physical;
@@ -309,22 +309,30 @@ fn blocks_and_new_memory_are_placed_in_sections() {
     const MIB: u64 = 1 << 20;
     let mut program = Program::new();
     program.space.uses_sections = true;
-    let start = ADDRESSES.fetch_add(256 * MIB, Ordering::Relaxed).next_multiple_of(GROWTH);
+    let start = ADDRESSES.fetch_add(256 * MIB, Ordering::Relaxed).next_multiple_of(LARGEST_GROWTH);
     program.space.add_region(start, 128 * MIB, Zone::Large);
-    let mut place = |size| {
-        program.alloc(size);
+    let place = |program: &mut Program, half_mib: u64| {
+        program.alloc(half_mib * MIB / 2);
         program.check();
-        program.live.last().map(|(address, _)| (*address - start) / MIB)
+        program.live.last().map(|(address, _)| (*address - start) * 2 / MIB)
     };
-    // The third does not fit into the first section any more, the fourth does, and the fifth fits into none.
-    assert_eq!([6, 6, 6, 3, 20].map(|half| place(half * MIB / 2)), [0, 3, 8, 6, 11].map(Some));
-    let hole = program.space.growth_candidates(Zone::Large, 3 * MIB, GRANULE, true)[0];
-    // 22 MiB are mapped, of which the last is free; 3 MiB would fit into that section, and 4 MiB do not.
+    // In new memory: in sections of 4, 4 and 8 MiB, and in none.
+    assert_eq!([6, 6, 10, 17].map(|half_mib| place(&mut program, half_mib)), [0, 8, 16, 26].map(Some));
+    // In a free block from 3 to 8 MiB.
+    let second = program.space.live_block_containing(start + 4 * MIB).unwrap();
+    program.space.free(second);
+    program.live.retain(|(address, _)| *address != start + 4 * MIB);
+    program.space.coalesce_all();
+    assert_eq!(place(&mut program, 7), Some(8));
+    // 22 MiB are mapped, the last half MiB of them is free. A section of 4 MiB begins at 20 MiB.
+    let hole = program.space.growth_candidates(Zone::Large, 5 * MIB / 2, GRANULE, true)[0];
     assert_eq!((hole.need, hole.room), (2 * MIB, 106 * MIB));
-    let hole = program.space.growth_candidates(Zone::Large, 4 * MIB, GRANULE, true)[0];
+    let hole = program.space.growth_candidates(Zone::Large, 3 * MIB, GRANULE, true)[0];
     assert_eq!((hole.need, hole.room), (6 * MIB, 106 * MIB));
     let site = program.space.reserve_site(hole);
-    assert_eq!((site.address(6 * MIB), site.whole_growth(6 * MIB)), (start + 22 * MIB, 10 * MIB));
+    assert_eq!(site.address(6 * MIB), start + 22 * MIB);
+    // Up to 32 and 64 MiB, and to the end of the hole.
+    assert_eq!([32, 64, 256].map(|growth| site.whole_growth(6 * MIB, growth * MIB) / MIB), [10, 42, 106]);
     program.space.release_site(site);
 }
 

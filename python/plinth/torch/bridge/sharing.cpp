@@ -80,7 +80,7 @@ void permit_receivers() {
   (void)once;
 }
 
-// A block has a descriptor for each 2 to 32 MiB, in the sender and for a moment in the receiver; CUDA's own handles have none.
+// A block has a descriptor for each 2 to 256 MiB, in the sender and for a moment in the receiver; CUDA's own handles have none.
 void permit_descriptors() {
   static const bool once = [] {
     rlimit limit{};
