@@ -106,6 +106,13 @@ static inline void expect_no_memory_for_captures(const char *text) {
   expect_nothing_left();
 }
 
+/* The handles or segments that the allocator has created on device 0 so far. */
+static inline int64_t created_handles(void) {
+  plinth_memory_stats_t stats = PLINTH_MEMORY_STATS_INIT;
+  CHECK_OK(plinth_memory_stats(0, &stats));
+  return stats.num_device_alloc;
+}
+
 /* Limits a device's allocator to `bytes` and half a MiB, since a fraction cannot express an exact number of bytes. */
 static inline void limit_memory(size_t bytes, int32_t device) {
   const double fraction = ((double)bytes + (double)(MIB / 2)) / (double)total_memory(device);

@@ -133,12 +133,6 @@ static int blocks_until_out_of_memory(size_t bytes) {
   return count;
 }
 
-static int64_t created_handles(void) {
-  plinth_memory_stats_t stats = PLINTH_MEMORY_STATS_INIT;
-  CHECK_OK(plinth_memory_stats(0, &stats));
-  return stats.num_device_alloc;
-}
-
 TEST(sections_cost_little_memory_and_few_handles) {
   /* Blocks that leave much of a section, blocks that fill it, and larger ones. */
   const size_t sizes[] = {2 * MIB + MIB / 2, 3 * MIB + MIB / 2, 5 * MIB, 6 * MIB, 8 * MIB, 20 * MIB};

@@ -251,9 +251,7 @@ pub fn empty_arenas(
     mut arenas: Vec<&'static Arena>,
     deadline: Deadline,
 ) -> Result<()> {
-    // The thread that wakes a pool has its growth locks, calls this if memory is short, and the pool may be destroyed meanwhile.
-    let is_waking = |arena: &Arena| arena.growth.is_locked() && arena.lock().space.is_any_suspended();
-    arenas.retain(|arena| arena.is_outside_graphs() && !is_waking(arena));
+    arenas.retain(|arena| arena.is_outside_graphs());
     if arenas.is_empty() {
         return Ok(());
     }

@@ -405,9 +405,30 @@ pub fn in_use(id: PoolId, device: u32) -> bool {
     id == PoolId::DEFAULT || users(id, device).is_ok_and(|users| users > 0)
 }
 
-/// Returns whether the pool's free memory may be moved or released: it has no users, and does not sleep.
+/// Pools that a thread puts to sleep or wakes.
+static CHANGING: Mutex<Vec<PoolId>> = Mutex::new(Vec::new());
+
+/// Keeps other threads from moving and releasing the memory of some pools until it is dropped, also if they are destroyed.
+pub struct Changing(Vec<PoolId>);
+
+impl Changing {
+    /// Begins to keep the memory of pools, which no other thread does.
+    pub fn new(ids: &[PoolId]) -> Self {
+        CHANGING.lock().extend(ids);
+        Changing(ids.to_vec())
+    }
+}
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        CHANGING.lock().retain(|id| !self.0.contains(id));
+    }
+}
+
+/// Returns whether the pool's free memory may be moved or released: it has no users, does not sleep, and is not about to sleep
+/// or wake.
 pub fn is_idle(id: PoolId, device: u32) -> bool {
-    id == PoolId::DEFAULT || !in_use(id, device) && !is_suspended(id)
+    id == PoolId::DEFAULT || !in_use(id, device) && !is_suspended(id) && !CHANGING.lock().contains(&id)
 }
 
 /// Returns whether the pool has users, settings, or a program that created it.

@@ -20,6 +20,17 @@ pub enum Costs {
     Spin,
 }
 
+/// How copies are executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Copies {
+    /// As fast as possible.
+    Fast,
+    /// Each takes milliseconds, so that a program that does not wait for it gets wrong results.
+    Slow,
+    /// As slow ones, and a device is given access to memory only when its copies are done.
+    Exclusive,
+}
+
 /// The host devices of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -35,8 +46,8 @@ pub struct Config {
     pub peers: bool,
     /// Whether memory can be exported as fabric handles. Where it cannot, the driver says so when such memory is created.
     pub fabric: bool,
-    /// Whether each copy takes milliseconds, so that a program that does not wait for it gets wrong results.
-    pub slow_copies: bool,
+    /// How copies are executed.
+    pub copies: Copies,
     /// Whether new memory holds arbitrary bytes, so that a program that does not initialize it gets wrong results.
     pub arbitrary_contents: bool,
     pub costs: Costs,
@@ -137,10 +148,11 @@ impl Config {
             Some("1") => true,
             Some(text) => return Err(format!("PLINTH_HOST_FABRIC is \"{text}\"; set it to 1 or 0")),
         };
-        let slow_copies = match get("PLINTH_HOST_COPIES").as_deref().map(str::trim) {
-            None | Some("" | "fast") => false,
-            Some("slow") => true,
-            Some(text) => return Err(format!("PLINTH_HOST_COPIES is \"{text}\"; set it to fast or slow")),
+        let copies = match get("PLINTH_HOST_COPIES").as_deref().map(str::trim) {
+            None | Some("" | "fast") => Copies::Fast,
+            Some("slow") => Copies::Slow,
+            Some("exclusive") => Copies::Exclusive,
+            Some(text) => return Err(format!("PLINTH_HOST_COPIES is \"{text}\"; set it to fast, slow or exclusive")),
         };
         let arbitrary_contents = match get("PLINTH_HOST_CONTENTS").as_deref().map(str::trim) {
             None | Some("" | "zero") => false,
@@ -161,7 +173,7 @@ impl Config {
             launch_blocking,
             peers,
             fabric,
-            slow_copies,
+            copies,
             arbitrary_contents,
             costs,
             checks,
@@ -203,8 +215,9 @@ mod tests {
         assert!(config.peers);
         assert_eq!(config.memory_name, None);
         assert!(!read(&[("PLINTH_HOST_PEERS", "none")]).unwrap().peers);
-        assert!(!config.fabric && !config.slow_copies && !config.arbitrary_contents);
-        assert!(read(&[("PLINTH_HOST_COPIES", "slow")]).unwrap().slow_copies);
+        assert!(!config.fabric && config.copies == Copies::Fast && !config.arbitrary_contents);
+        assert_eq!(read(&[("PLINTH_HOST_COPIES", "slow")]).unwrap().copies, Copies::Slow);
+        assert_eq!(read(&[("PLINTH_HOST_COPIES", "exclusive")]).unwrap().copies, Copies::Exclusive);
         assert!(read(&[("PLINTH_HOST_FABRIC", "1")]).unwrap().fabric);
         assert!(read(&[("PLINTH_HOST_CONTENTS", "arbitrary")]).unwrap().arbitrary_contents);
     }

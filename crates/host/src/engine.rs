@@ -15,6 +15,7 @@ use super::{
     scheduler::{DeviceQueue, Pool},
     signal::Signal,
     stream::{Op, Stream},
+    work::Work,
 };
 use crate::driver::{codes, table::Code};
 use std::{
@@ -152,7 +153,8 @@ impl Engine {
                 return false;
             }
             // A worker evaluates conditions, too: a loop that never ends must not hold the lock.
-            Some(Op::Work(_) | Op::Conditional(..) | Op::Free(..) | Op::FreeGraphMemory(_)) => {
+            Some(op @ (Op::Work(_) | Op::Conditional(..) | Op::Free(..) | Op::FreeGraphMemory(_))) => {
+                stream.copying = matches!(op, Op::Work(Work::Copy(_) | Work::Staged { .. }));
                 stream.busy = true;
                 self.request_worker(id);
                 return false;
@@ -182,7 +184,7 @@ impl Engine {
     /// Records that the operation that a thread took from a stream has ended.
     pub fn finish(&mut self, id: Id, result: Result<(), Code>) {
         if let Some(stream) = self.streams.get_mut(&id) {
-            stream.busy = false;
+            (stream.busy, stream.copying) = (false, false);
             if let Err(error) = result
                 && stream.error == codes::CUDA_SUCCESS
             {

@@ -21,6 +21,8 @@ use std::{
     collections::VecDeque,
     rc::Rc,
     sync::{Arc, Weak},
+    thread,
+    time::Duration,
 };
 
 /// The range of priorities: lower numbers go first.
@@ -77,6 +79,8 @@ pub struct Stream {
     pub queue: VecDeque<Op>,
     /// Whether its first operation runs or waits for a thread to run it.
     pub busy: bool,
+    /// Whether that operation is a copy.
+    pub copying: bool,
     /// Whether it is parked until the signal at the front of the queue completes.
     pub parked: bool,
     pub destroyed: bool,
@@ -170,6 +174,7 @@ impl Engine {
             number: self.stream_number,
             queue: VecDeque::new(),
             busy: false,
+            copying: false,
             parked: false,
             destroyed: false,
             error: codes::CUDA_SUCCESS,
@@ -366,6 +371,13 @@ pub fn synchronize_device(state: &'static super::state::State, device: usize) ->
     let errors: Vec<_> =
         engine.tail_signals(device).iter().filter_map(|signal| signal.wait(&mut engine).err()).collect();
     errors.first().map_or_else(|| engine.device_error(device), |error| Err(*error))
+}
+
+/// Blocks while a copy of a device is in progress or about to begin.
+pub fn await_copies(state: &'static super::state::State, device: usize) {
+    while state.engine.lock().streams.values().any(|stream| stream.device == device && stream.copying) {
+        thread::sleep(Duration::from_micros(100));
+    }
 }
 
 /// Blocks until all work that is now in a stream is complete.

@@ -1,6 +1,6 @@
 //! The work of streams: copies, fills, kernels and host functions.
 
-use super::{context, kernels::Launch, memory::check::Accessor, state::State};
+use super::{config::Copies, context, kernels::Launch, memory::check::Accessor, state::State};
 use crate::driver::table::Code;
 use std::{ffi::c_void, sync::Arc, thread, time::Duration};
 
@@ -68,7 +68,7 @@ impl Work {
     pub fn run(&self, state: &State, device: usize) -> Result<(), Code> {
         match self {
             Work::Copy(copy) => {
-                if state.config.slow_copies {
+                if state.config.copies != Copies::Fast {
                     thread::sleep(SLOW_COPY);
                 }
                 copy.run(state)

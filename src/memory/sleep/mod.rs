@@ -12,7 +12,7 @@ mod transfer;
 
 use super::{
     arena::Arena,
-    pool::{self, PoolId},
+    pool::{self, Changing, PoolId},
     pools, registration, stats_aggregation,
 };
 use crate::{
@@ -202,6 +202,7 @@ pub fn release_registrations(runtime: &Runtime, ids: &[PoolId]) -> Result<()> {
 pub fn sleep(runtime: &'static Runtime, ids: &[PoolId], options: &Options, blocks: LiveBlocks) -> Result<()> {
     SLEEPS.fetch_add(1, Ordering::AcqRel);
     let mut changes = lock_changes();
+    let _changing = Changing::new(ids);
     let awake: Vec<PoolId> = ids.iter().copied().filter(|id| !pool::is_suspended(*id)).collect();
     // From here on no request is routed to the pools.
     awake.iter().for_each(|id| pool::set_suspended(*id, true));
@@ -228,9 +229,11 @@ pub fn sleep(runtime: &'static Runtime, ids: &[PoolId], options: &Options, block
 /// [`sleep`].
 pub fn wake(runtime: &'static Runtime, ids: &[PoolId], asynchronous: bool) -> Result<()> {
     let mut changes = lock_changes();
+    let changing = Changing::new(ids);
     let mut pools: Vec<_> = ids.iter().map(|id| (*id, parts_of(runtime, &mut changes, *id))).collect();
     let outcome = resume::resume_pools(runtime, &mut pools, asynchronous);
     pools.into_iter().for_each(|(_, parts)| return_parts(&mut changes, parts));
+    drop(changing);
     drop(changes);
     ids.iter().for_each(|id| pools::release_woken(runtime, *id));
     outcome

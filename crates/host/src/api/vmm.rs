@@ -2,7 +2,7 @@
 
 use super::{INVALID, Out, enter, enter_at};
 use crate::{
-    config::GRANULE,
+    config::{Copies, GRANULE},
     cost,
     driver::{
         FABRIC_HANDLE_BYTES, HandleTypes, codes,
@@ -12,6 +12,7 @@ use crate::{
     ids::Id,
     memory::{Mapping, Memory, virt::Access},
     state::{self, State},
+    stream,
 };
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 
@@ -217,6 +218,9 @@ pub unsafe extern "C" fn cuMemSetAccess(
                     },
                 )?,
             );
+        }
+        if state.config.copies == Copies::Exclusive {
+            accesses.iter().for_each(|access| stream::await_copies(state, access.device));
         }
         state.memory.write().set_access(pointer, bytes as u64, &accesses)
     })

@@ -102,6 +102,33 @@ fn access_rights_are_enforced() {
 }
 
 #[test]
+fn exclusive_copies_delay_access() {
+    in_child("virt::exclusive_copies_delay_access", &[("PLINTH_HOST_COPIES", "exclusive".to_owned())], || {
+        let t = setup(0);
+        let (pointer, handle) = mapped(&t);
+        let streams = [(); 2].map(|()| new_stream(&t, CU_STREAM_NON_BLOCKING));
+        let gate = Gate::close(&t, streams[1]);
+        for stream in streams {
+            for _ in 0..3 {
+                ok!(t.cuMemcpyAsync(pointer, pointer + 64, 16, stream));
+            }
+        }
+        ok!(t.cuMemSetAccess(pointer, GRANULE, &access(1, 3), 1));
+        assert_eq!(code!(t.cuStreamQuery(streams[0])), CUDA_ERROR_NOT_READY);
+        ok!(t.cuMemSetAccess(pointer, GRANULE, &access(0, 3), 1));
+        ok!(t.cuStreamQuery(streams[0]));
+        // Copies behind other work do not delay it.
+        assert_eq!(code!(t.cuStreamQuery(streams[1])), CUDA_ERROR_NOT_READY);
+        gate.open();
+        for stream in streams {
+            ok!(t.cuStreamSynchronize(stream));
+            ok!(t.cuStreamDestroy_v2(stream));
+        }
+        discard(&t, pointer, handle);
+    });
+}
+
+#[test]
 fn copies_to_unmapped_addresses_are_refused() {
     let t = setup(0);
     let (pointer, handle) = mapped(&t);
