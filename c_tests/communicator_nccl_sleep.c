@@ -4,7 +4,8 @@
 /* env: PLINTH_COMMUNICATOR_NCCL_FROM=65536 */
 /* library: fake_nccl */
 /* alone: an_older_nccl_keeps_its_memory an_older_nccl_beside_the_shared_engine_refuses_calls_all_the_same; set the version */
-/* alone: a_failure_of_nccl_ends_the_communicator a_refused_wake_can_be_repeated; set faults of NCCL */
+/* alone: a_failure_of_nccl_ends_the_communicator a_failure_of_nccl_ends_the_communicator_of_one_process; set faults of NCCL */
+/* alone: a_refused_wake_can_be_repeated; set faults of NCCL */
 /* timeout: 120 */
 #include "allocating.h"
 #include "sleeping_ranks.h"
@@ -34,6 +35,20 @@ static void make_communicators_of(uint32_t wanted) {
 
 static void make_nccl(void) { make_communicators_of(PLINTH_ENGINE_NCCL); }
 
+static bool is_one_process;
+
+/* Makes communicators for devices of one process, for which NCCL does everything, or what is large. */
+static void make_for_one_process(uint32_t wanted) {
+  const int32_t devices[] = {0, 1};
+  make_nccl();
+  destroy_communicators();
+  const plinth_communicator_options_t options = options_of(wanted, MILLISECONDS, 0);
+  CHECK_OK(plinth_communicator_init_all(devices, RANKS, &options, communicators));
+  is_one_process = true;
+}
+
+static void make_nccl_of_one_process(void) { make_for_one_process(PLINTH_ENGINE_NCCL); }
+
 static void expect_asleep(void) {
   plinth_communicator_t part = UNTOUCHED_POINTER;
   for (int rank = 0; rank < RANKS; rank++) {
@@ -46,7 +61,7 @@ static void expect_asleep(void) {
                  PLINTH_ERROR_GRAPH_ASLEEP);
     CHECK_STATUS(plinth_communicator_split(communicators[rank], 0, 0, &part), PLINTH_ERROR_GRAPH_ASLEEP);
     CHECK_SAME(part, UNTOUCHED_POINTER);
-    if (engine == PLINTH_ENGINE_NCCL) {
+    if (engine == PLINTH_ENGINE_NCCL && !is_one_process) {
       CHECK_STATUS(plinth_communicator_register(communicators[rank], inputs[rank], LARGE), PLINTH_ERROR_GRAPH_ASLEEP);
     }
     CHECK_OK(plinth_communicator_query(communicators[rank], &ready));
@@ -94,6 +109,67 @@ static void cycle(void) {
 TEST(graphs_and_calls_of_nccl_continue_after_a_sleep) {
   make_nccl();
   cycle();
+}
+
+TEST(nccl_of_one_process_sleeps) {
+  make_nccl_of_one_process();
+  cycle();
+}
+
+/* One thread calls for both ranks: the last one releases the memory, and the first one allocates it again. */
+static void sleep_one_after_the_other(void) {
+  reduce_all();
+  for (int round = 0; round < CYCLES; round++) {
+    const uint64_t awake = free_bytes(1);
+    CHECK_OK(plinth_communicator_sleep(communicators[0]));
+    CHECK_STATUS(reduce(0, COUNT), PLINTH_ERROR_GRAPH_ASLEEP);
+    CHECK_EQ(free_bytes(1), awake);
+    CHECK_OK(plinth_communicator_wake(communicators[0]));
+    reduce_all();
+    CHECK_OK(plinth_communicator_sleep(communicators[1]));
+    CHECK_OK(plinth_communicator_sleep(communicators[0]));
+    CHECK(free_bytes(1) >= awake + LEAST_BYTES);
+    CHECK_OK(plinth_communicator_wake(communicators[1]));
+    CHECK_EQ(free_bytes(1), awake);
+    CHECK_STATUS(reduce(0, COUNT), PLINTH_ERROR_GRAPH_ASLEEP);
+    CHECK_OK(plinth_communicator_wake(communicators[0]));
+    reduce_all();
+  }
+  CHECK_OK(plinth_communicator_sleep(communicators[0]));
+  CHECK_OK(plinth_communicator_sleep(communicators[1]));
+  destroy_communicators();
+}
+
+TEST(ranks_of_one_process_sleep_one_after_the_other) {
+  make_nccl_of_one_process();
+  sleep_one_after_the_other();
+}
+
+TEST(nccl_beside_the_local_engine_sleeps) {
+  make_for_one_process(PLINTH_ENGINE_AUTO);
+  const uint64_t unused = free_bytes(0);
+  CHECK_OK(plinth_communicator_sleep(communicators[0]));
+  reduce_all(); /* Nothing slept, as NCCL is not used before. */
+  CHECK(free_bytes(0) < unused);
+  sleep_one_after_the_other();
+}
+
+TEST(a_capture_keeps_the_last_rank_of_one_process_awake) {
+  make_nccl_of_one_process();
+  CHECK_OK(plinth_communicator_sleep(communicators[0]));
+  begin_capture_on_rank_1();
+  CHECK_STATUS(plinth_communicator_sleep(communicators[1]), PLINTH_ERROR_CAPTURE_FORBIDS);
+  end_capture_on_rank_1();
+  CHECK_OK(plinth_communicator_wake(communicators[0]));
+  reduce_all();
+  SLEEP();
+  begin_capture_on_rank_1();
+  CHECK_STATUS(plinth_communicator_wake(communicators[0]), PLINTH_ERROR_CAPTURE_FORBIDS);
+  end_capture_on_rank_1();
+  expect_asleep();
+  WAKE();
+  reduce_all();
+  destroy_communicators();
 }
 
 TEST(nccl_sleeps_with_the_shared_engine) {
@@ -289,6 +365,26 @@ TEST(a_failure_of_nccl_ends_the_communicator) {
   CHECK_STATUS(reduce(0, COUNT), PLINTH_ERROR_ABORTED);
   harness_setenv("FAKE_NCCL_FAIL", "");
   destroy_communicators();
+}
+
+TEST(a_failure_of_nccl_ends_the_communicator_of_one_process) {
+  if (!on_host_device()) {
+    SKIP("needs the fake NCCL");
+  }
+  for (int round = 0; round < 2; round++) {
+    make_nccl_of_one_process();
+    CHECK_OK(plinth_communicator_sleep(communicators[0]));
+    if (round == 1) {
+      CHECK_OK(plinth_communicator_sleep(communicators[1]));
+    }
+    harness_setenv("FAKE_NCCL_FAIL", round == 0 ? "ncclCommSuspend:1" : "ncclCommResume:1");
+    CHECK_STATUS((round == 0 ? plinth_communicator_sleep : plinth_communicator_wake)(communicators[1]), PLINTH_ERROR_NCCL);
+    CHECK_MESSAGE(round == 0 ? "ncclCommSuspend" : "ncclCommResume");
+    harness_setenv("FAKE_NCCL_FAIL", "");
+    CHECK_STATUS(plinth_communicator_sleep(communicators[0]), PLINTH_ERROR_ABORTED);
+    CHECK_STATUS(reduce(1, COUNT), PLINTH_ERROR_ABORTED);
+    destroy_communicators();
+  }
 }
 
 TEST(a_refused_wake_can_be_repeated) {

@@ -290,19 +290,12 @@ TEST(two_processes_sleep_and_one_ends) { run_processes(2, sleep_in_process); }
 
 /* ---- other engines */
 
-TEST(the_local_engine_has_no_memory_and_nccl_of_one_process_keeps_its_own) {
+TEST(the_local_engine_has_no_memory) {
   const int32_t devices[] = {0, 1};
-  plinth_communicator_options_t options = options_of(PLINTH_ENGINE_LOCAL, MILLISECONDS, 0);
+  const plinth_communicator_options_t options = options_of(PLINTH_ENGINE_LOCAL, MILLISECONDS, 0);
   need_devices(RANKS);
   CHECK_OK(plinth_communicator_init_all(devices, RANKS, &options, communicators));
   CHECK_OK(plinth_communicator_sleep(communicators[0]));
   CHECK_OK(plinth_communicator_wake(communicators[0]));
-  destroy_communicators();
-  need_nccl();
-  options.engine = PLINTH_ENGINE_NCCL;
-  CHECK_OK(plinth_communicator_init_all(devices, RANKS, &options, communicators));
-  CHECK_STATUS(plinth_communicator_sleep(communicators[0]), PLINTH_ERROR_NOT_SUPPORTED);
-  CHECK_MESSAGE("NCCL keeps the memory");
-  CHECK_STATUS(plinth_communicator_wake(communicators[0]), PLINTH_ERROR_NOT_SUPPORTED);
   destroy_communicators();
 }

@@ -45,6 +45,8 @@ static int fault(const char *call) { return fault_of("FAKE_NCCL_FAIL", call); }
 
 static _Thread_local int depth, failed;
 static _Thread_local task *first_task, *last_task;
+/* The communicators that a group suspends or resumes in the blocking mode. */
+static _Thread_local comm *first_changing;
 /* Tasks are never freed, because a graph may replay them. */
 static task *tasks;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -153,6 +155,8 @@ static int submit(task *made) {
   return SUCCESS;
 }
 
+static int finish_changes(void);
+
 EXPORT int ncclGroupStart(void) {
   MAY_FAIL(ncclGroupStart);
   depth++;
@@ -186,6 +190,8 @@ EXPORT int ncclGroupEnd(void) {
     }
     list = next;
   }
+  if (result == SUCCESS) result = finish_changes();
+  first_changing = NULL;
   return result == SUCCESS && waits ? IN_PROGRESS : result;
 }
 
@@ -414,8 +420,21 @@ static int begin_change(comm *self, enum change change) {
   if (change == RESUMING) change_memory(self);
   if (!has_failed(self)) atomic_store(&self->shared->changes[self->rank], self->change_count);
   if (!self->blocking) return IN_PROGRESS;
-  while (!finish_change(self)) pause_a_little();
-  return atomic_load(&self->error);
+  self->next_changing = first_changing;
+  first_changing = self;
+  if (depth > 0) return SUCCESS;
+  const int result = finish_changes();
+  first_changing = NULL;
+  return result;
+}
+
+static int finish_changes(void) {
+  int result = SUCCESS;
+  for (comm *self = first_changing; self != NULL; self = self->next_changing) {
+    while (!finish_change(self)) pause_a_little();
+    if (result == SUCCESS) result = atomic_load(&self->error);
+  }
+  return result;
 }
 
 EXPORT int ncclCommSuspend(comm *self, int flags) {

@@ -61,6 +61,7 @@ typedef struct comm {
   enum change { NO_CHANGE, SUSPENDING, RESUMING } change;
   int change_count;
   atomic_int suspended;
+  struct comm *next_changing;
   /* Whether the ranks have connected themselves for collectives, and the number of the group in which this one began to. */
   atomic_bool is_connected;
   atomic_int connecting_group;

@@ -388,13 +388,17 @@ PLINTH_NOEXCEPT;
  * plinth_graph_replay for a graph that captured them; do not launch such a graph in another way. Messages that were sent
  * and not received are kept. A communicator that sleeps stays so.
  *
- * Communicators of PLINTH_ENGINE_LOCAL have no memory of their own, so the call does nothing. NCCL releases its memory from
- * 2.30.3 on: that of PLINTH_ENGINE_NCCL, and with PLINTH_ENGINE_SHARED that for large messages, which an older NCCL keeps.
+ * The ranks that plinth_communicator_init_all makes do not wait for each other, so that one thread can call for all of them:
+ * each call ends the use of its rank, and that of the last rank waits for all devices and releases the memory.
+ *
+ * NCCL releases its memory from 2.30.3 on: that of PLINTH_ENGINE_NCCL, and with PLINTH_ENGINE_AUTO and PLINTH_ENGINE_SHARED
+ * that for large messages, which an older NCCL keeps. Devices of one process without NCCL have no memory of their own, and
+ * the call does nothing.
  *
  * @param communicator The communicator. Must not be called in a group.
- * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE in a group, or if
- *         memory is registered with a communicator of NCCL; PLINTH_ERROR_NCCL_UNAVAILABLE with PLINTH_ENGINE_NCCL and an
- *         older version; PLINTH_ERROR_NOT_SUPPORTED with PLINTH_ENGINE_NCCL on devices of one process; PLINTH_ERROR_NCCL;
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE in a group, if
+ *         memory is registered with a communicator of NCCL, or while a call of a rank of plinth_communicator_init_all waits
+ *         in another thread; PLINTH_ERROR_NCCL_UNAVAILABLE with PLINTH_ENGINE_NCCL and an older version; PLINTH_ERROR_NCCL;
  *         PLINTH_ERROR_CAPTURE_FORBIDS while a stream of the device captures; PLINTH_ERROR_WOULD_SYNCHRONIZE if the sync
  *         debug mode forbids the wait; PLINTH_ERROR_OUT_OF_MEMORY for host memory; PLINTH_ERROR_DRIVER. If one rank
  *         fails, all ranks return its status, and the communicator is awake, or, if some memory could not be released,
@@ -409,18 +413,18 @@ PLINTH_NOEXCEPT;
  * Allocates the device memory of a communicator that sleeps, at the same addresses. All ranks make this call.
  *
  * The communicator continues where it was, and graphs that captured its calls can be replayed. A communicator that is
- * awake stays so.
+ * awake stays so. Of the ranks that plinth_communicator_init_all makes, the first call allocates the memory of all.
  *
  * Ranks that wake NCCL cannot tell each other anything. One whose device captures, or with PLINTH_ENGINE_NCCL has no room,
  * fails alone: repeat the call there, while the other ranks wait.
  *
  * @param communicator The communicator. Must not be called in a group.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE in a group;
- *         PLINTH_ERROR_NCCL_UNAVAILABLE and PLINTH_ERROR_NOT_SUPPORTED as plinth_communicator_sleep; PLINTH_ERROR_NCCL;
- *         PLINTH_ERROR_CAPTURE_FORBIDS with NCCL, while a stream of the device captures; PLINTH_ERROR_WOULD_SYNCHRONIZE;
- *         PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_SYSTEM; PLINTH_ERROR_DRIVER. If one rank fails, all ranks return its
- *         status, and the communicator sleeps on: repeat the call on all ranks. PLINTH_ERROR_TIMED_OUT if a rank does not make the call, PLINTH_ERROR_PEER_LOST and PLINTH_ERROR_ABORTED abort
- *         the communicator.
+ *         PLINTH_ERROR_NCCL_UNAVAILABLE as plinth_communicator_sleep; PLINTH_ERROR_NCCL; PLINTH_ERROR_CAPTURE_FORBIDS with
+ *         NCCL, while a stream of the device captures; PLINTH_ERROR_WOULD_SYNCHRONIZE; PLINTH_ERROR_OUT_OF_MEMORY;
+ *         PLINTH_ERROR_SYSTEM; PLINTH_ERROR_DRIVER. If one rank fails, all ranks return its status, and the communicator
+ *         sleeps on: repeat the call on all ranks. PLINTH_ERROR_TIMED_OUT if a rank does not make the call,
+ *         PLINTH_ERROR_PEER_LOST and PLINTH_ERROR_ABORTED abort the communicator.
  */
 PLINTH_API
 plinth_status_t plinth_communicator_wake(plinth_communicator_t communicator)

@@ -7,14 +7,18 @@
 
 use super::{
     engine::{EngineKind, LOCAL_NCCL_FROM, nccl_from},
+    in_process_sleep,
     nccl::{self, IssueError, NcclRank},
     nccl_end,
     operation::{Kind, Operation},
     sticky_error::StickyError,
 };
-use crate::base::deadline::Deadline;
 use crate::{
-    collectives::devices::local::{self, RankOperands},
+    base::deadline::Deadline,
+    collectives::{
+        devices::local::{self, RankOperands},
+        sleep,
+    },
     driver::nccl::Nccl,
     error::{Error, Result},
     observe,
@@ -23,7 +27,7 @@ use crate::{
     stream::{self, Stream},
 };
 use once_cell::sync::OnceCell;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
@@ -43,12 +47,15 @@ pub struct InProcessGroup {
     nccl: OnceCell<Option<Vec<Arc<NcclRank>>>>,
 }
 
+/// What changes in a group.
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     /// Pending requests: collectives by rank, and point-to-point operations by pair of ranks.
     requests: Vec<VecDeque<PendingRequest>>,
     sends: HashMap<(u32, u32), VecDeque<PendingRequest>>,
     receives: HashMap<(u32, u32), VecDeque<PendingRequest>>,
+    /// Whether each rank sleeps. Then its calls are refused.
+    asleep: Vec<bool>,
     /// The error that aborted the group.
     sticky_error: Option<StickyError>,
 }
@@ -136,11 +143,21 @@ impl InProcessRank {
     /// Releases a rank; the last one destroys the shared resources.
     pub fn release(self, runtime: &Runtime) -> Result<()> {
         let Some(group) = Arc::into_inner(self.group) else { return Ok(()) };
-        let mut released = Ok(());
-        for rank in group.nccl.into_inner().into_iter().flatten().flatten() {
+        let ranks = group.nccl.into_inner().flatten().unwrap_or_default();
+        let mut released = in_process_sleep::end(runtime, &ranks);
+        for rank in ranks {
             released = released.and(rank.destroy(runtime, group.limit, || Ok(())));
         }
         released
+    }
+
+    /// Returns the ranks of NCCL, if there are any.
+    pub(super) fn nccl_ranks(&self) -> Option<&[Arc<NcclRank>]> {
+        self.group.nccl.get()?.as_deref()
+    }
+
+    pub(super) fn lock_state(&self) -> MutexGuard<'_, State> {
+        self.group.state.lock()
     }
 
     /// Returns whether the engine is NCCL for all operations.
@@ -151,7 +168,8 @@ impl InProcessRank {
 
 /// Creates a group of devices and returns its ranks in order. The devices must be distinct.
 pub fn create(runtime: &Runtime, devices: &[u32], engine: EngineKind, limit: Duration) -> Result<Vec<InProcessRank>> {
-    let state = State { requests: devices.iter().map(|_| VecDeque::new()).collect(), ..State::default() };
+    let requests = devices.iter().map(|_| VecDeque::new()).collect();
+    let state = State { requests, asleep: vec![false; devices.len()], ..State::default() };
     let group = Arc::new(InProcessGroup {
         devices: devices.to_vec(),
         engine,
@@ -219,8 +237,33 @@ fn execute(
 }
 
 impl State {
-    fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         self.sticky_error.as_ref().map_or(Ok(()), |sticky_error| Err(sticky_error.error()))
+    }
+
+    /// Aborts the group, unless it is.
+    pub(super) fn fail(&mut self, sticky_error: StickyError) {
+        self.sticky_error.get_or_insert(sticky_error);
+    }
+
+    pub(super) fn is_asleep(&self, rank: u32) -> bool {
+        self.asleep[rank as usize]
+    }
+
+    pub(super) fn set_asleep(&mut self, rank: u32, asleep: bool) {
+        self.asleep[rank as usize] = asleep;
+    }
+
+    pub(super) fn all_asleep(&self) -> bool {
+        self.asleep.iter().all(|asleep| *asleep)
+    }
+
+    /// Returns whether a request of a rank waits for other ranks.
+    pub(super) fn has_requests_of(&self, rank: u32) -> bool {
+        let is_waiting = |pair: &(u32, u32), list: &VecDeque<PendingRequest>| !list.is_empty() && pair.0 == rank;
+        !self.requests[rank as usize].is_empty()
+            || self.sends.iter().any(|(pair, list)| is_waiting(pair, list))
+            || self.receives.iter().any(|((sender, receiver), list)| is_waiting(&(*receiver, *sender), list))
     }
 }
 
@@ -274,7 +317,7 @@ impl InProcessGroup {
     }
 
     fn fail(&self, sticky_error: StickyError) {
-        self.state.lock().sticky_error.get_or_insert(sticky_error);
+        self.state.lock().fail(sticky_error);
         self.changed.notify_all();
     }
 
@@ -282,9 +325,11 @@ impl InProcessGroup {
     fn queue(self: &Arc<InProcessGroup>, parts: &[Submission]) -> Result<()> {
         let mut state = self.state.lock();
         state.check()?;
-        for Submission { rank_handle, request, result } in
-            parts.iter().filter(|part| Arc::ptr_eq(&part.rank_handle.group, self))
-        {
+        let parts = parts.iter().filter(|part| Arc::ptr_eq(&part.rank_handle.group, self));
+        if parts.clone().any(|part| state.is_asleep(part.rank_handle.rank)) {
+            return Err(sleep::asleep());
+        }
+        for Submission { rank_handle, request, result } in parts {
             let pending = PendingRequest { request: *request, result: result.clone() };
             let list = match *request {
                 Request::Operation(Operation { kind: Kind::Send { peer }, .. }) => {

@@ -11,6 +11,7 @@ pub mod engine;
 mod execute;
 pub mod group;
 pub mod in_process_group;
+mod in_process_sleep;
 pub mod nccl;
 mod nccl_end;
 mod nccl_end_call;
@@ -442,12 +443,8 @@ pub fn set_asleep(handle: u64, asleep: bool) -> Result<()> {
         (Engine::Shared(process_rank), false) => process_rank.wake(runtime, limit),
         (Engine::Nccl(rank), true) => rank.put_to_sleep(runtime, limit),
         (Engine::Nccl(rank), false) => rank.wake(runtime, limit),
-        (Engine::InProcess(rank_handle), _) if !rank_handle.uses_nccl() => Ok(()),
-        _ => Err(Error::new(
-            Status::NOT_SUPPORTED,
-            "NCCL keeps the memory of the communicators that plinth_communicator_init_all makes; destroy them, and create others",
-        )
-        .into()),
+        (Engine::InProcess(rank_handle), true) => rank_handle.put_to_sleep(runtime, limit),
+        (Engine::InProcess(rank_handle), false) => rank_handle.wake(runtime),
     };
     changed.map_err(|issued| communicator.error_of(issued))
 }

@@ -400,7 +400,7 @@ fn reduction_arguments(
 }
 
 /// Locks the calls of communicators, in an order that does not depend on the order of the arguments.
-fn lock_calls<'a>(ranks: &[&'a NcclRank]) -> Vec<MutexGuard<'a, ()>> {
+pub(super) fn lock_calls<'a>(ranks: &[&'a NcclRank]) -> Vec<MutexGuard<'a, ()>> {
     let mut ranks: Vec<&NcclRank> = ranks.to_vec();
     ranks.sort_unstable_by_key(|rank| std::ptr::from_ref(*rank) as usize);
     ranks.dedup_by_key(|rank| std::ptr::from_ref(*rank) as usize);

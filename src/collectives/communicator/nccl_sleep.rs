@@ -43,7 +43,7 @@ impl NcclRank {
     }
 
     /// Waits for the work of the device. Fails if the communicator has what cannot sleep.
-    fn prepare_to_sleep(&self, runtime: &Runtime, limit: Duration) -> Result<()> {
+    pub(super) fn prepare_to_sleep(&self, runtime: &Runtime, limit: Duration) -> Result<()> {
         if !self.registered().lock().is_empty() {
             return Err(invalid("memory is registered with the communicator; call plinth_communicator_deregister"));
         }
