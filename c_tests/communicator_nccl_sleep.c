@@ -3,7 +3,8 @@
 /* env: PLINTH_HOST_DEVICES=4 */
 /* env: PLINTH_COMMUNICATOR_NCCL_FROM=65536 */
 /* library: fake_nccl */
-/* alone: an_older_nccl_keeps_its_memory an_older_nccl_beside_the_shared_engine_refuses_calls_all_the_same; set the version */
+/* alone: an_older_nccl_keeps_its_memory an_older_nccl_of_one_process_keeps_its_memory; set the version */
+/* alone: an_older_nccl_beside_the_shared_engine_refuses_calls_all_the_same; set the version */
 /* alone: a_failure_of_nccl_ends_the_communicator a_failure_of_nccl_ends_the_communicator_of_one_process; set faults of NCCL */
 /* alone: a_refused_wake_can_be_repeated; set faults of NCCL */
 /* timeout: 120 */
@@ -116,6 +117,22 @@ TEST(nccl_of_one_process_sleeps) {
   cycle();
 }
 
+TEST(graphs_of_a_rank_of_one_process_sleep_with_it) {
+  make_nccl_of_one_process();
+  reduce_all();
+  run_threads(RANKS, capture_as);
+  CHECK_OK(plinth_communicator_sleep(communicators[0]));
+  CHECK_STATUS(plinth_graph_replay(graphs[0]), PLINTH_ERROR_GRAPH_ASLEEP);
+  CHECK_OK(plinth_communicator_sleep(communicators[1]));
+  CHECK_OK(plinth_communicator_wake(communicators[1]));
+  CHECK_STATUS(plinth_graph_replay(graphs[0]), PLINTH_ERROR_GRAPH_ASLEEP);
+  CHECK_OK(plinth_communicator_wake(communicators[0]));
+  replay_all();
+  CHECK_OK(plinth_communicator_sleep(communicators[1]));
+  destroy_graphs();
+  destroy_communicators();
+}
+
 /* One thread calls for both ranks: the last one releases the memory, and the first one allocates it again. */
 static void sleep_one_after_the_other(void) {
   reduce_all();
@@ -130,7 +147,9 @@ static void sleep_one_after_the_other(void) {
     CHECK_OK(plinth_communicator_sleep(communicators[0]));
     CHECK(free_bytes(1) >= awake + LEAST_BYTES);
     CHECK_OK(plinth_communicator_wake(communicators[1]));
-    CHECK_EQ(free_bytes(1), awake);
+    if (on_host_device()) {
+      CHECK_EQ(free_bytes(1), awake);
+    }
     CHECK_STATUS(reduce(0, COUNT), PLINTH_ERROR_GRAPH_ASLEEP);
     CHECK_OK(plinth_communicator_wake(communicators[0]));
     reduce_all();
@@ -414,6 +433,24 @@ TEST(an_older_nccl_keeps_its_memory) {
   CHECK(strstr(messages[0], "NCCL 2.30.2 keeps its memory; 2.30.3 and newer release it") != NULL);
   CHECK_EQ(on_all(plinth_communicator_wake), PLINTH_ERROR_NCCL_UNAVAILABLE);
   reduce_all();
+  destroy_communicators();
+}
+
+TEST(an_older_nccl_of_one_process_keeps_its_memory) {
+  if (!on_host_device()) {
+    SKIP("needs the fake NCCL");
+  }
+  harness_setenv("FAKE_NCCL_VERSION", "23002");
+  make_nccl_of_one_process();
+  CHECK_EQ(on_all(plinth_communicator_sleep), PLINTH_ERROR_NCCL_UNAVAILABLE);
+  CHECK_EQ(on_all(plinth_communicator_wake), PLINTH_ERROR_NCCL_UNAVAILABLE);
+  reduce_all();
+  destroy_communicators();
+  make_for_one_process(PLINTH_ENGINE_AUTO);
+  reduce_all();
+  SLEEP();
+  reduce_all(); /* Nothing slept. */
+  WAKE();
   destroy_communicators();
 }
 

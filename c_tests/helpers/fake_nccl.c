@@ -428,23 +428,35 @@ static int begin_change(comm *self, enum change change) {
   return result;
 }
 
+/* After a failure of one communicator, the others of the group do not wait for it. */
 static int finish_changes(void) {
   int result = SUCCESS;
   for (comm *self = first_changing; self != NULL; self = self->next_changing) {
+    if (result == SUCCESS) result = atomic_load(&self->error);
+  }
+  for (comm *self = first_changing; self != NULL; self = self->next_changing) {
+    if (result != SUCCESS) atomic_store(&self->aborted, 1);
     while (!finish_change(self)) pause_a_little();
     if (result == SUCCESS) result = atomic_load(&self->error);
   }
   return result;
 }
 
+/* An error in a group is one of the group. */
+static int in_group(int result) {
+  if (depth > 0 && result != SUCCESS) failed = result;
+  return result;
+}
+
 EXPORT int ncclCommSuspend(comm *self, int flags) {
-  MAY_FAIL(ncclCommSuspend);
-  return flags == 1 ? begin_change(self, SUSPENDING) : INVALID_ARGUMENT;
+  const int code = fault("ncclCommSuspend");
+  if (code != SUCCESS || flags != 1) return in_group(code != SUCCESS ? code : INVALID_ARGUMENT);
+  return in_group(begin_change(self, SUSPENDING));
 }
 
 EXPORT int ncclCommResume(comm *self) {
-  MAY_FAIL(ncclCommResume);
-  return begin_change(self, RESUMING);
+  const int code = fault("ncclCommResume");
+  return in_group(code != SUCCESS ? code : begin_change(self, RESUMING));
 }
 
 EXPORT int ncclCommMemStats(const comm *self, int which, uint64_t *value) {

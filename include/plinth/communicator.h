@@ -389,7 +389,9 @@ PLINTH_NOEXCEPT;
  * and not received are kept. A communicator that sleeps stays so.
  *
  * The ranks that plinth_communicator_init_all makes do not wait for each other, so that one thread can call for all of them:
- * each call ends the use of its rank, and that of the last rank waits for all devices and releases the memory.
+ * each call ends the use of its rank, and that of the last rank waits for all devices and releases the memory. If that fails
+ * other than by PLINTH_ERROR_NCCL, which aborts the communicator, the last rank is awake and the others are not: repeat the
+ * call, or wake them.
  *
  * NCCL releases its memory from 2.30.3 on: that of PLINTH_ENGINE_NCCL, and with PLINTH_ENGINE_AUTO and PLINTH_ENGINE_SHARED
  * that for large messages, which an older NCCL keeps. Devices of one process without NCCL have no memory of their own, and
@@ -413,7 +415,8 @@ PLINTH_NOEXCEPT;
  * Allocates the device memory of a communicator that sleeps, at the same addresses. All ranks make this call.
  *
  * The communicator continues where it was, and graphs that captured its calls can be replayed. A communicator that is
- * awake stays so. Of the ranks that plinth_communicator_init_all makes, the first call allocates the memory of all.
+ * awake stays so. Of the ranks that plinth_communicator_init_all makes, the first call allocates the memory of all,
+ * or fails alone.
  *
  * Ranks that wake NCCL cannot tell each other anything. One whose device captures, or with PLINTH_ENGINE_NCCL has no room,
  * fails alone: repeat the call there, while the other ranks wait.

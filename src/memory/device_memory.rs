@@ -422,7 +422,7 @@ impl DeviceMemory {
         let mut inner = arena.lock();
         let key = inner.key;
         let may_be_used = key.ended == 0 && pool::in_use(key.pool, arena.device);
-        if may_be_used || !inner.is_empty() || arenas.by_key.remove(&key).is_none() {
+        if may_be_used || pool::is_changing(key.pool) || !inner.is_empty() || arenas.by_key.remove(&key).is_none() {
             return Vec::new();
         }
         inner.space.generation += 1;

@@ -421,14 +421,24 @@ impl Changing {
 
 impl Drop for Changing {
     fn drop(&mut self) {
-        CHANGING.lock().retain(|id| !self.0.contains(id));
+        self.0.iter().for_each(|id| end_change(*id));
     }
+}
+
+/// Permits other threads to move and release the memory of a pool again.
+pub fn end_change(id: PoolId) {
+    CHANGING.lock().retain(|changing| *changing != id);
+}
+
+/// Returns whether a thread puts the pool to sleep or wakes it.
+pub fn is_changing(id: PoolId) -> bool {
+    CHANGING.lock().contains(&id)
 }
 
 /// Returns whether the pool's free memory may be moved or released: it has no users, does not sleep, and is not about to sleep
 /// or wake.
 pub fn is_idle(id: PoolId, device: u32) -> bool {
-    id == PoolId::DEFAULT || !in_use(id, device) && !is_suspended(id) && !CHANGING.lock().contains(&id)
+    id == PoolId::DEFAULT || !in_use(id, device) && !is_suspended(id) && !is_changing(id)
 }
 
 /// Returns whether the pool has users, settings, or a program that created it.

@@ -224,8 +224,9 @@ fn execute(
     deadline: &Deadline,
     outcomes: &mut Vec<Outcome>,
 ) -> Result<()> {
-    // Check first, so that an aborted group does not let the work of the others begin.
+    // Check first, so that a group that is aborted or sleeps does not let the work of the others begin.
     groups.iter().try_for_each(|group| group.state.lock().check())?;
+    parts.iter().try_for_each(|part| part.rank_handle.lock_state().check_awake(part.rank_handle.rank))?;
     groups.iter().try_for_each(|group| group.queue(parts))?;
     for group in groups {
         group.execute(runtime);
@@ -244,6 +245,10 @@ impl State {
     /// Aborts the group, unless it is.
     pub(super) fn fail(&mut self, sticky_error: StickyError) {
         self.sticky_error.get_or_insert(sticky_error);
+    }
+
+    fn check_awake(&self, rank: u32) -> Result<()> {
+        if self.is_asleep(rank) { Err(sleep::asleep()) } else { Ok(()) }
     }
 
     pub(super) fn is_asleep(&self, rank: u32) -> bool {
@@ -326,9 +331,7 @@ impl InProcessGroup {
         let mut state = self.state.lock();
         state.check()?;
         let parts = parts.iter().filter(|part| Arc::ptr_eq(&part.rank_handle.group, self));
-        if parts.clone().any(|part| state.is_asleep(part.rank_handle.rank)) {
-            return Err(sleep::asleep());
-        }
+        parts.clone().try_for_each(|part| state.check_awake(part.rank_handle.rank))?;
         for Submission { rank_handle, request, result } in parts {
             let pending = PendingRequest { request: *request, result: result.clone() };
             let list = match *request {

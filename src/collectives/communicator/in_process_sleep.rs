@@ -8,6 +8,7 @@ use super::{
     sticky_error::StickyError,
 };
 use crate::{
+    base::deadline::Deadline,
     driver::nccl::{Comm, Nccl, Progress},
     error::{Result, invalid},
     runtime::Runtime,
@@ -28,11 +29,17 @@ impl InProcessRank {
             if state.has_requests_of(self.rank()) {
                 return Err(invalid("a call of the rank is in progress").into());
             }
+            let own = ranks[self.rank() as usize].sleep_state();
+            // Calls and replays are refused before the wait for those in progress.
             state.set_asleep(self.rank(), true);
+            own.set(true);
             if !state.all_asleep() {
                 return Ok(());
             }
-            suspend(runtime, ranks, limit).inspect_err(|_| state.set_asleep(self.rank(), false))
+            suspend(runtime, ranks, limit).inspect_err(|issued| {
+                state.set_asleep(self.rank(), false);
+                own.set(matches!(issued, IssueError::Failed(_)));
+            })
         })
     }
 
@@ -44,6 +51,7 @@ impl InProcessRank {
                 resume(runtime, ranks)?;
             }
             state.set_asleep(self.rank(), false);
+            ranks[self.rank() as usize].sleep_state().set(false);
             Ok(())
         })
     }
@@ -73,26 +81,17 @@ impl InProcessRank {
 
 /// Releases the memory of all ranks.
 fn suspend(runtime: &Runtime, ranks: &[Arc<NcclRank>], limit: Duration) -> Issued {
-    let set = |asleep| ranks.iter().for_each(|rank| rank.sleep_state().set(asleep));
-    // Replays are refused before the wait for those that run.
-    set(true);
-    let prepared = ranks.iter().try_for_each(|rank| rank.prepare_to_sleep(runtime, limit));
+    let deadline = Deadline::new(limit);
+    let prepared = ranks.iter().try_for_each(|rank| rank.prepare_to_sleep(runtime, deadline.remaining()));
     let suspended = prepared.map_err(IssueError::Refused).and_then(|()| change_memory(runtime, ranks, Nccl::suspend));
-    suspended.map_err(|issued| {
-        if let IssueError::Refused(_) = issued {
-            set(false);
-        }
-        issued.context(|| "putting NCCL to sleep on the devices of a communicator")
-    })
+    suspended.map_err(|issued| issued.context(|| "putting NCCL to sleep on the devices of a communicator"))
 }
 
 /// Allocates the memory of all ranks.
 fn resume(runtime: &Runtime, ranks: &[Arc<NcclRank>]) -> Issued {
     ranks.iter().try_for_each(|rank| rank.check_room(runtime))?;
     let resumed = change_memory(runtime, ranks, Nccl::resume);
-    resumed.map_err(|issued| issued.context(|| "waking NCCL on the devices of a communicator"))?;
-    ranks.iter().for_each(|rank| rank.sleep_state().set(false));
-    Ok(())
+    resumed.map_err(|issued| issued.context(|| "waking NCCL on the devices of a communicator"))
 }
 
 /// Makes a call of NCCL for all ranks, which wait for each other in it. It is refused if a stream of a device captures.

@@ -203,6 +203,8 @@ pub fn sleep(runtime: &'static Runtime, ids: &[PoolId], options: &Options, block
     SLEEPS.fetch_add(1, Ordering::AcqRel);
     let mut changes = lock_changes();
     let _changing = Changing::new(ids);
+    // Others may have been destroyed while this waited for the lock.
+    let ids: Vec<PoolId> = ids.iter().copied().filter(|id| pool::exists(*id)).collect();
     let awake: Vec<PoolId> = ids.iter().copied().filter(|id| !pool::is_suspended(*id)).collect();
     // From here on no request is routed to the pools.
     awake.iter().for_each(|id| pool::set_suspended(*id, true));
@@ -229,7 +231,8 @@ pub fn sleep(runtime: &'static Runtime, ids: &[PoolId], options: &Options, block
 /// [`sleep`].
 pub fn wake(runtime: &'static Runtime, ids: &[PoolId], asynchronous: bool) -> Result<()> {
     let mut changes = lock_changes();
-    let changing = Changing::new(ids);
+    let asleep: Vec<PoolId> = ids.iter().copied().filter(|id| pool::is_suspended(*id)).collect();
+    let changing = Changing::new(&asleep);
     let mut pools: Vec<_> = ids.iter().map(|id| (*id, parts_of(runtime, &mut changes, *id))).collect();
     let outcome = resume::resume_pools(runtime, &mut pools, asynchronous);
     pools.into_iter().for_each(|(_, parts)| return_parts(&mut changes, parts));

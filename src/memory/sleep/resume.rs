@@ -64,6 +64,8 @@ pub(super) fn resume_pools(
             resume_part(runtime, part, &mut transfer)
         })?;
         pool::set_suspended(*id, false);
+        // If memory is short for the next one, free memory of this one can be released.
+        pool::end_change(*id);
         Ok(())
     })
 }

@@ -109,7 +109,7 @@ fn exclusive_copies_delay_access() {
         let streams = [(); 2].map(|()| new_stream(&t, CU_STREAM_NON_BLOCKING));
         let gate = Gate::close(&t, streams[1]);
         for stream in streams {
-            for _ in 0..3 {
+            for _ in 0..30 {
                 ok!(t.cuMemcpyAsync(pointer, pointer + 64, 16, stream));
             }
         }
