@@ -22,7 +22,7 @@ pub const KNOWN: [(&str, &str); 39] = [
     ("PLINTH_HOST_MEMORY", "the memory of each host device"),
     ("PLINTH_HOST_MEMORY_NAME", "the name by which processes share host devices' memory"),
     ("PLINTH_HOST_MODEL", "the GPU model of host devices"),
-    ("PLINTH_HOST_COPIES", "copies of the host device: fast, or slow to find missing waits"),
+    ("PLINTH_HOST_COPIES", "copies of the host device: fast, slow to find missing waits, exclusive to delay mappings"),
     ("PLINTH_HOST_CONTENTS", "new memory of the host device: zero, or arbitrary to find reads of it"),
     ("PLINTH_HOST_FABRIC", "whether host devices grant fabric handles: 1, 0"),
     ("PLINTH_HOST_PEERS", "peer access between host devices: all, none"),
