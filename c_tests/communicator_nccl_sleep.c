@@ -173,6 +173,35 @@ TEST(nccl_beside_the_local_engine_sleeps) {
   sleep_one_after_the_other();
 }
 
+/* Reduces as rank 0, also after a sleep. */
+static void *reduce_as_rank_0(void *context) {
+  plinth_status_t *status = context;
+  do {
+    *status = reduce(0, COUNT);
+  } while (*status == PLINTH_ERROR_GRAPH_ASLEEP);
+  return NULL;
+}
+
+TEST(a_call_in_progress_keeps_a_rank_of_one_process_awake) {
+  plinth_status_t status, slept;
+  pthread_t thread;
+  make_nccl_of_one_process();
+  CHECK(pthread_create(&thread, NULL, reduce_as_rank_0, &status) == 0);
+  while ((slept = plinth_communicator_sleep(communicators[0])) == PLINTH_OK) {
+    CHECK_OK(plinth_communicator_wake(communicators[0]));
+  }
+  CHECK_EQ(slept, PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("a call of the rank is in progress");
+  CHECK_OK(reduce(1, COUNT));
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK_OK(status);
+  expect_sums(COUNT);
+  SLEEP();
+  WAKE();
+  reduce_all();
+  destroy_communicators();
+}
+
 TEST(a_capture_keeps_the_last_rank_of_one_process_awake) {
   make_nccl_of_one_process();
   CHECK_OK(plinth_communicator_sleep(communicators[0]));
@@ -276,16 +305,21 @@ TEST(a_wake_without_room_can_be_repeated) {
   if (!on_host_device()) {
     SKIP("takes all memory of a device");
   }
-  make_nccl();
-  SLEEP();
-  void *taken = fill_device(1, 4 * MIB);
-  CHECK_STATUS(plinth_communicator_wake(communicators[1]), PLINTH_ERROR_OUT_OF_MEMORY);
-  CHECK_MESSAGE("NCCL needs 8.00 MiB, and device 1 has 4.00 MiB free");
-  expect_asleep();
-  CHECK_OK(plinth_device_free(taken));
-  WAKE();
-  reduce_all();
-  destroy_communicators();
+  void (*const make[])(void) = {make_nccl, make_nccl_of_one_process};
+  for (int kind = 0; kind < 2; kind++) {
+    make[kind]();
+    reduce_all();
+    SLEEP();
+    void *taken = fill_device(1, 4 * MIB);
+    /* In one process, the first wake needs room on all devices. */
+    CHECK_STATUS(plinth_communicator_wake(communicators[1 - kind]), PLINTH_ERROR_OUT_OF_MEMORY);
+    CHECK_MESSAGE("NCCL needs 8.00 MiB, and device 1 has 4.00 MiB free");
+    expect_asleep();
+    CHECK_OK(plinth_device_free(taken));
+    WAKE();
+    reduce_all();
+    destroy_communicators();
+  }
 }
 
 /* Without room for NCCL's 8 MiB, for the shared engine's buffer, and for one of them but not for both. */
