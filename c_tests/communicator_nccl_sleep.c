@@ -3,7 +3,7 @@
 /* env: PLINTH_HOST_DEVICES=4 */
 /* env: PLINTH_COMMUNICATOR_NCCL_FROM=65536 */
 /* library: fake_nccl */
-/* alone: an_older_nccl_keeps_its_memory an_older_nccl_of_one_process_keeps_its_memory; set the version */
+/* alone: an_older_nccl_keeps_its_memory an_older_nccl_beside_the_local_engine_keeps_its_memory; set the version */
 /* alone: an_older_nccl_beside_the_shared_engine_refuses_calls_all_the_same; set the version */
 /* alone: a_failure_of_nccl_ends_the_communicator a_failure_of_nccl_ends_the_communicator_of_one_process; set faults of NCCL */
 /* alone: a_refused_wake_can_be_repeated; set faults of NCCL */
@@ -49,6 +49,8 @@ static void make_for_one_process(uint32_t wanted) {
 }
 
 static void make_nccl_of_one_process(void) { make_for_one_process(PLINTH_ENGINE_NCCL); }
+
+static void (*const make_either[])(void) = {make_nccl, make_nccl_of_one_process};
 
 static void expect_asleep(void) {
   plinth_communicator_t part = UNTOUCHED_POINTER;
@@ -305,9 +307,8 @@ TEST(a_wake_without_room_can_be_repeated) {
   if (!on_host_device()) {
     SKIP("takes all memory of a device");
   }
-  void (*const make[])(void) = {make_nccl, make_nccl_of_one_process};
   for (int kind = 0; kind < 2; kind++) {
-    make[kind]();
+    make_either[kind]();
     reduce_all();
     SLEEP();
     void *taken = fill_device(1, 4 * MIB);
@@ -462,24 +463,21 @@ TEST(an_older_nccl_keeps_its_memory) {
     SKIP("needs the fake NCCL");
   }
   harness_setenv("FAKE_NCCL_VERSION", "23002");
-  make_nccl();
-  CHECK_EQ(on_all(plinth_communicator_sleep), PLINTH_ERROR_NCCL_UNAVAILABLE);
-  CHECK(strstr(messages[0], "NCCL 2.30.2 keeps its memory; 2.30.3 and newer release it") != NULL);
-  CHECK_EQ(on_all(plinth_communicator_wake), PLINTH_ERROR_NCCL_UNAVAILABLE);
-  reduce_all();
-  destroy_communicators();
+  for (int kind = 0; kind < 2; kind++) {
+    make_either[kind]();
+    CHECK_EQ(on_all(plinth_communicator_sleep), PLINTH_ERROR_NCCL_UNAVAILABLE);
+    CHECK(strstr(messages[0], "NCCL 2.30.2 keeps its memory; 2.30.3 and newer release it") != NULL);
+    CHECK_EQ(on_all(plinth_communicator_wake), PLINTH_ERROR_NCCL_UNAVAILABLE);
+    reduce_all();
+    destroy_communicators();
+  }
 }
 
-TEST(an_older_nccl_of_one_process_keeps_its_memory) {
+TEST(an_older_nccl_beside_the_local_engine_keeps_its_memory) {
   if (!on_host_device()) {
     SKIP("needs the fake NCCL");
   }
   harness_setenv("FAKE_NCCL_VERSION", "23002");
-  make_nccl_of_one_process();
-  CHECK_EQ(on_all(plinth_communicator_sleep), PLINTH_ERROR_NCCL_UNAVAILABLE);
-  CHECK_EQ(on_all(plinth_communicator_wake), PLINTH_ERROR_NCCL_UNAVAILABLE);
-  reduce_all();
-  destroy_communicators();
   make_for_one_process(PLINTH_ENGINE_AUTO);
   reduce_all();
   SLEEP();

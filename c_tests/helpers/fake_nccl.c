@@ -422,19 +422,18 @@ static int begin_change(comm *self, enum change change) {
   if (!self->blocking) return IN_PROGRESS;
   self->next_changing = first_changing;
   first_changing = self;
-  if (depth > 0) return SUCCESS;
-  const int result = finish_changes();
-  first_changing = NULL;
-  return result;
+  return depth > 0 ? SUCCESS : finish_changes();
 }
 
 /* After a failure of one communicator, the others of the group do not wait for it. */
 static int finish_changes(void) {
+  comm *const list = first_changing;
   int result = SUCCESS;
-  for (comm *self = first_changing; self != NULL; self = self->next_changing) {
+  first_changing = NULL;
+  for (comm *self = list; self != NULL; self = self->next_changing) {
     if (result == SUCCESS) result = atomic_load(&self->error);
   }
-  for (comm *self = first_changing; self != NULL; self = self->next_changing) {
+  for (comm *self = list; self != NULL; self = self->next_changing) {
     if (result != SUCCESS) atomic_store(&self->aborted, 1);
     while (!finish_change(self)) pause_a_little();
     if (result == SUCCESS) result = atomic_load(&self->error);

@@ -33,13 +33,11 @@ impl SleepState {
 
 impl CaptureResource for SleepState {
     fn check_awake(&self) -> Result<()> {
-        if self.get() { Err(asleep()) } else { Ok(()) }
+        if !self.get() {
+            return Ok(());
+        }
+        Err(Error::new(Status::GRAPH_ASLEEP, "the communicator is asleep; call plinth_communicator_wake on all ranks"))
     }
-}
-
-/// Returns the error of a call of a communicator that sleeps.
-pub fn asleep() -> Error {
-    Error::new(Status::GRAPH_ASLEEP, "the communicator is asleep; call plinth_communicator_wake on all ranks")
 }
 
 impl Drop for SleepState {

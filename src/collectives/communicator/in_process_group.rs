@@ -15,10 +15,7 @@ use super::{
 };
 use crate::{
     base::deadline::Deadline,
-    collectives::{
-        devices::local::{self, RankOperands},
-        sleep,
-    },
+    collectives::devices::local::{self, RankOperands},
     driver::nccl::Nccl,
     error::{Error, Result},
     observe,
@@ -54,8 +51,6 @@ pub(super) struct State {
     requests: Vec<VecDeque<PendingRequest>>,
     sends: HashMap<(u32, u32), VecDeque<PendingRequest>>,
     receives: HashMap<(u32, u32), VecDeque<PendingRequest>>,
-    /// Whether each rank sleeps. Then its calls are refused.
-    asleep: Vec<bool>,
     /// The error that aborted the group.
     sticky_error: Option<StickyError>,
 }
@@ -168,8 +163,7 @@ impl InProcessRank {
 
 /// Creates a group of devices and returns its ranks in order. The devices must be distinct.
 pub fn create(runtime: &Runtime, devices: &[u32], engine: EngineKind, limit: Duration) -> Result<Vec<InProcessRank>> {
-    let requests = devices.iter().map(|_| VecDeque::new()).collect();
-    let state = State { requests, asleep: vec![false; devices.len()], ..State::default() };
+    let state = State { requests: devices.iter().map(|_| VecDeque::new()).collect(), ..State::default() };
     let group = Arc::new(InProcessGroup {
         devices: devices.to_vec(),
         engine,
@@ -226,7 +220,7 @@ fn execute(
 ) -> Result<()> {
     // Check first, so that a group that is aborted or sleeps does not let the work of the others begin.
     groups.iter().try_for_each(|group| group.state.lock().check())?;
-    parts.iter().try_for_each(|part| part.rank_handle.lock_state().check_awake(part.rank_handle.rank))?;
+    parts.iter().try_for_each(|part| part.rank_handle.check_awake())?;
     groups.iter().try_for_each(|group| group.queue(parts))?;
     for group in groups {
         group.execute(runtime);
@@ -247,28 +241,12 @@ impl State {
         self.sticky_error.get_or_insert(sticky_error);
     }
 
-    fn check_awake(&self, rank: u32) -> Result<()> {
-        if self.is_asleep(rank) { Err(sleep::asleep()) } else { Ok(()) }
-    }
-
-    pub(super) fn is_asleep(&self, rank: u32) -> bool {
-        self.asleep[rank as usize]
-    }
-
-    pub(super) fn set_asleep(&mut self, rank: u32, asleep: bool) {
-        self.asleep[rank as usize] = asleep;
-    }
-
-    pub(super) fn all_asleep(&self) -> bool {
-        self.asleep.iter().all(|asleep| *asleep)
-    }
-
     /// Returns whether a request of a rank waits for other ranks.
     pub(super) fn has_requests_of(&self, rank: u32) -> bool {
-        let is_waiting = |pair: &(u32, u32), list: &VecDeque<PendingRequest>| !list.is_empty() && pair.0 == rank;
-        !self.requests[rank as usize].is_empty()
-            || self.sends.iter().any(|(pair, list)| is_waiting(pair, list))
-            || self.receives.iter().any(|((sender, receiver), list)| is_waiting(&(*receiver, *sender), list))
+        let sends = self.sends.iter().filter(|((sender, _), _)| *sender == rank).map(|(_, sends)| sends);
+        let receives =
+            self.receives.iter().filter(|((_, receiver), _)| *receiver == rank).map(|(_, receives)| receives);
+        sends.chain(receives).chain([&self.requests[rank as usize]]).any(|waiting| !waiting.is_empty())
     }
 }
 
@@ -331,7 +309,7 @@ impl InProcessGroup {
         let mut state = self.state.lock();
         state.check()?;
         let parts = parts.iter().filter(|part| Arc::ptr_eq(&part.rank_handle.group, self));
-        parts.clone().try_for_each(|part| state.check_awake(part.rank_handle.rank))?;
+        parts.clone().try_for_each(|part| part.rank_handle.check_awake())?;
         for Submission { rank_handle, request, result } in parts {
             let pending = PendingRequest { request: *request, result: result.clone() };
             let list = match *request {

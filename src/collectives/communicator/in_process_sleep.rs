@@ -12,7 +12,7 @@ use crate::{
     driver::nccl::{Comm, Nccl, Progress},
     error::{Result, invalid},
     runtime::Runtime,
-    stream::capture_lock,
+    stream::{capture_lock, capture_scope::CaptureResource},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -23,37 +23,37 @@ impl InProcessRank {
     pub fn put_to_sleep(&self, runtime: &Runtime, limit: Duration) -> Issued {
         let Some(ranks) = self.nccl_that_sleeps()? else { return Ok(()) };
         self.change(runtime, ranks, |state| {
-            if state.is_asleep(self.rank()) {
+            let own = ranks[self.rank() as usize].sleep_state();
+            if own.get() {
                 return Ok(());
             }
             if state.has_requests_of(self.rank()) {
                 return Err(invalid("a call of the rank is in progress").into());
             }
-            let own = ranks[self.rank() as usize].sleep_state();
             // Calls and replays are refused before the wait for those in progress.
-            state.set_asleep(self.rank(), true);
             own.set(true);
-            if !state.all_asleep() {
+            if !all_asleep(ranks) {
                 return Ok(());
             }
-            suspend(runtime, ranks, limit).inspect_err(|issued| {
-                state.set_asleep(self.rank(), false);
-                own.set(matches!(issued, IssueError::Failed(_)));
-            })
+            suspend(runtime, ranks, limit).inspect_err(|issued| own.set(matches!(issued, IssueError::Failed(_))))
         })
     }
 
     /// Permits the rank's calls, after allocating NCCL's memory if it was released.
     pub fn wake(&self, runtime: &Runtime) -> Issued {
         let Some(ranks) = self.nccl_that_sleeps()? else { return Ok(()) };
-        self.change(runtime, ranks, |state| {
-            if state.all_asleep() {
+        self.change(runtime, ranks, |_| {
+            if all_asleep(ranks) {
                 resume(runtime, ranks)?;
             }
-            state.set_asleep(self.rank(), false);
             ranks[self.rank() as usize].sleep_state().set(false);
             Ok(())
         })
+    }
+
+    /// Fails while the rank sleeps.
+    pub(super) fn check_awake(&self) -> Result<()> {
+        self.nccl_ranks().map_or(Ok(()), |ranks| ranks[self.rank() as usize].sleep_state().check_awake())
     }
 
     /// Returns NCCL's ranks, if NCCL is used and can release their memory. Fails if all operations are NCCL's and it cannot.
@@ -77,6 +77,11 @@ impl InProcessRank {
             }
         })
     }
+}
+
+/// Returns whether NCCL's memory is released.
+fn all_asleep(ranks: &[Arc<NcclRank>]) -> bool {
+    ranks.iter().all(|rank| rank.sleep_state().get())
 }
 
 /// Releases the memory of all ranks.
