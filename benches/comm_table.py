@@ -10,7 +10,6 @@ benches/comm measures the calls from C. --json saves the raw numbers.
 import argparse
 import ctypes
 import json
-import math
 import pathlib
 import statistics
 import sys
@@ -20,6 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 # The binding is in the folder of the random number tests, both in the repository and in the bundle.
 sys.path.insert(0, str(HERE.parent / "tests/random"))
 
+import panels
 import plinth
 
 try:
@@ -124,47 +124,6 @@ def operation_name(operation):
     return "comm_" + operation
 
 
-def size_text(size):
-    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if size >= 1 << shift:
-            return f"{size / (1 << shift):.4g} {unit}"
-    return f"{size} B"
-
-
-def draw(results, path):
-    """Draws time over size, both on logarithmic axes, with a panel for each operation."""
-    operations = [name for name in ("broadcast", "reduce_add", "gather", "scatter") if name in results]
-    width, height, margin = 360, 260, 46
-    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width * 2} {height * 2}" font-family="sans-serif" '
-             'font-size="11">', '<rect width="100%" height="100%" fill="white"/>']
-    for index, operation in enumerate(operations):
-        left, top = index % 2 * width, index // 2 * height
-        rows = results[operation]
-        sizes = sorted(rows)
-        values = [median for size in sizes for median, _ in rows[size].values()]
-        low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-
-        def place(size, value):
-            across = (math.log2(size) - math.log2(sizes[0])) / max(1, math.log2(sizes[-1]) - math.log2(sizes[0]))
-            up = (math.log10(value) - low) / max(1, high - low)
-            return left + margin + across * (width - margin - 16), top + height - 34 - up * (height - 64)
-
-        lines.append(f'<text x="{left + margin}" y="{top + 16}" font-size="13">{operation}</text>')
-        for power in range(low, high + 1):
-            x, y = place(sizes[0], 10**power)
-            lines.append(f'<line x1="{x}" y1="{y:.1f}" x2="{left + width - 16}" y2="{y:.1f}" stroke="#ddd"/>')
-            lines.append(f'<text x="{x - 6}" y="{y + 4:.1f}" text-anchor="end">{10**power:g} us</text>')
-        for size in sizes[::max(1, len(sizes) // 4)]:
-            x, _ = place(size, 10**low)
-            lines.append(f'<text x="{x:.1f}" y="{top + height - 18}" text-anchor="middle">{size_text(size)}</text>')
-        for number, name in enumerate(name for name in COLOURS if name in rows[sizes[0]]):
-            points = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(size, rows[size][name][0]) for size in sizes))
-            lines.append(f'<polyline points="{points}" fill="none" stroke="{COLOURS[name]}" stroke-width="2"/>')
-            lines.append(f'<text x="{left + width - 20}" y="{top + 16 + 13 * number}" text-anchor="end" '
-                         f'fill="{COLOURS[name]}">{name}</text>')
-    pathlib.Path(path).write_text("\n".join([*lines, "</svg>"]) + "\n")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", default="target/release/libplinth.so", help="libplinth.so")
@@ -187,7 +146,7 @@ def main():
     def report(operation, size, outcome):
         results.setdefault(operation, {})[size] = outcome
         cells = [f"{outcome[name][0]:.1f} ({outcome[name][1]:.1f})" if name in outcome else "" for name in COLOURS]
-        print(f"| {operation} | {size_text(size)} | {' | '.join(cells)} | {outcome['torch'][0] / outcome['plinth'][0]:.2f} |",
+        print(f"| {operation} | {panels.size_text(size)} | {' | '.join(cells)} | {outcome['torch'][0] / outcome['plinth'][0]:.2f} |",
               flush=True)
 
     for operation in ("broadcast", "reduce_add", "gather", "scatter"):
@@ -204,7 +163,9 @@ def main():
         del works
         torch.cuda.empty_cache()
     if arguments.svg:
-        draw(results, arguments.svg)
+        curves = {operation: {size: {name: times[0] for name, times in row.items()} for size, row in results[operation].items()}
+                  for operation in ("broadcast", "reduce_add", "gather", "scatter")}
+        panels.draw(curves, COLOURS, arguments.svg)
     if arguments.json:
         pathlib.Path(arguments.json).write_text(json.dumps(results, indent=1) + "\n")
     return 0

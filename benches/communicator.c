@@ -1,15 +1,17 @@
 // Measures collectives over ranks, with each available engine: the time from a call to the completion of its work.
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-//     benches/communicator [--processes RANKS] [--largest BYTES] [--registered] [--in-place] [--graph]
-//                         [--only OPERATION]
+//     benches/communicator [--processes RANKS] [--largest BYTES | --sizes BYTES,...] [--registered] [--in-place] [--graph]
+//                         [--only OPERATION] [--engine shared|nccl] [--unlimited]
 //
 // The ranks are the devices of this process, or RANKS processes with a device each. Prints one line for each case:
 // operation, engine, bytes of a rank, median and minimum of the microseconds to completion at rank 0, median of the
-// microseconds of the call. --registered registers the buffers of processes, also with NCCL; --in-place has one
+// microseconds of the call. --registered registers the buffers of processes, with NCCL as windows; --in-place has one
 // buffer for input and output of an all_reduce. With --graph the calls are captured, GRAPH_CALLS in a graph, and both medians
-// are those of a replay, divided by GRAPH_CALLS. --only measures one operation. PLINTH_GROUP_TUNING and PLINTH_COMM_CONF apply
-// to all processes, so thresholds are found by comparing two runs.
+// are those of a replay, divided by GRAPH_CALLS. --only measures one operation; "memset" sets the bytes of one rank, so it is
+// what a launch costs without a collective. --engine measures processes with one engine; --unlimited is for NCCL's blocking
+// mode, which has the shortest calls. PLINTH_GROUP_TUNING and PLINTH_COMM_CONF apply to all processes, so thresholds are found
+// by comparing two runs.
 
 #include "measure.h"
 
@@ -17,17 +19,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_RANKS = 16, ROUNDS = 100, ROUNDS_OF_LARGE = 20, WARM = 10, GRAPH_CALLS = 20, OPERATION_COUNT = 7 };
+enum { MOST_RANKS = 16, ROUNDS = 100, ROUNDS_OF_LARGE = 20, WARM = 10, GRAPH_CALLS = 20, MOST_SIZES = 40 };
 static const size_t LARGE = (size_t)16 << 20;
 static const char *ENGINES[] = {"auto", "NCCL", "local", "shared"};
-static const char *OPERATIONS[] = {"all_reduce", "broadcast", "all_gather", "reduce_scatter", "reduce", "all_to_all", "send_recv"};
+static const char *OPERATIONS[] = {"all_reduce", "broadcast",  "all_gather", "reduce_scatter",
+                                   "reduce",     "all_to_all", "send_recv",  "memset"};
+enum { OPERATION_COUNT = sizeof OPERATIONS / sizeof *OPERATIONS, MEMSET = OPERATION_COUNT - 1 };
 
 // The ranks of this process.
 static int32_t ranks_here, ranks;
 static int32_t devices[MOST_RANKS];
 static plinth_communicator_t communicators[MOST_RANKS];
 static void *from[MOST_RANKS], *to[MOST_RANKS];
-static int is_registered, is_in_place, uses_graph;
+static int is_registered, is_in_place, uses_graph, is_unlimited;
+static size_t sizes[MOST_SIZES], largest;
+static int size_count;
 static const char *only;
 
 static void finish(void) {
@@ -63,6 +69,8 @@ static void call(int operation, size_t bytes) {
       MUST(plinth_communicator_rank(with, &own));
       MUST(plinth_communicator_send(with, from[rank], count, floats, (own + 1) % ranks, stream));
       MUST(plinth_communicator_recv(with, to[rank], count, floats, (own + ranks - 1) % ranks, stream));
+    } else if (operation == MEMSET) {
+      MUST(plinth_memset(to[rank], 0, bytes, stream));
     } else {
       // `bytes` is the size of the whole output; each rank contributes its part.
       MUST(plinth_communicator_all_gather(with, from[rank], to[rank], count / (size_t)ranks, floats, stream));
@@ -109,10 +117,24 @@ static void measure(int operation, uint32_t engine, size_t bytes, int print) {
   fflush(stdout);
 }
 
-static void measure_all(uint32_t engine, size_t largest, int print) {
+// Allocates memory of a rank. What NCCL registers is one physical allocation, as a window must be.
+static void *buffer(int32_t device, uint32_t engine) {
+  void *made = NULL;
+  plinth_pool_id_t pool;
+  const int is_window = is_registered && engine == PLINTH_ENGINE_NCCL;
+  if (is_window) {
+    MUST(plinth_mem_pool_create_with_flags(PLINTH_MEM_POOL_NCCL_WINDOW, &pool));
+    MUST(plinth_begin_allocate_current_thread_to_pool(device, pool));
+  }
+  MUST(plinth_caching_allocator_alloc(largest, device, NULL, &made));
+  if (is_window) MUST(plinth_end_allocate_to_pool(device, pool));
+  return made;
+}
+
+static void measure_all(uint32_t engine, int print) {
   for (int32_t rank = 0; rank < ranks_here; ++rank) {
-    MUST(plinth_caching_allocator_alloc(largest, devices[rank], NULL, &from[rank]));
-    MUST(plinth_caching_allocator_alloc(largest, devices[rank], NULL, &to[rank]));
+    from[rank] = buffer(devices[rank], engine);
+    to[rank] = buffer(devices[rank], engine);
     MUST(plinth_set_device(devices[rank]));
     MUST(plinth_memset(from[rank], 0, largest, NULL));
     if (is_registered) {
@@ -126,8 +148,8 @@ static void measure_all(uint32_t engine, size_t largest, int print) {
     }
   }
   for (int operation = 0; operation < OPERATION_COUNT; ++operation) {
-    if (only != NULL && strcmp(only, OPERATIONS[operation]) != 0) continue;
-    for (size_t bytes = 1024; bytes <= largest; bytes *= 4) measure(operation, engine, bytes, print);
+    if (only == NULL ? operation == MEMSET : strcmp(only, OPERATIONS[operation]) != 0) continue;
+    for (int index = 0; index < size_count; ++index) measure(operation, engine, sizes[index], print);
   }
   for (int32_t rank = 0; rank < ranks_here; ++rank) {
     MUST(plinth_caching_allocator_delete(from[rank]));
@@ -140,6 +162,7 @@ static plinth_communicator_options_t options_of(uint32_t engine) {
   plinth_communicator_options_t options = PLINTH_COMMUNICATOR_OPTIONS_INIT;
   options.engine = engine;
   options.timeout_milliseconds = 60000;
+  options.flags = is_unlimited ? PLINTH_COMMUNICATOR_UNLIMITED : 0;
   return options;
 }
 
@@ -148,7 +171,7 @@ static int has_nccl(void) {
   return plinth_nccl_version(&version, NULL, NULL) == PLINTH_OK;
 }
 
-static int in_one_process(size_t largest) {
+static int in_one_process(void) {
   MUST(plinth_device_count(&ranks));
   if (ranks < 2 || ranks > MOST_RANKS) {
     fprintf(stderr, "needs two devices, and no more than %d\n", MOST_RANKS);
@@ -161,12 +184,12 @@ static int in_one_process(size_t largest) {
   for (int index = 0; index < 1 + has_nccl(); ++index) {
     const plinth_communicator_options_t options = options_of(engines[index]);
     MUST(plinth_communicator_init_all(devices, (size_t)ranks, &options, communicators));
-    measure_all(engines[index], largest, 1);
+    measure_all(engines[index], 1);
   }
   return 0;
 }
 
-static int one_rank(int32_t rank, const char *folder, uint32_t engine, size_t largest) {
+static int one_rank(int32_t rank, const char *folder, uint32_t engine) {
   if (engine == PLINTH_ENGINE_NCCL && !has_nccl()) return 0;
   int32_t count = 0;
   uint8_t id[PLINTH_UNIQUE_ID_SIZE];
@@ -179,13 +202,13 @@ static int one_rank(int32_t rank, const char *folder, uint32_t engine, size_t la
   const plinth_communicator_options_t options = options_of(engine);
   MUST(plinth_store_unique_id(store, "all ranks", rank, ranks, 60000, id));
   MUST(plinth_communicator_init_rank(ranks, id, rank, devices[0], &options, communicators));
-  measure_all(engine, largest, rank == 0);
+  measure_all(engine, rank == 0);
   MUST(plinth_store_destroy(store));
   return 0;
 }
 
 // Starts the ranks before anything is initialized, and waits for them. If a rank fails, the others are killed.
-static int in_processes(uint32_t engine, size_t largest) {
+static int in_processes(uint32_t engine) {
   char folder[] = "/tmp/plinth-communicator-XXXXXX", command[64];
   pid_t children[MOST_RANKS];
   int failed = 0;
@@ -197,7 +220,7 @@ static int in_processes(uint32_t engine, size_t largest) {
   setenv("PLINTH_COMMUNICATOR_ENGINE", engine == PLINTH_ENGINE_NCCL ? "nccl" : "shared", 1);
   for (int32_t rank = 0; rank < ranks; ++rank) {
     children[rank] = fork();
-    if (children[rank] == 0) exit(one_rank(rank, folder, engine, largest));
+    if (children[rank] == 0) exit(one_rank(rank, folder, engine));
   }
   for (int32_t left = ranks; left > 0; --left) {
     int status = 0;
@@ -215,39 +238,60 @@ static int in_processes(uint32_t engine, size_t largest) {
   return system(command) != 0 || failed;
 }
 
+// Reads the sizes of a list.
+static void read_sizes(const char *text) {
+  size_count = 0;
+  for (char *end = NULL; size_count < MOST_SIZES; text = end + (*end == ',')) {
+    const size_t bytes = strtoull(text, &end, 10);
+    if (end == text) break;
+    sizes[size_count++] = bytes;
+  }
+}
+
 int main(int argc, char **argv) {
-  size_t largest = (size_t)256 << 20;
+  const char *engine = "";
+  for (size_t bytes = 1024; bytes <= (size_t)256 << 20; bytes *= 4) sizes[size_count++] = bytes;
   for (int index = 1; index < argc; ++index) {
     if (strcmp(argv[index], "--processes") == 0 && index + 1 < argc) {
       ranks = atoi(argv[++index]);
     } else if (strcmp(argv[index], "--largest") == 0 && index + 1 < argc) {
-      largest = strtoull(argv[++index], NULL, 10);
+      const size_t most = strtoull(argv[++index], NULL, 10);
+      while (size_count > 0 && sizes[size_count - 1] > most) --size_count;
+    } else if (strcmp(argv[index], "--sizes") == 0 && index + 1 < argc) {
+      read_sizes(argv[++index]);
     } else if (strcmp(argv[index], "--registered") == 0) {
       is_registered = 1;
     } else if (strcmp(argv[index], "--in-place") == 0) {
       is_in_place = 1;
     } else if (strcmp(argv[index], "--graph") == 0) {
       uses_graph = 1;
+    } else if (strcmp(argv[index], "--unlimited") == 0) {
+      is_unlimited = 1;
     } else if (strcmp(argv[index], "--only") == 0 && index + 1 < argc) {
       only = argv[++index];
+    } else if (strcmp(argv[index], "--engine") == 0 && index + 1 < argc) {
+      engine = argv[++index];
     } else {
       fprintf(stderr,
-              "usage: %s [--processes RANKS] [--largest BYTES] [--registered] [--in-place] [--graph] [--only OPERATION]\n",
+              "usage: %s [--processes RANKS] [--largest BYTES | --sizes BYTES,...] [--registered] [--in-place] [--graph]"
+              " [--only OPERATION] [--engine shared|nccl] [--unlimited]\n",
               argv[0]);
       return 2;
     }
   }
-  if (ranks < 0 || ranks > MOST_RANKS || largest < 1024) {
-    fprintf(stderr, "invalid arguments: RANKS must be 1 to %d, and BYTES at least 1024\n", MOST_RANKS);
+  for (int index = 0; index < size_count; ++index) largest = sizes[index] > largest ? sizes[index] : largest;
+  if (ranks < 0 || ranks > MOST_RANKS || largest == 0) {
+    fprintf(stderr, "invalid arguments: RANKS must be 1 to %d, and BYTES sizes\n", MOST_RANKS);
     return 2;
   }
-  if (ranks == 0 && (is_registered || uses_graph)) {
-    fprintf(stderr, "--registered and --graph need --processes\n");
+  if (ranks == 0 && (is_registered || uses_graph || *engine != 0)) {
+    fprintf(stderr, "--registered, --graph and --engine need --processes\n");
     return 2;
   }
-  if (ranks == 0) return in_one_process(largest);
+  if (ranks == 0) return in_one_process();
   printf("# %d processes\n", ranks);
   fflush(stdout);
-  const int failed = in_processes(PLINTH_ENGINE_SHARED, largest);
-  return failed ? failed : in_processes(PLINTH_ENGINE_NCCL, largest);
+  int failed = 0;
+  if (strcmp(engine, "nccl") != 0) failed = in_processes(PLINTH_ENGINE_SHARED);
+  return failed || strcmp(engine, "shared") == 0 ? failed : in_processes(PLINTH_ENGINE_NCCL);
 }

@@ -197,6 +197,58 @@ TEST(registrations_survive_faults) {
   CHECK_OK(plinth_communicator_destroy(communicators[1]));
 }
 
+/* The first call of a rank prepares a graph for its launches, the second changes it. If the driver refuses that, the kernels are
+ * launched as such: a rank whose call fails would leave the others alone. */
+static bool is_about_graphs(const char *call) { return call != NULL && strncmp(call, "cuGraph", 7) == 0; }
+
+static plinth_status_t call_twice(int rank) {
+  plinth_status_t status = PLINTH_OK;
+  for (size_t part = 2; part > 0 && status == PLINTH_OK; part--) {
+    status = plinth_communicator_all_reduce(communicators[rank], inputs[rank], outputs[rank], COUNT / part, FLOAT32,
+                                            PLINTH_REDUCE_SUM, streams[rank]);
+  }
+  return status;
+}
+
+TEST(launches_between_processes_need_no_graphs) {
+  int without_graph = 0;
+  harness_setenv("PLINTH_COMMUNICATOR_ENGINE", "shared");
+  set_up();
+  need_devices(2);
+  bool can_access = false;
+  CHECK_OK(plinth_can_device_access_peer(0, 1, &can_access));
+  if (!can_access) {
+    SKIP("needs peer access");
+  }
+  const char *call = "";
+  for (uint64_t nth = 1; call != NULL; nth++) {
+    init_ranks(2, options_of(PLINTH_ENGINE_SHARED, 20000, 0), communicators);
+    CHECK_OK(plinth_inject_fault(nth, CUDA_ERROR_UNKNOWN));
+    const plinth_status_t status = call_twice(0);
+    call = plinth_tripped_fault();
+    CHECK(status == PLINTH_OK || (call != NULL && strstr(plinth_last_error(), call) != NULL));
+    CHECK_OK(plinth_inject_fault(0, 0));
+    if (is_about_graphs(call) && strcmp(call, "cuGraphLaunch") != 0) {
+      CHECK_OK(status);
+      without_graph++;
+    }
+    if (status == PLINTH_OK) {
+      CHECK_OK(call_twice(1));
+      for (int rank = 0; rank < 2; rank++) {
+        CHECK_OK(plinth_stream_synchronize(streams[rank]));
+        expect_floats(outputs[rank], COUNT, 1, 2);
+        CHECK_OK(plinth_memset(outputs[rank], 0, COUNT * sizeof(float), streams[rank]));
+      }
+    }
+    for (int rank = 0; rank < 2; rank++) {
+      CHECK_OK(status == PLINTH_OK ? plinth_communicator_destroy(communicators[rank])
+                                   : plinth_communicator_abort(communicators[rank]));
+    }
+  }
+  /* Making a graph, adding the kernel, instantiating, and changing the kernel. */
+  CHECK(without_graph >= 4);
+}
+
 /* Creates, uses and destroys communicators, while one of the driver calls fails. */
 static plinth_status_t create_use_destroy(void) {
   plinth_status_t status = make_communicators();

@@ -69,14 +69,16 @@ __device__ __forceinline__ void run(const Collective &c) {
   const u64 number = *reinterpret_cast<volatile u64 *>(window + kCalls);
   // Otherwise this rank would go on without a rank that failed after it had written its parts.
   const u32 poison = threadIdx.x < group.size ? peek(window + kPoison + threadIdx.x * 4) : 0;
+  const Header header = {c.mode | c.op << 8 | c.element << 16 | c.root << 24 | static_cast<u64>(gridDim.x) << 32, c.count,
+                         c.places[0], c.places[1]};
+  if (is_short(c) && failed == 0) send_packets(c, header, step, number);
   // Four threads of a warp, because a warp loads one word of a parameter at a time.
   for (u32 word = threadIdx.x / 8; threadIdx.x % 8 == 0 && word < sizeof(Collective) / 8; word += kThreads / 8) {
     reinterpret_cast<u64 *>(&shared)[word] = reinterpret_cast<const u64 *>(&c)[word];
   }
   if (threadIdx.x < kRanks) shared_call.poison[threadIdx.x] = poison;
   if (threadIdx.x == 0) {
-    shared_call.header = {c.mode | c.op << 8 | c.element << 16 | c.root << 24 | static_cast<u64>(gridDim.x) << 32, c.count,
-                          c.places[0], c.places[1]};
+    shared_call.header = header;
     shared_call.number = number;
     shared_route.unaligned = 0;
   }
@@ -85,8 +87,8 @@ __device__ __forceinline__ void run(const Collective &c) {
   const u32 size = group.size;
   const bool by_parts = c.by_parts();
   const bool direct = c.is_direct();
-  if (!by_parts && !direct && c.bytes <= (c.mode == kBroadcast ? group.broadcast : group.packets)) {
-    const bool done = run_packets<Part>(c, step);
+  if (is_short(c)) {
+    const bool done = receive_packets<Part>(c, step);
     if (__syncthreads_and(done) != 0) end_call(step + 1);
     return;
   }

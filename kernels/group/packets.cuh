@@ -5,6 +5,19 @@
 
 namespace plinth {
 
+// The threads of a block that send and receive data. The others send and compare headers, in the first block.
+constexpr u32 kPacketThreads = kThreads - 32;
+
+// The rank whose header this thread sends and compares, or a larger number.
+__device__ __forceinline__ u32 header_peer() { return blockIdx.x == 0 ? kThreads - 1 - threadIdx.x : ~0u; }
+
+// The units of a row, of 16 bytes, of which this thread has every one of gridDim.x * kPacketThreads, from its first one on.
+__device__ __forceinline__ u32 units_of(const Collective &c) { return static_cast<u32>((c.bytes + 15) / 16); }
+
+__device__ __forceinline__ u32 first_unit() {
+  return threadIdx.x < kPacketThreads ? blockIdx.x * kPacketThreads + threadIdx.x : ~0u;
+}
+
 // The address at rank `at` of the packets from a rank. They follow the slots and what transfers have.
 __device__ __forceinline__ u64 packets_of(const GroupInfo &group, u32 at, u64 step, u32 from) {
   const u64 ring = group.lanes * kEntries * (group.entry + 2ull * group.short_entry);
@@ -36,8 +49,8 @@ __device__ __noinline__ bool receive_unit(u64 step, u32 rank, u32 unit, uint4 &v
 }
 
 // Sends a unit in packets, as one of a rank.
-__device__ __forceinline__ void send_unit(u64 step, u32 at, u32 from, u32 unit, const uint4 &value) {
-  send_value(packets_of(shared.group, at, step, from) + 32ull * unit, value, step + 1);
+__device__ __forceinline__ void send_unit(const GroupInfo &group, u64 step, u32 at, u32 from, u32 unit, const uint4 &value) {
+  send_value(packets_of(group, at, step, from) + 32ull * unit, value, step + 1);
 }
 
 // Whether the root of a broadcast sends each unit to one other rank, which forwards it to the rest: in more time, but with fewer
@@ -48,23 +61,28 @@ __device__ __forceinline__ bool is_forwarded(const Collective &c) {
 
 // The rank that forwards a unit.
 __device__ __forceinline__ u32 forwarding_rank(const Collective &c, u32 unit) {
-  return (c.root + 1 + unit / kThreads % (c.group.size - 1)) % c.group.size;
+  return (c.root + 1 + unit / kPacketThreads % (c.group.size - 1)) % c.group.size;
 }
 
-// Sends the header and the own data in packets.
-__device__ __noinline__ void send_packets(u64 step, u32 units) {
-  const Collective &c = shared;
+// Whether a collective has one short step, with packets.
+__device__ __forceinline__ bool is_short(const Collective &c) {
+  return !c.by_parts() && !c.is_direct() && c.bytes <= (c.mode == kBroadcast ? c.group.broadcast : c.group.packets);
+}
+
+// Sends the header and the own data in packets. It needs nothing that the threads of the block share, because a launch is as long
+// as it takes until this is on its way.
+__device__ __forceinline__ void send_packets(const Collective &c, const Header &header, u64 step, u64 call) {
   const GroupInfo &group = c.group;
-  const u64 number = step + 1;
-  const u32 begin = blockIdx.x * kThreads + threadIdx.x;
-  if (begin < group.size) shared_call.header.send_to(group, shared_call.number, begin);
+  const u32 header_to = header_peer();
+  if (header_to < group.size) header.send_to(group, call, header_to);
   // The host reads this number to see whether a collective runs.
-  if (begin == 0) *reinterpret_cast<volatile u64 *>(group.windows[group.rank] + kFlags + group.rank * 8) = number;
+  if (header_to == 0) *reinterpret_cast<volatile u64 *>(group.windows[group.rank] + kFlags + group.rank * 8) = step + 1;
   if (c.mode == kBroadcast && !c.is_root()) return;
   u32 first = c.first();
   u32 last = c.last();
+  const u32 units = units_of(c);
 #pragma unroll 1
-  for (u32 unit = begin; unit < units; unit += gridDim.x * kThreads) {
+  for (u32 unit = first_unit(); unit < units; unit += gridDim.x * kPacketThreads) {
     uint4 value = own_unit(c, first, unit);
     if (is_forwarded(c)) {
       first = forwarding_rank(c, unit);
@@ -73,8 +91,7 @@ __device__ __noinline__ void send_packets(u64 step, u32 units) {
 #pragma unroll 1
     for (u32 peer = first; peer < last; ++peer) {
       if (c.by_rows()) value = own_unit(c, peer, unit);
-      if (peer == group.rank) continue;
-      send_unit(step, peer, group.rank, unit, value);
+      if (peer != group.rank) send_unit(group, step, peer, group.rank, unit, value);
     }
   }
 }
@@ -86,26 +103,25 @@ __device__ __noinline__ void forward_unit(u64 step, u32 unit, const uint4 &value
 #pragma unroll 1
   for (u32 index = 1; index < c.group.size; ++index) {
     const u32 peer = (c.group.rank + index) % c.group.size;
-    if (peer != c.root) send_unit(step, peer, c.root, unit, value);
+    if (peer != c.root) send_unit(c.group, step, peer, c.root, unit, value);
   }
 }
 
-// Runs a collective of one short step with packets. Each thread sends and receives the same units of 16 bytes, each of which is
-// two packets. Returns false if the group has failed.
+// Ends a collective of one short step, whose packets are sent. Each thread receives the units of 16 bytes that it has sent, each of
+// which is two packets. Returns false if the group has failed.
 template <class Part>
-__device__ __forceinline__ bool run_packets(const Collective &c, u64 step) {
+__device__ __forceinline__ bool receive_packets(const Collective &c, u64 step) {
   const GroupInfo &group = c.group;
   u8 *to = reinterpret_cast<u8 *>(c.to);
-  const u32 units = static_cast<u32>((c.bytes + 15) / 16);
-  const u32 begin = blockIdx.x * kThreads + threadIdx.x;
-  send_packets(step, units);
+  const u32 units = units_of(c);
   if (threadIdx.x < group.size && shared_call.poison[threadIdx.x] != 0) {
     fail(shared.group, shared_call.poison[threadIdx.x], threadIdx.x, nullptr, nullptr);
     return false;
   }
-  if (begin < group.size && !shared_call.header.matches(shared.group, shared_call.number, begin)) return false;
+  const u32 peer = header_peer();
+  if (peer < group.size && !shared_call.header.matches(shared.group, shared_call.number, peer)) return false;
 #pragma unroll 1
-  for (u32 index = begin; index < units; index += gridDim.x * kThreads) {
+  for (u32 index = first_unit(); index < units; index += gridDim.x * kPacketThreads) {
     const auto unit = [&](u32 rank, uint4 &value) { return receive_unit(step, rank, index, value); };
     const u64 at = 16ull * index;
     uint4 value;

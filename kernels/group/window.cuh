@@ -265,11 +265,12 @@ struct Header {
 
   // Sends the words in packets.
   __device__ __forceinline__ void send_in_packets(u64 address, u64 number) const {
+#pragma unroll
     for (u32 index = 0; index < 4; ++index) send(address + index * 16, words[index], number);
   }
 
   // Sends the words in packets to the place of this rank in the headers of `peer`.
-  __device__ __noinline__ void send_to(const GroupInfo &group, u64 call, u32 peer) const {
+  __device__ __forceinline__ void send_to(const GroupInfo &group, u64 call, u32 peer) const {
     send_in_packets(place(group.windows[peer], call, group.rank), call + 1);
   }
 

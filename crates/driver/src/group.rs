@@ -1,7 +1,7 @@
 //! The parameters of a process group's kernels, the layout of the memory that the group shares, and the page through
 //! which kernels report failures. kernels/group/ declares the same.
 
-use super::{Driver, DriverResult, Function, Span, Stream};
+use super::{Driver, DriverResult, Function, Graph, GraphExec, GraphNode, KernelNode, Span, Stream};
 use std::{
     ffi::c_void,
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
@@ -296,6 +296,48 @@ pub struct Transfers {
     pub transfers: [Transfer; MAX_TRANSFERS],
 }
 
+/// A kernel of the group with its parameters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupKernel {
+    function: Function,
+    grid: [u32; 3],
+    parameters: GroupParameters,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum GroupParameters {
+    Collective(Box<Collective>),
+    Transfers(Box<Transfers>),
+}
+
+impl GroupKernel {
+    /// Creates a collective of a number of blocks.
+    pub fn collective(function: Function, blocks: u32, collective: Collective) -> GroupKernel {
+        let parameters = GroupParameters::Collective(Box::new(collective));
+        GroupKernel { function, grid: [blocks, 1, 1], parameters }
+    }
+
+    /// Creates the first `count` of `transfers`.
+    pub fn transfers(function: Function, count: u32, transfers: Transfers) -> GroupKernel {
+        let lanes = transfers.transfers.iter().map(|transfer| transfer.lanes).max().unwrap_or(1);
+        GroupKernel { function, grid: [lanes, count, 1], parameters: GroupParameters::Transfers(Box::new(transfers)) }
+    }
+
+    /// Calls `body` with the kernel as a node of a graph, and with its list of parameters.
+    fn with_node<T>(&self, body: impl FnOnce(&KernelNode, &[*const c_void]) -> T) -> T {
+        let pointer: *const c_void = match &self.parameters {
+            GroupParameters::Collective(collective) => std::ptr::from_ref(&**collective).cast(),
+            GroupParameters::Transfers(transfers) => std::ptr::from_ref(&**transfers).cast(),
+        };
+        let parameters = [pointer];
+        // SAFETY: the pointer refers to the parameter type of the kernel, as the constructors' callers ensure, and outlives the
+        // node; the constructors of the spans in it guarantee their memory for the launch that the caller makes.
+        let mut node = unsafe { KernelNode::new(self.function, &parameters) };
+        (node.grid, node.block) = (self.grid, [THREADS, 1, 1]);
+        body(&node, &parameters)
+    }
+}
+
 impl Collective {
     /// Creates a collective that reads one span and writes another.
     pub fn of(group_info: GroupInfo, from: Span, to: Span, direct: DirectMemory) -> Collective {
@@ -453,32 +495,23 @@ impl Driver {
         self.pinned_free(unsafe { Span::new(report.0, size_of::<ReportPage>()) })
     }
 
-    /// Launches a collective kernel.
-    pub fn launch_group(
-        &self,
-        function: Function,
-        blocks: u32,
-        collective: &Collective,
-        stream: Stream,
-    ) -> DriverResult<()> {
-        let pointer = std::ptr::from_ref(collective).cast::<c_void>();
-        // SAFETY: the pointer refers to the parameter type of these kernels and outlives the call; the constructors of
-        // the spans in it guarantee their memory.
-        unsafe { self.launch(function, [blocks, 1, 1], [THREADS, 1, 1], 0, &[pointer], stream) }
+    /// Launches a kernel of the group.
+    pub fn launch_group(&self, kernel: &GroupKernel, stream: Stream) -> DriverResult<()> {
+        kernel.with_node(|node, parameters| {
+            // SAFETY: the pointer refers to the parameter type of the kernel and outlives the call; the constructors of the
+            // spans in it guarantee their memory.
+            unsafe { self.launch(node.function, node.grid, node.block, 0, parameters, stream) }
+        })
     }
 
-    /// Launches the transfer kernel for the first `count` of `transfers`.
-    pub fn launch_transfers(
-        &self,
-        function: Function,
-        count: u32,
-        transfers: &Transfers,
-        stream: Stream,
-    ) -> DriverResult<()> {
-        let pointer = std::ptr::from_ref(transfers).cast::<c_void>();
-        let lanes = transfers.transfers.iter().map(|transfer| transfer.lanes).max().unwrap_or(1);
-        // SAFETY: as above.
-        unsafe { self.launch(function, [lanes, count, 1], [THREADS, 1, 1], 0, &[pointer], stream) }
+    /// Adds a kernel of the group to a graph.
+    pub fn graph_add_group(&self, graph: Graph, kernel: &GroupKernel) -> DriverResult<GraphNode> {
+        kernel.with_node(|node, _| self.graph_add_kernel(graph, &[], node))
+    }
+
+    /// Replaces the kernel that was added to the graph of an executable graph.
+    pub fn graph_exec_set_group(&self, exec: GraphExec, node: GraphNode, kernel: &GroupKernel) -> DriverResult<()> {
+        kernel.with_node(|parameters, _| self.graph_exec_set_kernel(exec, node, parameters))
     }
 }
 

@@ -7,8 +7,8 @@ use super::{
 use crate::{
     collectives::devices::ReduceOp,
     driver::{
-        self, Driver, Span,
-        group::{Collective, DirectMemory, MAX_TRANSFERS, Mode, Transfers},
+        self, Span,
+        group::{Collective, DirectMemory, GroupKernel, MAX_TRANSFERS, Mode, Transfers},
     },
     error::{Context, Error, Result, invalid},
     observe::{self, Operand},
@@ -226,8 +226,8 @@ impl ProcessGroup {
             false => observe::write(transfer.memory),
         });
         let used: Vec<Operand> = used.collect();
-        self.launch(&sequences, stream, Kernel::GroupTransfer, &used, |driver, function, raw| {
-            Ok(driver.launch_transfers(function, count, &arguments, raw)?)
+        self.launch(&sequences, stream, Kernel::GroupTransfer, &used, |function| {
+            GroupKernel::transfers(function, count, arguments)
         })
     }
 
@@ -267,8 +267,8 @@ impl ProcessGroup {
             arguments.op = OPS.iter().position(|known| Some(*known) == op).unwrap_or(0) as u32;
             let blocks = self.tuning().blocks_for(mode, bytes, self.size());
             let kernel = if op.is_some() { reducing } else { Kernel::GroupCopy };
-            self.launch(&[(Sequence::Collectives, 1)], stream, kernel, &used, |driver, function, raw| {
-                Ok(driver.launch_group(function, blocks, &arguments, raw)?)
+            self.launch(&[(Sequence::Collectives, 1)], stream, kernel, &used, |function| {
+                GroupKernel::collective(function, blocks, arguments)
             })
         };
         launched().context(|| format!("{name} of {count} {element} as rank {} of {}", self.rank(), self.size()))
@@ -302,7 +302,7 @@ impl ProcessGroup {
         stream: Stream,
         kernel: Kernel,
         used: &[Operand],
-        launch: impl Fn(&Driver, driver::Function, driver::Stream) -> Result<()>,
+        with_parameters: impl FnOnce(driver::Function) -> GroupKernel,
     ) -> Result<()> {
         if stream.device() != self.device() {
             return Err(Error::new(
@@ -312,7 +312,7 @@ impl ProcessGroup {
         }
         let runtime = runtime::ready()?;
         let device = runtime.device(self.device() as i32)?;
-        let function = device.kernel(&runtime.driver, kernel)?;
+        let kernel = with_parameters(device.kernel(&runtime.driver, kernel)?);
         // The lock makes the order of a group's launches the same for all threads.
         let mut orders = self.orders.lock();
         if let Some(error) = self.sticky_error() {
@@ -329,7 +329,9 @@ impl ProcessGroup {
             let stream_id = StreamId::of(driver, raw, capture);
             recorded.iter().try_for_each(|(order, _)| order.wait(runtime, stream, stream_id, capture))?;
             observe::access(runtime, stream, used)?;
-            launch(driver, function, raw)?;
+            if let Some((order, _)) = recorded.first_mut() {
+                order.launch(driver, device, stream_id, capture, &kernel)?;
+            }
             recorded.iter_mut().try_for_each(|(order, parts)| order.record(driver, stream_id, capture, *parts))
         })
     }

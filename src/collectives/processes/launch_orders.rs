@@ -1,7 +1,12 @@
 //! The order of a group's launches, and how much of their work is complete.
 
+use super::prepared_launch::PreparedLaunch;
 use crate::{
-    driver::{self, Driver, codes, group::ENTRIES, types::CU_STREAM_PER_THREAD},
+    driver::{
+        self, Driver, codes,
+        group::{ENTRIES, GroupKernel},
+        types::CU_STREAM_PER_THREAD,
+    },
     error::Result,
     runtime::{self, Runtime, device::Device},
     stream::{Stream, event_pool::PooledEvent, ordering},
@@ -26,6 +31,7 @@ pub struct LaunchOrder {
     /// The stream of the last launch in a capture, with the id of that capture.
     captured: Option<(u64, StreamId)>,
     captured_event: PooledEvent,
+    prepared: PreparedLaunch,
 }
 
 /// A stream and its id, which distinguishes it from a later stream with the same handle and from the per-thread default
@@ -44,9 +50,14 @@ impl StreamId {
         StreamId { stream, number }
     }
 
+    /// Returns the stream.
+    pub fn native(self) -> driver::Stream {
+        self.stream
+    }
+
     /// Returns whether eager work launched in both streams runs in launch order. A program may destroy a stream while
     /// its work is pending and get the same handle for a new stream.
-    fn is_same_eager(self, other: StreamId) -> bool {
+    pub fn is_same_eager(self, other: StreamId) -> bool {
         self.number.is_some() && (self.stream, self.number) == (other.stream, other.number)
     }
 
@@ -75,7 +86,15 @@ impl LaunchOrders {
             if !self.0.iter().any(|order| order.of == *of) {
                 let event = PooledEvent::acquire(device, driver, 0)?;
                 let captured_event = PooledEvent::acquire(device, driver, 0)?;
-                self.0.push(LaunchOrder { of: *of, stream: None, event, parts: 0, captured: None, captured_event });
+                self.0.push(LaunchOrder {
+                    of: *of,
+                    stream: None,
+                    event,
+                    parts: 0,
+                    captured: None,
+                    captured_event,
+                    prepared: PreparedLaunch::default(),
+                });
             }
         }
         let parts = |of| sequences.iter().find(|(sequence, _)| *sequence == of).map(|(_, parts)| *parts);
@@ -161,6 +180,21 @@ impl LaunchOrder {
         match awaited {
             Some(event) => ordering::wait_for_event(runtime, stream, event.native()),
             None => Ok(()),
+        }
+    }
+
+    /// Launches a kernel, which [`LaunchOrder::record`] must record.
+    pub fn launch(
+        &mut self,
+        driver: &Driver,
+        device: &Device,
+        stream_id: StreamId,
+        capture: Option<u64>,
+        kernel: &GroupKernel,
+    ) -> Result<()> {
+        match capture {
+            None => self.prepared.launch(driver, device, stream_id, kernel),
+            Some(_) => Ok(driver.launch_group(kernel, stream_id.stream)?),
         }
     }
 

@@ -53,8 +53,8 @@ const BROADCAST: [(u32, u64); 3] = [(2, 256 << 10), (4, 1 << 20), (u32::MAX, 128
 /// The largest row in registered memory that is not read where it is, by the maximum number of ranks.
 const REGISTERED: [(u32, u64); 3] = [(2, 1 << 20), (4, 512 << 10), (u32::MAX, 128 << 10)];
 
-/// Bytes of a row in packets for each block: a unit of 16 bytes for each thread.
-const PACKET_BLOCK: u64 = 16 * THREADS as u64;
+/// Bytes of a row in packets for each block: a unit of 16 bytes for each thread but those of a warp, which compare headers.
+const PACKET_BLOCK: u64 = 16 * (THREADS as u64 - 32);
 
 /// Bytes of one chunk in each lane from a rank, by the maximum number of ranks. Long transfers are faster with long chunks,
 /// whose memory grows with the number of ranks.
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!([0, 16, 17, 1 << 30].map(|bytes| tuning.blocks_for(Mode::AllReduce, bytes, 2)), [1, 1, 2, 4]);
         assert_eq!([32, 33, 1 << 30].map(|bytes| tuning.blocks_for(Mode::AllReduceParts, bytes, 2)), [1, 2, 4]);
         let packets = Tuning { packets: 1 << 20, ..plain() };
-        assert_eq!([0, 8192, 8193].map(|bytes| packets.blocks_for(Mode::AllReduce, bytes, 2)), [1, 1, 2]);
+        assert_eq!([0, 7680, 7681].map(|bytes| packets.blocks_for(Mode::AllReduce, bytes, 2)), [1, 1, 2]);
         assert_eq!(packets.buffer_bytes(3) - tuning.buffer_bytes(3), 3 * ((4 << 20) + 16 * 2 * 16));
         assert_eq!(tuning.slot(3), 1360);
         assert_eq!(tuning.buffer_bytes(3), offsets::STAGING + 3 * (2 * 1360 + 16 * 16));
