@@ -22,7 +22,9 @@ KIB, MIB = 1 << 10, 1 << 20
 
 # As in tuning.rs and window.cuh; tests/comm/test_collectives_scale.py compares them.
 ONE_SHOT = ((2, 4 * MIB), (4, 512 * KIB), (None, 128 * KIB))
-PACKETS = ((2, 256 * KIB), (4, 64 * KIB), (None, 32 * KIB))
+PACKETS = ((2, 512 * KIB), (4, 64 * KIB), (None, 32 * KIB))
+# The same when two ranks were measured.
+PACKETS_MEASURED = ((2, 256 * KIB),)
 BLOCK_BYTES, BLOCKS, STAGING = 8 * KIB, 64, 8 * MIB
 THREADS, MAX_RANKS = 512, 16
 
@@ -78,8 +80,8 @@ def counts(algorithm, ranks, size):
     return steps, loads, 0, (2 * (ranks - 1) / ranks if parts else ranks - 1) * size
 
 
-def chosen(ranks, size):
-    if size <= min(by_ranks(PACKETS, ranks), by_ranks(ONE_SHOT, ranks)):
+def chosen(ranks, size, packets=PACKETS):
+    if size <= min(by_ranks(packets, ranks), by_ranks(ONE_SHOT, ranks)):
         return "packets"
     return "one-shot" if size <= by_ranks(ONE_SHOT, ranks) else "two-shot"
 
@@ -103,7 +105,7 @@ class Model:
     def __init__(self, measured=TWO_RANKS):
         rows, values = [], []
         for size, time, *_ in measured:
-            steps, loads, polls, sent = counts(chosen(2, size), 2, size)
+            steps, loads, polls, sent = counts(chosen(2, size, PACKETS_MEASURED), 2, size)
             # Divided by the time, so that relative errors count. The reads of a packet between two ranks are in `launch`.
             rows.append([1 / time, steps / time, loads / time])
             values.append((time - sent / LINK / 1e3) / time)
@@ -116,6 +118,10 @@ class Model:
 
     def default(self, ranks, size, link=LINK):
         return self.time(chosen(ranks, size), ranks, size, link)
+
+    def measured(self, size):
+        """Returns the time of two ranks with the thresholds of the measurement."""
+        return self.time(chosen(2, size, PACKETS_MEASURED), 2, size)
 
     def first(self, slower, faster, ranks, link=LINK):
         """Returns the size in KiB from which `faster` is faster, and stays so up to 64 MiB; None if it never is."""
@@ -173,8 +179,8 @@ def error(predicted, measured):
 
 def tables(model):
     text = comm_model.bytes_text
-    fit = [[text(size), chosen(2, size), us(graph), error(model.default(2, size), graph), us(eager),
-            error(model.default(2, size) + model.eager, eager), us(two), error(model.time("registered", 2, size), two),
+    fit = [[text(size), chosen(2, size, PACKETS_MEASURED), us(graph), error(model.measured(size), graph), us(eager),
+            error(model.measured(size) + model.eager, eager), us(two), error(model.time("registered", 2, size), two),
             us(nccl), error(comm_model.nccl(2, size, 50)[2], nccl)] for size, graph, eager, nccl, two in TWO_RANKS]
     yield "fit", table(["message", "algorithm", "graph", "model", "eager", "model", "registered", "model", "NCCL", "model"], fit)
     four = []
@@ -222,7 +228,7 @@ def main():
     parser.add_argument("--write", action="store_true", help="write the tables to the page")
     arguments = parser.parse_args()
     model = Model()
-    errors = [abs(model.default(2, size) / time - 1) for size, time, *_ in TWO_RANKS]
+    errors = [abs(model.measured(size) / time - 1) for size, time, *_ in TWO_RANKS]
     print(f"error of the fit: mean {100 * sum(errors) / len(errors):.1f} %, largest {100 * max(errors):.1f} %")
     print(f"launch {model.launch:.2f} us, step {model.step:.2f} us, load {model.load:.3f} us, eager {model.eager:.1f} us")
     page = PAGE.read_text()

@@ -238,12 +238,15 @@ static int in_processes(uint32_t engine) {
   return system(command) != 0 || failed;
 }
 
-// Reads the sizes of a list.
+// Reads the sizes of a list; none of a list that is wrong.
 static void read_sizes(const char *text) {
   size_count = 0;
-  for (char *end = NULL; size_count < MOST_SIZES; text = end + (*end == ',')) {
+  for (char *end = NULL; *text != 0; text = end + (*end == ',')) {
     const size_t bytes = strtoull(text, &end, 10);
-    if (end == text) break;
+    if (end == text || (*end != 0 && *end != ',') || size_count == MOST_SIZES) {
+      size_count = 0;
+      return;
+    }
     sizes[size_count++] = bytes;
   }
 }
@@ -280,8 +283,9 @@ int main(int argc, char **argv) {
     }
   }
   for (int index = 0; index < size_count; ++index) largest = sizes[index] > largest ? sizes[index] : largest;
-  if (ranks < 0 || ranks > MOST_RANKS || largest == 0) {
-    fprintf(stderr, "invalid arguments: RANKS must be 1 to %d, and BYTES sizes\n", MOST_RANKS);
+  const int known = *engine == 0 || strcmp(engine, "shared") == 0 || strcmp(engine, "nccl") == 0;
+  if (ranks < 0 || ranks > MOST_RANKS || largest == 0 || !known) {
+    fprintf(stderr, "invalid arguments: RANKS must be 1 to %d, BYTES at most %d sizes\n", MOST_RANKS, MOST_SIZES);
     return 2;
   }
   if (ranks == 0 && (is_registered || uses_graph || *engine != 0)) {

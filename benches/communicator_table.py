@@ -28,8 +28,10 @@ SIZES = (512, 2 * KIB, 8 * KIB, 32 * KIB, 128 * KIB, 512 * KIB, *(power * MIB fo
 ONE_SHOT_LARGEST = 8 * MIB
 GRAPH_CALLS, ROUNDS, ROUNDS_OF_LARGE, WARM, LARGE = 20, 100, 20, 10, 16 * MIB
 MODES = ("eager", "graph")
+# Seconds for all sizes of PyTorch's kernels.
+LIMIT = 120
 OWN = ("plinth", "plinth, registered")
-COLOURS = ("#0b6e4f", "#59b38f", "#4f6d9a", "#8fb1e0", "#7a4fa0", "#b99ad6", "#d1495b", "#e8963e")
+COLOURS = ("#0b6e4f", "#59b38f", "#d1495b", "#e8963e", "#4f6d9a", "#8fb1e0", "#7a4fa0", "#b99ad6")
 
 
 # ---- PyTorch's kernels, in processes of their own
@@ -96,12 +98,17 @@ def symmetric(ranks, sizes, turn):
     """Returns {(operation, name, mode, size): us} of PyTorch's kernels."""
     command = [sys.executable, __file__, "--ranks", str(ranks), "--sizes", ",".join(map(str, sizes)), "--port", str(29511 + turn)]
     # NVLink multicast is off for all libraries.
-    environment = {**os.environ, "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
+    environment = {**os.environ, "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NCCL_NVLS_ENABLE": "0"}
     processes = [subprocess.Popen([*command, "--symmetric-rank", str(rank)], env=environment, text=True,
                                   stdout=subprocess.PIPE if rank == 0 else None) for rank in range(ranks)]
-    lines, _ = processes[0].communicate()
-    if any(process.wait() != 0 for process in processes):
-        raise RuntimeError("PyTorch's symmetric memory failed")
+    try:
+        lines, _ = processes[0].communicate(timeout=LIMIT)
+        if any(process.wait(timeout=LIMIT) != 0 for process in processes):
+            raise RuntimeError("PyTorch's symmetric memory failed")
+    finally:
+        # If a rank fails, the others wait for it.
+        for process in processes:
+            process.kill()
     measured = [json.loads(line) for line in lines.splitlines() if line.startswith("[")]
     return {("all_reduce", name, mode, size): us for name, size, row in measured for mode, us in row.items()}
 
@@ -178,7 +185,9 @@ def main():
         print("needs two GPUs")
         return 77
     libraries = {version_of(path): path for path in arguments.nccl}
-    names = [*OWN, *(name + kind for name in libraries for kind in ("", ", registered")), "one-shot", "two-shot"]
+    if len(libraries) < len(arguments.nccl) or len(libraries) > 2:
+        parser.error("--nccl takes at most two files, of different versions")
+    names = [*OWN, "one-shot", "two-shot", *(name + kind for name in libraries for kind in ("", ", registered"))]
     all_times = []
     for turn in range(arguments.repetitions):
         all_times.append(repetition(ranks, sizes, libraries, arguments.only, turn))

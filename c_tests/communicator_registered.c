@@ -298,7 +298,7 @@ static void mismatch(int rank) {
   const double start = seconds_now();
   CHECK_OK(call(tested, communicator, from, to, 16384, FLOAT32, PLINTH_REDUCE_SUM));
   CHECK_STATUS(plinth_communicator_wait(communicator, MILLISECONDS, NULL), PLINTH_ERROR_RANK_MISMATCH);
-  const bool is_to = tested == ALL_GATHER || tested == BROADCAST;
+  const bool is_to = tested == ALL_GATHER || tested == BROADCAST || tested == ALL_TO_ALL;
   if (strstr(plinth_last_error(), " calls ") != NULL) {
     CHECK_MESSAGE(is_to ? "to byte 524288 of registration 1" : "from byte 0 of registration 1");
     CHECK_MESSAGE(!is_at_another_offset      ? "in memory that is not registered"

@@ -43,6 +43,48 @@ TEST(messages_are_ordered_across_streams) {
   destroy_communicators();
 }
 
+/* ---- threads without a context */
+
+enum { CALLS = 4 };
+
+static plinth_stream_t streams[2];
+static float *numbers[2];
+static size_t calls;
+
+/* The first call of a new thread. Each reduces some numbers less than the one before. */
+static void *reduce_fewer(void *context) {
+  const int rank = *(int *)context;
+  CHECK_OK(plinth_communicator_all_reduce(communicators[rank], numbers[rank], numbers[rank], COUNT - calls, FLOAT32,
+                                          PLINTH_REDUCE_SUM, streams[rank]));
+  return NULL;
+}
+
+static int refusals;
+
+static void count_refusals(int32_t level, const char *message, void *context) {
+  (void)level, (void)context;
+  refusals += strstr(message, "preparing a launch") != NULL;
+}
+
+TEST(each_call_may_be_made_by_a_new_thread) {
+  make_communicators();
+  CHECK_OK(plinth_set_log_callback(PLINTH_LOG_INFO, count_refusals, NULL));
+  for (int rank = 0; rank < 2; rank++) {
+    streams[rank] = stream_on(rank);
+    numbers[rank] = floats_on(rank, COUNT, 1, 0);
+  }
+  for (calls = 0; calls < CALLS; calls++) {
+    run_threads(2, reduce_fewer);
+  }
+  for (int rank = 0; rank < 2; rank++) {
+    CHECK_OK(plinth_stream_synchronize(streams[rank]));
+    expect_floats(numbers[rank], COUNT - CALLS + 1, 1 << CALLS, 0);
+    expect_floats(numbers[rank] + COUNT - 1, 1, 2, 0);
+  }
+  CHECK_EQ(refusals, 0);
+  destroy_communicators();
+}
+
 /* ---- floating point in 8 bits */
 
 /* For each type and operation, the bits of 1 and 2, and those of the result: 3, 2, 1, 2 and 1.5. */

@@ -107,6 +107,33 @@ static plinth_graph_t graph_of_sleep(plinth_stream_t stream, plinth_graph_kernel
   return graph;
 }
 
+static plinth_graph_t changed_graph;
+static plinth_graph_node_t changed_node;
+static plinth_graph_kernel_t changed_kernel;
+
+static void *change_kernel(void *context) {
+  (void)context;
+  CHECK_OK(plinth_graph_node_set_kernel(changed_graph, changed_node, &changed_kernel));
+  return NULL;
+}
+
+TEST(a_thread_without_a_context_changes_a_kernel) {
+  plinth_stream_t stream = on_new_stream(0);
+  changed_kernel = (plinth_graph_kernel_t)PLINTH_GRAPH_KERNEL_INIT;
+  plinth_graph_t source = graph_of_sleep(stream, &changed_kernel);
+  changed_graph = empty_graph();
+  uint64_t cycles = 1000;
+  void *parameters[1] = {&cycles};
+  changed_kernel.parameters = parameters;
+  CHECK_OK(plinth_graph_add_kernel(changed_graph, NULL, 0, &changed_kernel, &changed_node));
+  CHECK_OK(plinth_graph_instantiate(changed_graph));
+  run_threads(1, change_kernel);
+  CHECK_OK(plinth_graph_replay(changed_graph));
+  finish(stream);
+  CHECK_OK(plinth_graph_destroy(changed_graph));
+  CHECK_OK(plinth_graph_destroy(source));
+}
+
 TEST(a_kernels_parameters_change_after_instantiation) {
   plinth_stream_t stream = on_new_stream(0);
   plinth_graph_kernel_t kernel = PLINTH_GRAPH_KERNEL_INIT;

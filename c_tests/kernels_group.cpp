@@ -54,7 +54,8 @@ struct Transfers {
 constexpr std::uint32_t kTimeout = 1, kMismatch = 4;
 
 /* How the data goes. */
-enum Path { kSlots, kInPackets, kRegistered };
+/* The input of an all_to_all is used only if its output is not registered. */
+enum Path { kSlots, kInPackets, kRegistered, kRegisteredInput };
 
 /* What a collective does, with rows of so many bytes. Inputs and outputs begin `offset` bytes after a multiple of 256. */
 struct Call {
@@ -151,8 +152,14 @@ void use_registered(const Call &call, const std::vector<std::uint64_t> &memory, 
       c->inputs[0] = c->from;
       break;
     case kBroadcastParts: outputs(0); break;
-    case kReduceScatter:
-    case kAllToAll: inputs(rank * bytes); break;
+    case kReduceScatter: inputs(rank * bytes); break;
+    case kAllToAll:
+      if (call.path == kRegistered) {
+        outputs(rank * bytes);
+      } else {
+        inputs(rank * bytes);
+      }
+      break;
     default: {
       const std::size_t each = up_to_16((bytes + size - 2) / (size - 1)), index = (rank + size - call.root) % size;
       c->target = index > 0 ? each * (index - 1) : size == 2 ? 0 : kPlace | out;
@@ -187,7 +194,7 @@ Bytes run(Group &group, const plinth::Kernel &kernel, const Call &call, const st
     c.op = call.op;
     c.element = call.element;
     c.root = call.root;
-    if (call.path == kRegistered) use_registered(call, addresses, rank, &c);
+    if (call.path >= kRegistered) use_registered(call, addresses, rank, &c);
     kernel(Launch({call.blocks}, {kThreads}).on(group.stream(rank)), c);
   }
   Bytes all;
@@ -213,8 +220,9 @@ void compare(const Pair &pair, Group &own, Group &source, Mode mode, std::uint32
   const std::uint32_t size = own.size();
   const std::size_t width = type.type[0] == 'c' ? 2 * type.width : type.width;
   const bool by_parts = mode == kBroadcastParts || mode == kAllReduceParts || mode == kReduceParts;
-  for (const Path path : {kSlots, kInPackets, kRegistered}) {
+  for (const Path path : {kSlots, kInPackets, kRegistered, kRegisteredInput}) {
     if (path == kInPackets && by_parts) continue;
+    if (path == kRegisteredInput && mode != kAllToAll) continue;
     if (path == kRegistered && (mode == kBroadcast || mode == kAllReduce || mode == kReduce)) continue;
     const std::size_t most = path == kInPackets ? (mode == kBroadcast ? kBroadcastPackets : kPackets) : 10 * kSlot;
     for (const std::size_t count : {std::size_t(5), most / width - 3}) {

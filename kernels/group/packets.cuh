@@ -5,18 +5,25 @@
 
 namespace plinth {
 
-// The threads of a block that send and receive data. The others send and compare headers, in the first block.
+// The threads of a block that send and receive data, if it fits into one unit of each. The last warp of the first block then has
+// only the headers to send and to compare.
 constexpr u32 kPacketThreads = kThreads - 32;
 
 // The rank whose header this thread sends and compares, or a larger number.
 __device__ __forceinline__ u32 header_peer() { return blockIdx.x == 0 ? kThreads - 1 - threadIdx.x : ~0u; }
 
-// The units of a row, of 16 bytes, of which this thread has every one of gridDim.x * kPacketThreads, from its first one on.
-__device__ __forceinline__ u32 units_of(const Collective &c) { return static_cast<u32>((c.bytes + 15) / 16); }
+// This thread's units of a row, of 16 bytes: every one of `step`, from `first` to `end`.
+struct Units {
+  u32 first;
+  u32 end;
+  u32 step;
 
-__device__ __forceinline__ u32 first_unit() {
-  return threadIdx.x < kPacketThreads ? blockIdx.x * kPacketThreads + threadIdx.x : ~0u;
-}
+  __device__ __forceinline__ Units(const Collective &c) : end(static_cast<u32>((c.bytes + 15) / 16)) {
+    const u32 threads = end <= gridDim.x * kPacketThreads ? kPacketThreads : kThreads;
+    first = threadIdx.x < threads ? blockIdx.x * threads + threadIdx.x : end;
+    step = gridDim.x * threads;
+  }
+};
 
 // The address at rank `at` of the packets from a rank. They follow the slots and what transfers have.
 __device__ __forceinline__ u64 packets_of(const GroupInfo &group, u32 at, u64 step, u32 from) {
@@ -80,9 +87,9 @@ __device__ __forceinline__ void send_packets(const Collective &c, const Header &
   if (c.mode == kBroadcast && !c.is_root()) return;
   u32 first = c.first();
   u32 last = c.last();
-  const u32 units = units_of(c);
+  const Units units(c);
 #pragma unroll 1
-  for (u32 unit = first_unit(); unit < units; unit += gridDim.x * kPacketThreads) {
+  for (u32 unit = units.first; unit < units.end; unit += units.step) {
     uint4 value = own_unit(c, first, unit);
     if (is_forwarded(c)) {
       first = forwarding_rank(c, unit);
@@ -113,7 +120,7 @@ template <class Part>
 __device__ __forceinline__ bool receive_packets(const Collective &c, u64 step) {
   const GroupInfo &group = c.group;
   u8 *to = reinterpret_cast<u8 *>(c.to);
-  const u32 units = units_of(c);
+  const Units units(c);
   if (threadIdx.x < group.size && shared_call.poison[threadIdx.x] != 0) {
     fail(shared.group, shared_call.poison[threadIdx.x], threadIdx.x, nullptr, nullptr);
     return false;
@@ -121,7 +128,7 @@ __device__ __forceinline__ bool receive_packets(const Collective &c, u64 step) {
   const u32 peer = header_peer();
   if (peer < group.size && !shared_call.header.matches(shared.group, shared_call.number, peer)) return false;
 #pragma unroll 1
-  for (u32 index = first_unit(); index < units; index += gridDim.x * kPacketThreads) {
+  for (u32 index = units.first; index < units.end; index += units.step) {
     const auto unit = [&](u32 rank, uint4 &value) { return receive_unit(step, rank, index, value); };
     const u64 at = 16ull * index;
     uint4 value;

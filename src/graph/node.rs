@@ -58,8 +58,14 @@ fn exec_and_node(ready: &mut Ready, node: usize) -> Result<(GraphExec, GraphNode
 pub fn set_kernel(handle: u64, node: usize, kernel: &KernelNode) -> Result<()> {
     let attempt = "setting a kernel of an instantiated graph";
     let mut graph_state = lock(handle)?;
-    let (exec, node) = exec_and_node(graph_state.ready_mut(attempt)?, node).context(|| attempt)?;
-    runtime::ready()?.in_any_context(|driver| Ok(driver.graph_exec_set_kernel(exec, node, kernel)?)).context(|| attempt)
+    let ready = graph_state.ready_mut(attempt)?;
+    let (exec, node) = exec_and_node(ready, node).context(|| attempt)?;
+    let runtime = runtime::ready()?;
+    // Not in any context: libcuda reads an illegal address if the thread has none.
+    runtime
+        .device(ready.resources.device as i32)?
+        .with_context(&runtime.driver, |driver| Ok(driver.graph_exec_set_kernel(exec, node, kernel)?))
+        .context(|| attempt)
 }
 
 /// Enables or disables a kernel, copy or fill of an instantiated graph, for later replays.

@@ -330,6 +330,7 @@ pub fn is_cached(address: u64) -> bool {
 /// Returns all free memory to the driver, on every device.
 pub fn empty_cache() -> Result<()> {
     let Some(runtime) = runtime::if_initialized()? else { return Ok(()) };
+    stream::prepared_launch::release_recent(runtime);
     let emptied = cache::empty(runtime).and(backend::empty_cache(runtime));
     trackers::deliver();
     emptied

@@ -5,7 +5,7 @@ use crate::{
     base::units::Bytes,
     driver::{
         Span,
-        collective::Table,
+        collective::{CollectiveKernel, Table},
         element::{CopyDimension, Unit, copy_in_host_memory},
     },
     error::{Context, Error, Result},
@@ -13,7 +13,7 @@ use crate::{
     observe,
     runtime::{Runtime, tensor::Tensor},
     status::Status,
-    stream::{self, Stream, kernel::Kernel},
+    stream::{self, Stream, capture_status, kernel::Kernel, stream_id::StreamId},
 };
 
 /// A copy to a tensor of the same shape. If the element types differ, the elements are converted.
@@ -180,17 +180,22 @@ fn launch_same_kind(runtime: &Runtime, stream: Stream, same_kind: &[Strided]) ->
         let width = unit.shapes().map_or(1, |shapes| shapes[0].0.max(shapes[1].0));
         let chunk = chunk_of(units * width) / 16;
         let kernel = if matches!(unit, Unit::Bytes(_)) { Kernel::CommStrided } else { Kernel::CommConvert };
-        launch(runtime, stream, kernel, &mut table, chunk as u32)?;
+        launch(runtime, stream, kernel, table, chunk as u32)?;
     }
     Ok(())
 }
 
 /// Launches the chunks of a table.
-pub fn launch(runtime: &Runtime, stream: Stream, kernel: Kernel, table: &mut Table, chunk: u32) -> Result<()> {
-    let function = runtime.device(stream.device() as i32)?.kernel(&runtime.driver, kernel)?;
+pub fn launch(runtime: &Runtime, stream: Stream, kernel: Kernel, mut table: Table, chunk: u32) -> Result<()> {
+    let device = runtime.device(stream.device() as i32)?;
+    let function = device.kernel(&runtime.driver, kernel)?;
     let blocks = table.finish(chunk);
+    let call = CollectiveKernel { function, blocks, table };
     runtime
-        .in_stream(stream, |driver, raw| Ok(driver.launch_collective(function, table, blocks, raw)?))
+        .in_stream(stream, |driver, raw| match capture_status::id_of(driver, raw)? {
+            None => device.recent_launches().lock().launch(driver, device, StreamId::of(driver, raw, None), &call),
+            Some(_) => Ok(driver.launch_call(&call, raw)?),
+        })
         .context(|| format!("launching {}", kernel.entry()))
 }
 

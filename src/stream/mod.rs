@@ -14,6 +14,8 @@ pub mod event_pool;
 pub mod kernel;
 pub mod lifetime;
 pub mod ordering;
+pub mod prepared_launch;
+pub mod stream_id;
 
 pub use crate::runtime::checked_stream::{Stream, StreamUse};
 pub use capture_status::{capture_id, is_capturing, is_current_capturing, is_validated_capturing};

@@ -1,8 +1,9 @@
 //! The parameters of the collective kernels, as kernels/collective.cuh declares them, and their launch.
 
 use super::{
-    Driver, DriverResult, Function, Span, Stream,
+    Function, KernelNode, Span,
     element::{CopyDimension, Unit},
+    kernel_call::{KernelCall, with_parameter},
 };
 use std::ffi::c_void;
 
@@ -164,19 +165,35 @@ impl Table {
     }
 }
 
-impl Driver {
-    /// Launches a collective kernel on the pieces of a finished table.
-    pub fn launch_collective(
-        &self,
-        function: Function,
-        table: &Table,
-        blocks: u32,
-        stream: Stream,
-    ) -> DriverResult<()> {
-        let pointers = [std::ptr::from_ref(table).cast::<c_void>()];
-        // SAFETY: the pointer refers to the parameter type of all of these kernels and outlives the call; the
-        // constructors of the spans in the table guarantee their memory, and the spans are as long as the pieces.
-        unsafe { self.launch(function, [blocks, 1, 1], [THREADS, 1, 1], 0, &pointers, stream) }
+impl PartialEq for Table {
+    /// Compares the words that the kernel reads.
+    fn eq(&self, other: &Table) -> bool {
+        let header = |table: &Table| {
+            let sizes =
+                [table.count, table.sources, table.destinations, table.chunk, table.rank, table.width, table.divisor];
+            (sizes, table.operation, table.is_signed)
+        };
+        let used = self.count as usize * self.piece_words();
+        header(self) == header(other) && self.words[..used] == other.words[..used]
+    }
+}
+
+/// A collective kernel for the pieces of a finished table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CollectiveKernel {
+    /// The kernel.
+    pub function: Function,
+    /// The number of blocks.
+    pub blocks: u32,
+    /// The table.
+    pub table: Table,
+}
+
+impl KernelCall for CollectiveKernel {
+    fn with_node<T>(&self, body: impl FnOnce(&KernelNode, &[*const c_void]) -> T) -> T {
+        // SAFETY: a table is the parameter of all of these kernels; the constructors of the spans in it guarantee their memory,
+        // and the spans are as long as the pieces.
+        unsafe { with_parameter(self.function, [self.blocks, 1, 1], THREADS, &self.table, body) }
     }
 }
 

@@ -1,7 +1,10 @@
 //! The parameters of a process group's kernels, the layout of the memory that the group shares, and the page through
 //! which kernels report failures. kernels/group/ declares the same.
 
-use super::{Driver, DriverResult, Function, Graph, GraphExec, GraphNode, KernelNode, Span, Stream};
+use super::{
+    Driver, DriverResult, Function, KernelNode, Span,
+    kernel_call::{KernelCall, with_parameter},
+};
 use std::{
     ffi::c_void,
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
@@ -322,19 +325,18 @@ impl GroupKernel {
         let lanes = transfers.transfers.iter().map(|transfer| transfer.lanes).max().unwrap_or(1);
         GroupKernel { function, grid: [lanes, count, 1], parameters: GroupParameters::Transfers(Box::new(transfers)) }
     }
+}
 
-    /// Calls `body` with the kernel as a node of a graph, and with its list of parameters.
+impl KernelCall for GroupKernel {
     fn with_node<T>(&self, body: impl FnOnce(&KernelNode, &[*const c_void]) -> T) -> T {
-        let pointer: *const c_void = match &self.parameters {
-            GroupParameters::Collective(collective) => std::ptr::from_ref(&**collective).cast(),
-            GroupParameters::Transfers(transfers) => std::ptr::from_ref(&**transfers).cast(),
-        };
-        let parameters = [pointer];
-        // SAFETY: the pointer refers to the parameter type of the kernel, as the constructors' callers ensure, and outlives the
-        // node; the constructors of the spans in it guarantee their memory for the launch that the caller makes.
-        let mut node = unsafe { KernelNode::new(self.function, &parameters) };
-        (node.grid, node.block) = (self.grid, [THREADS, 1, 1]);
-        body(&node, &parameters)
+        // SAFETY: the parameters are of the type of the kernel, as the constructors' callers ensure, and the constructors of the
+        // spans in them guarantee their memory.
+        unsafe {
+            match &self.parameters {
+                GroupParameters::Collective(all) => with_parameter(self.function, self.grid, THREADS, &**all, body),
+                GroupParameters::Transfers(all) => with_parameter(self.function, self.grid, THREADS, &**all, body),
+            }
+        }
     }
 }
 
@@ -493,25 +495,6 @@ impl Driver {
     pub fn report_free(&self, report: Report) -> DriverResult<()> {
         // SAFETY: the report is memory of `report_alloc` with this size, and the caller's last use of it.
         self.pinned_free(unsafe { Span::new(report.0, size_of::<ReportPage>()) })
-    }
-
-    /// Launches a kernel of the group.
-    pub fn launch_group(&self, kernel: &GroupKernel, stream: Stream) -> DriverResult<()> {
-        kernel.with_node(|node, parameters| {
-            // SAFETY: the pointer refers to the parameter type of the kernel and outlives the call; the constructors of the
-            // spans in it guarantee their memory.
-            unsafe { self.launch(node.function, node.grid, node.block, 0, parameters, stream) }
-        })
-    }
-
-    /// Adds a kernel of the group to a graph.
-    pub fn graph_add_group(&self, graph: Graph, kernel: &GroupKernel) -> DriverResult<GraphNode> {
-        kernel.with_node(|node, _| self.graph_add_kernel(graph, &[], node))
-    }
-
-    /// Replaces the kernel that was added to the graph of an executable graph.
-    pub fn graph_exec_set_group(&self, exec: GraphExec, node: GraphNode, kernel: &GroupKernel) -> DriverResult<()> {
-        kernel.with_node(|parameters, _| self.graph_exec_set_kernel(exec, node, parameters))
     }
 }
 

@@ -36,6 +36,7 @@ pub mod half;
 mod image;
 pub mod jit;
 mod kernel;
+pub mod kernel_call;
 pub mod library;
 pub mod math;
 mod memory;

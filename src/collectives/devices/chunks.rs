@@ -188,7 +188,7 @@ impl Chunks {
             if table.count() == 0 {
                 return Err(Error::new(Status::NOT_SUPPORTED, "a run of bytes is too long for one launch"));
             }
-            launch(runtime, stream, kernel, &mut table, (chunk(bytes) / unit) as u32)?;
+            launch(runtime, stream, kernel, table, (chunk(bytes) / unit) as u32)?;
         }
         Ok(())
     }

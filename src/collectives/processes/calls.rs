@@ -1,9 +1,6 @@
 //! The calls of a group, and the checks before their launches.
 
-use super::{
-    ProcessGroup,
-    launch_orders::{Sequence, StreamId},
-};
+use super::{ProcessGroup, launch_orders::Sequence};
 use crate::{
     collectives::devices::ReduceOp,
     driver::{
@@ -14,7 +11,7 @@ use crate::{
     observe::{self, Operand},
     runtime::{self, tensor::ElementType},
     status::Status,
-    stream::{self, Stream, capture_scope, kernel::Kernel},
+    stream::{self, Stream, capture_scope, kernel::Kernel, stream_id::StreamId},
 };
 
 /// One transfer of [`ProcessGroup::exchange`], to or from a rank.

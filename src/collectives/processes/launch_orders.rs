@@ -1,15 +1,13 @@
 //! The order of a group's launches, and how much of their work is complete.
 
-use super::prepared_launch::PreparedLaunch;
 use crate::{
     driver::{
-        self, Driver, codes,
+        Driver, codes,
         group::{ENTRIES, GroupKernel},
-        types::CU_STREAM_PER_THREAD,
     },
     error::Result,
     runtime::{self, Runtime, device::Device},
-    stream::{Stream, event_pool::PooledEvent, ordering},
+    stream::{Stream, event_pool::PooledEvent, ordering, prepared_launch::PreparedLaunch, stream_id::StreamId},
 };
 
 /// The sequence that a launch belongs to: all collectives are one sequence, and so is each direction to each rank.
@@ -31,42 +29,7 @@ pub struct LaunchOrder {
     /// The stream of the last launch in a capture, with the id of that capture.
     captured: Option<(u64, StreamId)>,
     captured_event: PooledEvent,
-    prepared: PreparedLaunch,
-}
-
-/// A stream and its id, which distinguishes it from a later stream with the same handle and from the per-thread default
-/// streams of other threads.
-#[derive(Debug, Clone, Copy)]
-pub struct StreamId {
-    stream: driver::Stream,
-    /// `None` if the driver has no ids, and in a capture, because querying it would invalidate the capture.
-    number: Option<u64>,
-}
-
-impl StreamId {
-    /// Identifies a stream, which is in the capture with this id, if there is one.
-    pub fn of(driver: &Driver, stream: driver::Stream, capture: Option<u64>) -> StreamId {
-        let number = if capture.is_none() { driver.stream_number(stream).ok() } else { None };
-        StreamId { stream, number }
-    }
-
-    /// Returns the stream.
-    pub fn native(self) -> driver::Stream {
-        self.stream
-    }
-
-    /// Returns whether eager work launched in both streams runs in launch order. A program may destroy a stream while
-    /// its work is pending and get the same handle for a new stream.
-    pub fn is_same_eager(self, other: StreamId) -> bool {
-        self.number.is_some() && (self.stream, self.number) == (other.stream, other.number)
-    }
-
-    /// Returns whether both are the same stream, given that both belong to the same valid capture. Destroying a stream
-    /// invalidates its capture, so the handle suffices, except for a handle that means another stream in another
-    /// thread.
-    fn is_same_captured(self, other: StreamId) -> bool {
-        self.stream == other.stream && self.stream.handle() > CU_STREAM_PER_THREAD
-    }
+    prepared: PreparedLaunch<GroupKernel>,
 }
 
 /// The order of the launches of a group. Launches of one sequence in different streams wait for each other; those of a
@@ -99,6 +62,13 @@ impl LaunchOrders {
         }
         let parts = |of| sequences.iter().find(|(sequence, _)| *sequence == of).map(|(_, parts)| *parts);
         Ok(self.0.iter_mut().filter_map(|order| parts(order.of).map(|parts| (order, parts))).collect())
+    }
+
+    /// Destroys the graphs of launches.
+    pub fn release_graphs(&mut self) {
+        for order in &mut self.0 {
+            order.prepared = PreparedLaunch::default();
+        }
     }
 
     /// Returns whether work was launched, outside of captures, in which a rank that has left does not take part: it
@@ -194,7 +164,7 @@ impl LaunchOrder {
     ) -> Result<()> {
         match capture {
             None => self.prepared.launch(driver, device, stream_id, kernel),
-            Some(_) => Ok(driver.launch_group(kernel, stream_id.stream)?),
+            Some(_) => Ok(driver.launch_call(kernel, stream_id.native())?),
         }
     }
 
@@ -204,30 +174,15 @@ impl LaunchOrder {
             None => {
                 self.parts += parts;
                 // The work is launched already, and only this event tells when it is done.
-                let record = || driver.event_record(self.event.native(), stream_id.stream);
+                let record = || driver.event_record(self.event.native(), stream_id.native());
                 record().or_else(|_| record()).or_else(|_| record())?;
                 self.stream = Some(stream_id);
             }
             Some(id) => {
-                driver.event_record(self.captured_event.native(), stream_id.stream)?;
+                driver.event_record(self.captured_event.native(), stream_id.native())?;
                 self.captured = Some((id, stream_id));
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reused_handle_is_another_stream() {
-        let stream = driver::Stream::special(2).unwrap();
-        let [first, second, unknown] = [Some(7), Some(8), None].map(|number| StreamId { stream, number });
-        assert!(first.is_same_eager(first) && !first.is_same_eager(second));
-        assert!(!unknown.is_same_eager(unknown));
-        // The per-thread default stream is another stream in each thread.
-        assert!(!unknown.is_same_captured(unknown));
     }
 }

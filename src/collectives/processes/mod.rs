@@ -14,7 +14,6 @@ mod failure_report;
 mod join;
 mod launch_orders;
 mod links;
-mod prepared_launch;
 mod rendezvous;
 mod sleep;
 mod symmetric_buffer;

@@ -102,6 +102,7 @@ impl ProcessGroup {
             self.sleep.set(true);
             drop(orders);
             self.save(runtime, device).inspect_err(|_| self.sleep.set(false))?;
+            self.orders.lock().release_graphs();
         }
         let unmapped = step(runtime, device, |driver| {
             self.buffers.iter().map(|buffer| buffer.unmap(driver)).fold(Ok(()), Result::and)

@@ -45,10 +45,10 @@ pub struct Tuning {
 const ONE_SHOT: [(u32, u64); 3] = [(2, 4 << 20), (4, 512 << 10), (u32::MAX, 128 << 10)];
 
 /// The largest row that is sent in packets, by the maximum number of ranks.
-const PACKETS: [(u32, u64); 3] = [(2, 256 << 10), (4, 64 << 10), (u32::MAX, 32 << 10)];
+const PACKETS: [(u32, u64); 3] = [(2, 512 << 10), (4, 64 << 10), (u32::MAX, 32 << 10)];
 
 /// The largest row that is broadcast in packets, by the maximum number of ranks.
-const BROADCAST: [(u32, u64); 3] = [(2, 256 << 10), (4, 1 << 20), (u32::MAX, 128 << 10)];
+const BROADCAST: [(u32, u64); 3] = [(2, 512 << 10), (4, 1 << 20), (u32::MAX, 128 << 10)];
 
 /// The largest row in registered memory that is not read where it is, by the maximum number of ranks.
 const REGISTERED: [(u32, u64); 3] = [(2, 1 << 20), (4, 512 << 10), (u32::MAX, 128 << 10)];

@@ -315,6 +315,10 @@ impl ProcessGroup {
             let (place, inputs) = of(from, offset, bytes)?;
             Some((mode, DirectMemory::new([place, 0], &inputs, &[])))
         };
+        let output = |offset| {
+            let (place, outputs) = of(to, offset, bytes)?;
+            Some((mode, DirectMemory::new([0, place], &[], &outputs)))
+        };
         match mode {
             Mode::AllReduce | Mode::AllReduceParts => {
                 let part = Mode::AllReduceParts.part(bytes, self.size);
@@ -331,7 +335,9 @@ impl ProcessGroup {
             }
             Mode::ReduceScatter => input(rank * bytes, bytes),
             // In place, a rank would overwrite what another one has yet to read.
-            Mode::AllToAll if from.address() != to.address() => input(rank * bytes, bytes),
+            Mode::AllToAll if from.address() != to.address() => {
+                output(rank * bytes).or_else(|| input(rank * bytes, bytes))
+            }
             Mode::ReduceParts if self.size > 1 => {
                 let others = u64::from(self.size - 1);
                 let each = bytes.div_ceil(others).next_multiple_of(16);

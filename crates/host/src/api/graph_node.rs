@@ -99,6 +99,8 @@ pub(super) unsafe fn build_node_launch(
     if parameters.is_null() {
         return Err(INVALID);
     }
+    // libcuda reads an illegal address then (driver 580).
+    context::current(state).map_err(|_| codes::CUDA_ERROR_UNKNOWN)?;
     // SAFETY: the caller guarantees the parameters of a kernel node, and the pointer is not null.
     let params = unsafe { parameters.read() };
     let function = *engine.functions.get(&(params.func as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;

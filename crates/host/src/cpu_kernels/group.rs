@@ -210,14 +210,17 @@ impl Call<'_> {
     fn run_registered(&self, step: u64, call: u64) -> Result<u64, Aborted> {
         let (c, size) = (self.c, self.c.group_info.size);
         let (inputs, outputs) = c.direct().memory();
-        let (_, to) = c.memory();
+        let (from, to) = c.memory();
         self.synchronize(step, true, call)?;
         let mut step = step + 1;
         match self.mode {
             Mode::BroadcastParts => step = self.broadcast(step)?,
             Mode::AllToAll => {
-                for (row, input) in (0..size).zip(inputs) {
-                    copy(*input as *const u8, (to + u64::from(row) * c.bytes) as *mut u8, c.bytes);
+                let writes = c.direct().places[1] != 0;
+                for (row, (input, output)) in inputs.iter().zip(outputs).enumerate().take(size as usize) {
+                    let offset = row as u64 * c.bytes;
+                    let (from, to) = if writes { (from + offset, *output) } else { (*input, to + offset) };
+                    copy(from as *const u8, to as *mut u8, c.bytes);
                 }
             }
             Mode::ReduceParts => self.reduce(call)?,

@@ -1,0 +1,169 @@
+//! A launch that is kept as an executable graph with one kernel: launching the graph takes the host less than half the time of
+//! launching the kernel, or two thirds if the parameters of the kernel are replaced before (docs/benchmarks.md).
+
+use super::stream_id::StreamId;
+use crate::{
+    base::{
+        log::{self, Level},
+        retry::retry,
+    },
+    driver::{Driver, Graph, GraphExec, GraphNode, collective::CollectiveKernel, kernel_call::KernelCall, observer},
+    error::{Context, Result},
+    runtime::{self, Runtime, device::Device, per_device::PerDevice},
+};
+use parking_lot::Mutex;
+
+/// The executable graph of the last launch, which holds about 115 KiB of the device's memory. It takes longer to make than to launch the kernel, so the second launch makes it.
+#[derive(Debug)]
+pub struct PreparedLaunch<K> {
+    graph: Option<KernelGraph<K>>,
+    state: State,
+    /// The last stream of which it is known that it has the device's primary context.
+    stream: Option<StreamId>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    /// There was no launch yet.
+    Unused,
+    Used,
+    /// The driver has refused to make the graph, or to change it.
+    Refused,
+}
+
+#[derive(Debug)]
+struct KernelGraph<K> {
+    graph: Graph,
+    node: GraphNode,
+    exec: GraphExec,
+    kernel: K,
+}
+
+impl<K> Default for PreparedLaunch<K> {
+    fn default() -> Self {
+        PreparedLaunch { graph: None, state: State::Unused, stream: None }
+    }
+}
+
+impl<K: KernelCall> PreparedLaunch<K> {
+    /// Launches a kernel in a stream that does not capture. Launches of the same value run one after the other.
+    pub fn launch(&mut self, driver: &Driver, device: &Device, stream: StreamId, kernel: &K) -> Result<()> {
+        // In another context, like a green one, the kernel may run on fewer multiprocessors, which a graph does not know.
+        if self.state == State::Used && self.is_in_primary_context(driver, device, stream) {
+            // The graph is not the program's.
+            match observer::run_unobserved(|| self.prepare(driver, device, kernel)) {
+                Ok(exec) => return Ok(driver.graph_launch(exec, stream.native())?),
+                Err(error) => {
+                    log::log(Level::Info, || format!("preparing a launch, which takes longer now: {error}"));
+                    self.graph = None;
+                    self.state = State::Refused;
+                }
+            }
+        } else if self.state == State::Unused {
+            self.state = State::Used;
+        }
+        Ok(driver.launch_call(kernel, stream.native())?)
+    }
+
+    fn is_in_primary_context(&mut self, driver: &Driver, device: &Device, stream: StreamId) -> bool {
+        if self.stream.is_some_and(|known| known.is_same_eager(stream)) {
+            return true;
+        }
+        let is_primary = || Ok(driver.stream_context(stream.native())? == device.context(driver)?);
+        let is_primary: Result<bool> = is_primary();
+        self.stream = matches!(is_primary, Ok(true)).then_some(stream);
+        self.stream.is_some()
+    }
+
+    /// Returns the executable graph of a kernel. libcuda reads an illegal address if the thread has no context.
+    fn prepare(&mut self, driver: &Driver, device: &Device, kernel: &K) -> Result<GraphExec> {
+        match &mut self.graph {
+            Some(graph) if graph.kernel == *kernel => Ok(graph.exec),
+            Some(graph) => {
+                let set = |driver: &Driver| Ok(driver.graph_exec_set_call(graph.exec, graph.node, kernel)?);
+                device.with_context(driver, set)?;
+                graph.kernel = kernel.clone();
+                Ok(graph.exec)
+            }
+            None => {
+                let made = device.with_context(driver, |driver| KernelGraph::new(driver, kernel))?;
+                Ok(self.graph.insert(made).exec)
+            }
+        }
+    }
+}
+
+/// The prepared launches of the streams that were used last, beginning with the last one.
+#[derive(Debug)]
+pub struct RecentLaunches<K>(Vec<(StreamId, PreparedLaunch<K>)>);
+
+impl<K> Default for RecentLaunches<K> {
+    fn default() -> Self {
+        RecentLaunches(Vec::new())
+    }
+}
+
+impl Device {
+    /// Returns the recent launches of the kernels for copies and for collectives of one process.
+    pub fn recent_launches(&self) -> &'static Mutex<RecentLaunches<CollectiveKernel>> {
+        static VALUES: PerDevice<Mutex<RecentLaunches<CollectiveKernel>>> = PerDevice::new();
+        VALUES.of(self)
+    }
+}
+
+/// Destroys the graphs of the recent launches of all devices.
+pub fn release_recent(runtime: &Runtime) {
+    for device in runtime.devices() {
+        // Destroyed without the lock.
+        drop(std::mem::take(&mut *device.recent_launches().lock()));
+    }
+}
+
+impl<K: KernelCall> RecentLaunches<K> {
+    const MAX_STREAMS: usize = 4;
+
+    /// Launches a kernel in a stream that does not capture.
+    pub fn launch(&mut self, driver: &Driver, device: &Device, stream: StreamId, kernel: &K) -> Result<()> {
+        if !stream.is_known() {
+            return Ok(driver.launch_call(kernel, stream.native())?);
+        }
+        match self.0.iter().position(|(recent, _)| recent.is_same_eager(stream)) {
+            Some(index) => self.0[..=index].rotate_right(1),
+            None => {
+                self.0.truncate(Self::MAX_STREAMS - 1);
+                self.0.insert(0, (stream, PreparedLaunch::default()));
+            }
+        }
+        self.0[0].1.launch(driver, device, stream, kernel)
+    }
+}
+
+impl<K: KernelCall> KernelGraph<K> {
+    fn new(driver: &Driver, kernel: &K) -> Result<Self> {
+        let graph = driver.graph_create()?;
+        let make = || {
+            let node = driver.graph_add_call(graph, kernel)?;
+            let exec = driver.with_relaxed_capture(|| driver.graph_instantiate(graph, 0))??;
+            Ok(KernelGraph { graph, node, exec, kernel: kernel.clone() })
+        };
+        let made: Result<Self> = make();
+        if made.is_err() {
+            retry(|| driver.graph_destroy(graph));
+        }
+        made.context(|| "making a graph of one kernel")
+    }
+}
+
+impl<K> Drop for KernelGraph<K> {
+    /// A launch that runs completes all the same.
+    fn drop(&mut self) {
+        let Some(runtime) = runtime::usable() else { return };
+        let destroy = |driver: &Driver| -> Result<()> {
+            retry(|| driver.with_relaxed_capture(|| driver.graph_exec_destroy(self.exec))?);
+            retry(|| driver.with_relaxed_capture(|| driver.graph_destroy(self.graph))?);
+            Ok(())
+        };
+        let destroyed = observer::run_unobserved(|| runtime.in_any_context(destroy));
+        log::ignore(destroyed, "destroying the graph of a launch, which stays in memory");
+    }
+}
