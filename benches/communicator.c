@@ -285,7 +285,7 @@ int main(int argc, char **argv) {
   for (int index = 0; index < size_count; ++index) largest = sizes[index] > largest ? sizes[index] : largest;
   const int known = *engine == 0 || strcmp(engine, "shared") == 0 || strcmp(engine, "nccl") == 0;
   if (ranks < 0 || ranks > MOST_RANKS || largest == 0 || !known) {
-    fprintf(stderr, "invalid arguments: RANKS must be 1 to %d, BYTES at most %d sizes\n", MOST_RANKS, MOST_SIZES);
+    fprintf(stderr, "invalid arguments: RANKS must be 1 to %d, BYTES at most %d sizes, and the engine shared or nccl\n", MOST_RANKS, MOST_SIZES);
     return 2;
   }
   if (ranks == 0 && (is_registered || uses_graph || *engine != 0)) {

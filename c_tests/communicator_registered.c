@@ -116,6 +116,20 @@ static void reduce_to_other_memory(plinth_communicator_t communicator, int rank,
   }
 }
 
+/* An all_to_all from registered memory to memory that is not, which the others cannot write. */
+static void exchange_to_other_memory(plinth_communicator_t communicator, int rank, size_t count) {
+  const type *of = &TYPES[2];
+  const size_t bytes = (size_t)ranks * count * of->bytes;
+  fill_blocks(rank, 78, of);
+  unsigned char *to[2] = {plain_block + OUTPUT, plain_block + OUTPUT + bytes};
+  CHECK_OK(call(ALL_TO_ALL, communicator, registered_block, to[0], count, of->element, 0));
+  CHECK_OK(call(ALL_TO_ALL, communicator, plain_block, to[1], count, of->element, 0));
+  finish(communicator);
+  fetch(host[0], to[0], bytes);
+  fetch(host[1], to[1], bytes);
+  CHECK(memcmp(host[0], host[1], bytes) == 0);
+}
+
 static void compare_all(int rank) {
   plinth_communicator_t communicator = join(rank, MILLISECONDS);
   registered_block = (unsigned char *)block_on(BLOCK, rank);
@@ -160,6 +174,7 @@ static void compare_all(int rank) {
     }
   }
   reduce_to_other_memory(communicator, rank, 3001);
+  exchange_to_other_memory(communicator, rank, 1501);
   CHECK_OK(plinth_communicator_deregister(communicator, registered_block));
   CHECK_EQ(uses_of(registered_block).registrations, 0);
   compare(ALL_REDUCE, communicator, rank, &TYPES[2], 5000, PLINTH_REDUCE_SUM, 0, true);
@@ -279,7 +294,7 @@ TEST(there_may_be_many_registrations) {
 static operation tested;
 static bool is_at_another_offset;
 
-/* Rank 1 makes the call with memory that is not registered, or at another offset. */
+/* Rank 1 makes the call with memory that is not registered, or at another offset, or with an output that is not registered. */
 static void mismatch(int rank) {
   plinth_communicator_t communicator = join(rank, MILLISECONDS);
   bool ready = false;

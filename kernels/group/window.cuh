@@ -16,7 +16,7 @@ using i64 = long long;
 constexpr u32 kRanks = 16;
 constexpr u32 kBlocks = 64;
 constexpr u32 kThreads = 512;
-constexpr u32 kLanes = 16;
+constexpr u32 kLanes = 32;
 constexpr u32 kEntries = 4;
 constexpr u32 kWindowsListed = 32;
 constexpr u32 kWindowBytes = 256;
@@ -28,16 +28,16 @@ constexpr u32 kSteps = 16;
 constexpr u32 kPolled = 24;
 constexpr u32 kPoison = 1024;
 constexpr u32 kSent = 2048;
-constexpr u32 kReceived = 4096;
-constexpr u32 kArrived = 6144;
-constexpr u32 kTaken = 8192;
-constexpr u32 kFlags = 10240;
-constexpr u32 kRingHeaders = 18432;
-constexpr u32 kHeaders = 83968;
-constexpr u32 kDigests = 86016;
-constexpr u32 kWindows = 118784;
-constexpr u32 kTargets = 126976;
-constexpr u32 kStaging = 131072;
+constexpr u32 kReceived = 6144;
+constexpr u32 kArrived = 10240;
+constexpr u32 kTaken = 14336;
+constexpr u32 kFlags = 18432;
+constexpr u32 kRingHeaders = 26624;
+constexpr u32 kHeaders = 157696;
+constexpr u32 kDigests = 159744;
+constexpr u32 kWindows = 192512;
+constexpr u32 kTargets = 200704;
+constexpr u32 kStaging = 204800;
 
 // As GroupInfo there.
 struct GroupInfo {

@@ -61,10 +61,9 @@ pub fn set_kernel(handle: u64, node: usize, kernel: &KernelNode) -> Result<()> {
     let ready = graph_state.ready_mut(attempt)?;
     let (exec, node) = exec_and_node(ready, node).context(|| attempt)?;
     let runtime = runtime::ready()?;
-    // Not in any context: libcuda reads an illegal address if the thread has none.
     runtime
         .device(ready.resources.device as i32)?
-        .with_context(&runtime.driver, |driver| Ok(driver.graph_exec_set_kernel(exec, node, kernel)?))
+        .with_some_context(&runtime.driver, |driver| Ok(driver.graph_exec_set_kernel(exec, node, kernel)?))
         .context(|| attempt)
 }
 

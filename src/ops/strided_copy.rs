@@ -193,7 +193,7 @@ pub fn launch(runtime: &Runtime, stream: Stream, kernel: Kernel, mut table: Tabl
     let call = CollectiveKernel { function, blocks, table };
     runtime
         .in_stream(stream, |driver, raw| match capture_status::id_of(driver, raw)? {
-            None => device.recent_launches().lock().launch(driver, device, StreamId::of(driver, raw, None), &call),
+            None => device.recent_launches().launch(driver, device, StreamId::of(driver, raw, None), &call),
             Some(_) => Ok(driver.launch_call(&call, raw)?),
         })
         .context(|| format!("launching {}", kernel.entry()))

@@ -71,6 +71,15 @@ impl Device {
         result
     }
 
+    /// Runs `body` with the thread's context, whatever it is, or with the device's if there is none. For calls that need a context
+    /// and do not say so: libcuda reads an illegal address without one.
+    pub fn with_some_context<T>(&self, driver: &Driver, body: impl FnOnce(&Driver) -> Result<T>) -> Result<T> {
+        match driver.current_context()? {
+            Some(_) => body(driver),
+            None => self.with_context(driver, body),
+        }
+    }
+
     /// Makes this the thread's current device, for plinth and for the driver.
     pub fn make_current(&self, driver: &Driver) -> Result<()> {
         let context = self.context(driver)?;

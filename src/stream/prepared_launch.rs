@@ -12,23 +12,17 @@ use crate::{
     runtime::{self, Runtime, device::Device, per_device::PerDevice},
 };
 use parking_lot::Mutex;
+use std::time::Duration;
 
-/// The executable graph of the last launch, which holds about 115 KiB of the device's memory. It takes longer to make than to launch the kernel, so the second launch makes it.
+/// The executable graph of the last launch, which holds about 115 KiB of the device's memory. It takes longer to make than some
+/// launches of the kernel, so it is made for the fourth.
 #[derive(Debug)]
 pub struct PreparedLaunch<K> {
     graph: Option<KernelGraph<K>>,
-    state: State,
+    /// The number of launches until a graph is made; `None` if the driver has refused to make or to change it.
+    left: Option<u32>,
     /// The last stream of which it is known that it has the device's primary context.
     stream: Option<StreamId>,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum State {
-    /// There was no launch yet.
-    Unused,
-    Used,
-    /// The driver has refused to make the graph, or to change it.
-    Refused,
 }
 
 #[derive(Debug)]
@@ -41,7 +35,7 @@ struct KernelGraph<K> {
 
 impl<K> Default for PreparedLaunch<K> {
     fn default() -> Self {
-        PreparedLaunch { graph: None, state: State::Unused, stream: None }
+        PreparedLaunch { graph: None, left: Some(3), stream: None }
     }
 }
 
@@ -49,19 +43,18 @@ impl<K: KernelCall> PreparedLaunch<K> {
     /// Launches a kernel in a stream that does not capture. Launches of the same value run one after the other.
     pub fn launch(&mut self, driver: &Driver, device: &Device, stream: StreamId, kernel: &K) -> Result<()> {
         // In another context, like a green one, the kernel may run on fewer multiprocessors, which a graph does not know.
-        if self.state == State::Used && self.is_in_primary_context(driver, device, stream) {
+        if self.left == Some(0) && self.is_in_primary_context(driver, device, stream) {
             // The graph is not the program's.
-            match observer::run_unobserved(|| self.prepare(driver, device, kernel)) {
+            match observer::run_unobserved(|| self.prepare(driver, device, stream, kernel)) {
                 Ok(exec) => return Ok(driver.graph_launch(exec, stream.native())?),
                 Err(error) => {
                     log::log(Level::Info, || format!("preparing a launch, which takes longer now: {error}"));
                     self.graph = None;
-                    self.state = State::Refused;
+                    self.left = None;
                 }
             }
-        } else if self.state == State::Unused {
-            self.state = State::Used;
         }
+        self.left = self.left.map(|left| left.saturating_sub(1));
         Ok(driver.launch_call(kernel, stream.native())?)
     }
 
@@ -75,82 +68,92 @@ impl<K: KernelCall> PreparedLaunch<K> {
         self.stream.is_some()
     }
 
-    /// Returns the executable graph of a kernel. libcuda reads an illegal address if the thread has no context.
-    fn prepare(&mut self, driver: &Driver, device: &Device, kernel: &K) -> Result<GraphExec> {
+    /// Returns the executable graph of a kernel.
+    fn prepare(&mut self, driver: &Driver, device: &Device, stream: StreamId, kernel: &K) -> Result<GraphExec> {
         match &mut self.graph {
             Some(graph) if graph.kernel == *kernel => Ok(graph.exec),
             Some(graph) => {
                 let set = |driver: &Driver| Ok(driver.graph_exec_set_call(graph.exec, graph.node, kernel)?);
-                device.with_context(driver, set)?;
+                device.with_some_context(driver, set)?;
                 graph.kernel = kernel.clone();
                 Ok(graph.exec)
             }
             None => {
-                let made = device.with_context(driver, |driver| KernelGraph::new(driver, kernel))?;
+                let made = device.with_context(driver, |driver| KernelGraph::new(driver, stream, kernel))?;
                 Ok(self.graph.insert(made).exec)
             }
         }
     }
 }
 
-/// The prepared launches of the streams that were used last, beginning with the last one.
+/// The prepared launches of the streams of a device that were used last, beginning with the last one.
 #[derive(Debug)]
-pub struct RecentLaunches<K>(Vec<(StreamId, PreparedLaunch<K>)>);
+pub struct RecentLaunches<K>(Mutex<Vec<(StreamId, PreparedLaunch<K>)>>);
 
 impl<K> Default for RecentLaunches<K> {
     fn default() -> Self {
-        RecentLaunches(Vec::new())
+        RecentLaunches(Mutex::new(Vec::new()))
+    }
+}
+
+impl<K: KernelCall> RecentLaunches<K> {
+    const MAX_STREAMS: usize = 8;
+
+    /// Launches a kernel in a stream that does not capture.
+    pub fn launch(&self, driver: &Driver, device: &Device, stream: StreamId, kernel: &K) -> Result<()> {
+        // A launch may wait for room in its stream, and threads with other streams must not wait for that.
+        let recent = if stream.is_known() { self.0.try_lock() } else { None };
+        let Some(mut recent) = recent else { return Ok(driver.launch_call(kernel, stream.native())?) };
+        let mut evicted = None;
+        match recent.iter().position(|(known, _)| known.is_same_eager(stream)) {
+            Some(index) => recent[..=index].rotate_right(1),
+            None => {
+                evicted = if recent.len() == Self::MAX_STREAMS { recent.pop() } else { None };
+                recent.insert(0, (stream, PreparedLaunch::default()));
+            }
+        }
+        let launched = recent[0].1.launch(driver, device, stream, kernel);
+        drop(recent);
+        // Destroyed without the lock.
+        drop(evicted);
+        launched
     }
 }
 
 impl Device {
     /// Returns the recent launches of the kernels for copies and for collectives of one process.
-    pub fn recent_launches(&self) -> &'static Mutex<RecentLaunches<CollectiveKernel>> {
-        static VALUES: PerDevice<Mutex<RecentLaunches<CollectiveKernel>>> = PerDevice::new();
+    pub fn recent_launches(&self) -> &'static RecentLaunches<CollectiveKernel> {
+        static VALUES: PerDevice<RecentLaunches<CollectiveKernel>> = PerDevice::new();
         VALUES.of(self)
     }
 }
 
-/// Destroys the graphs of the recent launches of all devices.
+/// Destroys the graphs of the recent launches of all devices, except of those where a thread launches for long.
 pub fn release_recent(runtime: &Runtime) {
     for device in runtime.devices() {
+        let held = device.recent_launches().0.try_lock_for(Duration::from_millis(1));
+        let recent = held.map(|mut recent| std::mem::take(&mut *recent));
         // Destroyed without the lock.
-        drop(std::mem::take(&mut *device.recent_launches().lock()));
-    }
-}
-
-impl<K: KernelCall> RecentLaunches<K> {
-    const MAX_STREAMS: usize = 4;
-
-    /// Launches a kernel in a stream that does not capture.
-    pub fn launch(&mut self, driver: &Driver, device: &Device, stream: StreamId, kernel: &K) -> Result<()> {
-        if !stream.is_known() {
-            return Ok(driver.launch_call(kernel, stream.native())?);
-        }
-        match self.0.iter().position(|(recent, _)| recent.is_same_eager(stream)) {
-            Some(index) => self.0[..=index].rotate_right(1),
-            None => {
-                self.0.truncate(Self::MAX_STREAMS - 1);
-                self.0.insert(0, (stream, PreparedLaunch::default()));
-            }
-        }
-        self.0[0].1.launch(driver, device, stream, kernel)
+        drop(recent);
     }
 }
 
 impl<K: KernelCall> KernelGraph<K> {
-    fn new(driver: &Driver, kernel: &K) -> Result<Self> {
+    fn new(driver: &Driver, stream: StreamId, kernel: &K) -> Result<Self> {
         let graph = driver.graph_create()?;
         let make = || {
             let node = driver.graph_add_call(graph, kernel)?;
-            let exec = driver.with_relaxed_capture(|| driver.graph_instantiate(graph, 0))??;
-            Ok(KernelGraph { graph, node, exec, kernel: kernel.clone() })
+            Ok((node, driver.with_relaxed_capture(|| driver.graph_instantiate(graph, 0))??))
         };
-        let made: Result<Self> = make();
+        let made: Result<(GraphNode, GraphExec)> = make();
         if made.is_err() {
             retry(|| driver.graph_destroy(graph));
         }
-        made.context(|| "making a graph of one kernel")
+        let (node, exec) = made.context(|| "making a graph of one kernel")?;
+        let made = KernelGraph { graph, node, exec, kernel: kernel.clone() };
+        // Otherwise the first launch does that, and fails if there is no memory for it.
+        driver.graph_upload(exec, stream.native()).context(|| "uploading a graph of one kernel")?;
+        Ok(made)
     }
 }
 

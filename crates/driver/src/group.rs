@@ -17,7 +17,7 @@ pub const MAX_BLOCKS: u32 = 64;
 /// The number of threads per block.
 pub const THREADS: u32 = 512;
 /// The maximum number of blocks (lanes) that share a large transfer.
-pub const LANES: u32 = 16;
+pub const LANES: u32 = 32;
 /// The bytes for which a transfer that is not short has one lane more.
 pub const LANE_BYTES: u64 = 16 << 10;
 /// The number of chunks that are in flight per lane of a transfer.
@@ -49,28 +49,28 @@ pub mod offsets {
     /// Owner: a `u64` for each rank and lane, the number of chunks sent to it so far.
     pub const SENT: u64 = 2048;
     /// Owner: a `u64` for each rank and lane, the number of chunks received from it so far.
-    pub const RECEIVED: u64 = 4096;
+    pub const RECEIVED: u64 = 6144;
     /// A `u64` for each rank and lane: the number of chunks that the rank has sent.
-    pub const ARRIVED: u64 = 6144;
+    pub const ARRIVED: u64 = 10_240;
     /// A `u64` for each rank and lane: the number of chunks that the rank has received.
-    pub const TAKEN: u64 = 8192;
+    pub const TAKEN: u64 = 14_336;
     /// A `u64` for each block and rank: the number of steps for which that rank has written its part.
-    pub const FLAGS: u64 = 10240;
+    pub const FLAGS: u64 = 18_432;
     /// For each chunk of each lane from each rank: four packets of 16 bytes that describe the transfer that begins with it.
-    pub const RING_HEADERS: u64 = 18432;
+    pub const RING_HEADERS: u64 = 26_624;
     /// The header of each rank, in even and odd collectives: four packets of 16 bytes that describe the launch.
-    pub const HEADERS: u64 = 83_968;
+    pub const HEADERS: u64 = 157_696;
     /// A digest of the header of each rank, for each block, in even and odd collectives: a packet of 16 bytes. Only GPUs use
     /// it, for registered memory.
-    pub const DIGESTS: u64 = 86_016;
+    pub const DIGESTS: u64 = 159_744;
     /// Owner: a row of [`WINDOW_BYTES`] for each of [`WINDOWS_LISTED`] windows of registered memory: its number, and the
     /// address of the memory of each rank in this process.
-    pub const WINDOWS: u64 = 118_784;
+    pub const WINDOWS: u64 = 192_512;
     /// The place of the root's output in a reduce, for each block, in even and odd collectives: a packet of 16 bytes.
-    pub const TARGETS: u64 = 126_976;
+    pub const TARGETS: u64 = 200_704;
     /// A slot for each rank in even and in odd steps, followed by the chunks of each lane from each rank, by the packets of
     /// such chunks of short transfers, and by the packets of each rank in even and in odd steps.
-    pub const STAGING: u64 = 131_072;
+    pub const STAGING: u64 = 204_800;
 
     const _: () = assert!(SENT + (MAX_RANKS * LANES as usize * 8) as u64 <= RECEIVED);
     const _: () = assert!(RECEIVED + (MAX_RANKS * LANES as usize * 8) as u64 <= ARRIVED);
@@ -172,7 +172,7 @@ pub struct GroupInfo {
     pub entry: u32,
     /// The maximum size in bytes of a row that is sent in packets: a multiple of 16. The host device has no packets.
     pub packets: u32,
-    /// The size in bytes of a piece of a block's slice of a broadcast from registered memory: a multiple of 16.
+    /// The size in bytes of a piece of a block's slice of a row, of a broadcast or an all_to_all in registered memory: a multiple of 16.
     pub piece: u32,
     /// The maximum number of lanes of a transfer.
     pub lanes: u32,

@@ -1,7 +1,7 @@
 //! The algorithm of a collective, and its number of blocks.
 //!
 //! All ranks must choose alike, so they compare their tunings in the rendezvous. The numbers for two and for four ranks were
-//! measured on H100s with NVLink (docs/benchmarks.md); those for more ranks are estimates. `PLINTH_GROUP_TUNING` overrides
+//! measured on H100s and H200s with NVLink (docs/benchmarks.md); those for more ranks are estimates. `PLINTH_GROUP_TUNING` overrides
 //! them, as in "one_shot=65536,blocks=32".
 
 use crate::{
@@ -36,7 +36,8 @@ pub struct Tuning {
     pub entry: u64,
     /// The maximum number of lanes of a transfer.
     pub lanes: u32,
-    /// Bytes that a block writes to a rank in a broadcast from registered memory before that rank forwards them.
+    /// Bytes that a block writes to a rank in a broadcast to registered memory before that rank forwards them, and of a row of an
+    /// all_to_all before it takes the next row.
     pub piece: u64,
 }
 
@@ -53,7 +54,8 @@ const BROADCAST: [(u32, u64); 3] = [(2, 512 << 10), (4, 1 << 20), (u32::MAX, 128
 /// The largest row in registered memory that is not read where it is, by the maximum number of ranks.
 const REGISTERED: [(u32, u64); 3] = [(2, 1 << 20), (4, 512 << 10), (u32::MAX, 128 << 10)];
 
-/// Bytes of a row in packets for each block: a unit of 16 bytes for each thread but those of a warp, which compare headers.
+/// Bytes of a row in packets for each block: a unit of 16 bytes for each thread but those of a warp, which have headers in the first
+/// block. With the maximum number of blocks these have data too, if it does not fit otherwise.
 const PACKET_BLOCK: u64 = 16 * (THREADS as u64 - 32);
 
 /// Bytes of one chunk in each lane from a rank, by the maximum number of ranks. Long transfers are faster with long chunks,
@@ -253,7 +255,7 @@ mod tests {
 
     #[test]
     fn the_blocks_of_a_transfer_run_at_the_same_time() {
-        assert_eq!([2, 4, 8, 16].map(|size| lanes_for(size, 132)), [16, 16, 16, 8]);
+        assert_eq!([2, 4, 8, 16].map(|size| lanes_for(size, 132)), [32, 32, 16, 8]);
         assert_eq!([2, 4, 16].map(|size| lanes_for(size, 30)), [15, 7, 4]);
     }
 
