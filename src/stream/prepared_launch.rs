@@ -19,7 +19,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct PreparedLaunch<K> {
     graph: Option<KernelGraph<K>>,
-    /// The number of launches until a graph is made; `None` if the driver has refused to make or to change it.
+    /// The number of launches until a graph is made; `None` if the driver has refused to make, to change or to launch it.
     left: Option<u32>,
     /// The last stream of which it is known that it has the device's primary context.
     stream: Option<StreamId>,
@@ -44,15 +44,13 @@ impl<K: KernelCall> PreparedLaunch<K> {
     pub fn launch(&mut self, driver: &Driver, device: &Device, stream: StreamId, kernel: &K) -> Result<()> {
         // In another context, like a green one, the kernel may run on fewer multiprocessors, which a graph does not know.
         if self.left == Some(0) && self.is_in_primary_context(driver, device, stream) {
-            // The graph is not the program's.
-            match observer::run_unobserved(|| self.prepare(driver, device, stream, kernel)) {
-                Ok(exec) => return Ok(driver.graph_launch(exec, stream.native())?),
-                Err(error) => {
-                    log::log(Level::Info, || format!("preparing a launch, which takes longer now: {error}"));
-                    self.graph = None;
-                    self.left = None;
-                }
-            }
+            let launch = || Ok(driver.graph_launch(self.prepare(driver, device, kernel)?, stream.native())?);
+            // The graph is not the program's. If its launch fails, nothing was launched.
+            let launched: Result<()> = observer::run_unobserved(launch);
+            let Err(error) = launched else { return Ok(()) };
+            log::log(Level::Info, || format!("preparing a launch, which takes longer now: {error}"));
+            self.graph = None;
+            self.left = None;
         }
         self.left = self.left.map(|left| left.saturating_sub(1));
         Ok(driver.launch_call(kernel, stream.native())?)
@@ -69,7 +67,7 @@ impl<K: KernelCall> PreparedLaunch<K> {
     }
 
     /// Returns the executable graph of a kernel.
-    fn prepare(&mut self, driver: &Driver, device: &Device, stream: StreamId, kernel: &K) -> Result<GraphExec> {
+    fn prepare(&mut self, driver: &Driver, device: &Device, kernel: &K) -> Result<GraphExec> {
         match &mut self.graph {
             Some(graph) if graph.kernel == *kernel => Ok(graph.exec),
             Some(graph) => {
@@ -79,7 +77,7 @@ impl<K: KernelCall> PreparedLaunch<K> {
                 Ok(graph.exec)
             }
             None => {
-                let made = device.with_context(driver, |driver| KernelGraph::new(driver, stream, kernel))?;
+                let made = device.with_context(driver, |driver| KernelGraph::new(driver, kernel))?;
                 Ok(self.graph.insert(made).exec)
             }
         }
@@ -139,21 +137,18 @@ pub fn release_recent(runtime: &Runtime) {
 }
 
 impl<K: KernelCall> KernelGraph<K> {
-    fn new(driver: &Driver, stream: StreamId, kernel: &K) -> Result<Self> {
+    fn new(driver: &Driver, kernel: &K) -> Result<Self> {
         let graph = driver.graph_create()?;
         let make = || {
             let node = driver.graph_add_call(graph, kernel)?;
-            Ok((node, driver.with_relaxed_capture(|| driver.graph_instantiate(graph, 0))??))
+            let exec = driver.with_relaxed_capture(|| driver.graph_instantiate(graph, 0))??;
+            Ok(KernelGraph { graph, node, exec, kernel: kernel.clone() })
         };
-        let made: Result<(GraphNode, GraphExec)> = make();
+        let made: Result<Self> = make();
         if made.is_err() {
             retry(|| driver.graph_destroy(graph));
         }
-        let (node, exec) = made.context(|| "making a graph of one kernel")?;
-        let made = KernelGraph { graph, node, exec, kernel: kernel.clone() };
-        // Otherwise the first launch does that, and fails if there is no memory for it.
-        driver.graph_upload(exec, stream.native()).context(|| "uploading a graph of one kernel")?;
-        Ok(made)
+        made.context(|| "making a graph of one kernel")
     }
 }
 
