@@ -146,7 +146,7 @@ static void fall_back_without_rendezvous(int rank) {
   if (rank == 0) {
     setenv("PLINTH_RENDEZVOUS_DIR", "/nowhere", 1);
   }
-  fall_back_within(rank, 8, 10000);
+  fall_back_within(rank, 20, 30000);
 }
 
 TEST(ranks_fall_back_to_nccl_if_they_cannot_share_memory_in_time) {
