@@ -314,13 +314,13 @@ enum GroupParameters {
 }
 
 impl GroupKernel {
-    /// Creates a collective of a number of blocks.
+    /// Creates a collective of a number of blocks. `function` is the kernel of one, for its type.
     pub fn collective(function: Function, blocks: u32, collective: Collective) -> GroupKernel {
         let parameters = GroupParameters::Collective(Box::new(collective));
         GroupKernel { function, grid: [blocks, 1, 1], parameters }
     }
 
-    /// Creates the first `count` of `transfers`.
+    /// Creates the first `count` of `transfers`. `function` is the kernel of transfers.
     pub fn transfers(function: Function, count: u32, transfers: Transfers) -> GroupKernel {
         let lanes = transfers.transfers.iter().map(|transfer| transfer.lanes).max().unwrap_or(1);
         GroupKernel { function, grid: [lanes, count, 1], parameters: GroupParameters::Transfers(Box::new(transfers)) }
