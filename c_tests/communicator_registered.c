@@ -294,7 +294,7 @@ TEST(there_may_be_many_registrations) {
 static operation tested;
 static bool is_at_another_offset;
 
-/* Rank 1 makes the call with memory that is not registered, or at another offset, or with an output that is not registered. */
+/* Rank 1 makes the call with memory that is not registered, or at another offset. */
 static void mismatch(int rank) {
   plinth_communicator_t communicator = join(rank, MILLISECONDS);
   bool ready = false;

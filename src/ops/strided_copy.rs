@@ -192,9 +192,9 @@ pub fn launch(runtime: &Runtime, stream: Stream, kernel: Kernel, mut table: Tabl
     let blocks = table.finish(chunk);
     let call = CollectiveKernel { function, blocks, table };
     runtime
-        .in_stream(stream, |driver, raw| match capture_status::id_of(driver, raw)? {
-            None => device.recent_launches().launch(driver, device, StreamId::of(driver, raw, None), &call),
-            Some(_) => Ok(driver.launch_call(&call, raw)?),
+        .in_stream(stream, |driver, raw| {
+            let stream_id = StreamId::of(driver, raw, capture_status::id_of(driver, raw)?);
+            device.recent_launches().launch(driver, device, stream_id, &call)
         })
         .context(|| format!("launching {}", kernel.entry()))
 }

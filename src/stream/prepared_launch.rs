@@ -97,10 +97,10 @@ impl<K> Default for RecentLaunches<K> {
 impl<K: KernelCall> RecentLaunches<K> {
     const MAX_STREAMS: usize = 8;
 
-    /// Launches a kernel in a stream that does not capture.
+    /// Launches a kernel. In a capture, and if the driver has no ids of streams, it is launched as such.
     pub fn launch(&self, driver: &Driver, device: &Device, stream: StreamId, kernel: &K) -> Result<()> {
         // A launch may wait for room in its stream, and threads with other streams must not wait for that.
-        let recent = if stream.is_known() { self.0.try_lock() } else { None };
+        let recent = if stream.has_id() { self.0.try_lock() } else { None };
         let Some(mut recent) = recent else { return Ok(driver.launch_call(kernel, stream.native())?) };
         let mut evicted = None;
         match recent.iter().position(|(known, _)| known.is_same_eager(stream)) {

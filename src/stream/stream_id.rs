@@ -23,8 +23,8 @@ impl StreamId {
         self.stream
     }
 
-    /// Returns whether the stream can be told from others.
-    pub fn is_known(self) -> bool {
+    /// Returns whether the driver has an id of the stream: not in a capture.
+    pub fn has_id(self) -> bool {
         self.number.is_some()
     }
 

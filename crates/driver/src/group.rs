@@ -172,7 +172,8 @@ pub struct GroupInfo {
     pub entry: u32,
     /// The maximum size in bytes of a row that is sent in packets: a multiple of 16. The host device has no packets.
     pub packets: u32,
-    /// The size in bytes of a piece of a block's slice of a row, of a broadcast or an all_to_all in registered memory: a multiple of 16.
+    /// The size in bytes of a piece of a block's slice of a row, in a broadcast or an all_to_all of registered memory: a
+    /// multiple of 16.
     pub piece: u32,
     /// The maximum number of lanes of a transfer.
     pub lanes: u32,

@@ -315,9 +315,9 @@ impl ProcessGroup {
             let (place, inputs) = of(from, offset, bytes)?;
             Some((mode, DirectMemory::new([place, 0], &inputs, &[])))
         };
-        let output = |offset| {
+        let output = |mode, offset, inputs: &[Span]| {
             let (place, outputs) = of(to, offset, bytes)?;
-            Some((mode, DirectMemory::new([0, place], &[], &outputs)))
+            Some((mode, DirectMemory::new([0, place], inputs, &outputs)))
         };
         match mode {
             Mode::AllReduce | Mode::AllReduceParts => {
@@ -325,18 +325,12 @@ impl ProcessGroup {
                 let ((input, inputs), (output, outputs)) = (of(from, rank * part, part)?, of(to, rank * part, part)?);
                 Some((Mode::AllReduceParts, DirectMemory::new([input, output], &inputs, &outputs)))
             }
-            Mode::Gather => {
-                let (output, outputs) = of(to, rank * bytes, bytes)?;
-                Some((mode, DirectMemory::new([0, output], &[from], &outputs)))
-            }
-            Mode::Broadcast | Mode::BroadcastParts if self.size > 1 => {
-                let (output, outputs) = of(to, 0, bytes)?;
-                Some((Mode::BroadcastParts, DirectMemory::new([0, output], &[], &outputs)))
-            }
+            Mode::Gather => output(mode, rank * bytes, &[from]),
+            Mode::Broadcast | Mode::BroadcastParts if self.size > 1 => output(Mode::BroadcastParts, 0, &[]),
             Mode::ReduceScatter => input(rank * bytes, bytes),
             // In place, a rank would overwrite what another one has yet to read.
             Mode::AllToAll if from.address() != to.address() => {
-                output(rank * bytes).or_else(|| input(rank * bytes, bytes))
+                output(mode, rank * bytes, &[]).or_else(|| input(rank * bytes, bytes))
             }
             Mode::ReduceParts if self.size > 1 => {
                 let others = u64::from(self.size - 1);
