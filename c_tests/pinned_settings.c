@@ -10,6 +10,7 @@
 #include "library_threads.h"
 #include "pinning.h"
 
+#include <signal.h>
 #include <sys/resource.h>
 
 /* Changes settings. The first call enables counts of driver calls, so it must come before any other call. */
@@ -238,6 +239,9 @@ TEST(the_thread_exists_while_frees_are_pending) {
     unpin(memory);
     sleep_milliseconds(300);
     CHECK_EQ(count_threads("plinth-pinned"), 1);
+    /* The program's handlers run in its own threads. */
+    CHECK_EQ(count_threads_that_block("plinth-pinned", SIGUSR1), 1);
+    CHECK_EQ(count_threads_that_block("plinth-pinned", SIGSEGV), 0);
     gate_open(shut);
     EVENTUALLY(count_threads("plinth-pinned") == 0);
     CHECK_EQ(pinned_active(), 0);

@@ -3,6 +3,7 @@
 //!
 //! The thread and its work are in one state, which a mutex protects; a condition variable announces changes of it.
 
+use crate::driver::signals;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::{
     thread::{self, JoinHandle},
@@ -35,6 +36,7 @@ impl Worker {
     pub fn start(&mut self, name: &str, body: fn()) {
         if !self.running && !self.stop {
             // The handle of a thread that has ended is dropped.
+            let _blocked = signals::block();
             self.thread = thread::Builder::new().name(name.to_owned()).spawn(body).ok();
             self.running = self.thread.is_some();
         }

@@ -55,6 +55,7 @@ pub mod random;
 pub mod runtime_codes;
 mod shareable;
 pub mod shared_page;
+pub mod signals;
 pub mod slot_file;
 pub mod status;
 mod stream;

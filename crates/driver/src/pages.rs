@@ -1,6 +1,6 @@
 //! Anonymous pages of the process, to be registered with the driver as pinned memory.
 
-use super::Span;
+use super::{Span, signals};
 use std::{ptr, thread};
 
 const PAGE: usize = 4096;
@@ -49,6 +49,7 @@ impl Pages {
     pub fn touch(&self, threads: u32) {
         let threads = threads.max(1) as usize;
         let part = self.span.bytes().div_ceil(threads).next_multiple_of(PAGE);
+        let _blocked = signals::block();
         thread::scope(|scope| {
             let mut helpers = Vec::with_capacity(threads);
             for index in 1..threads {

@@ -9,10 +9,10 @@ use super::{
     kernels::{HostKernel, Launch, Run},
     memory::sys,
     model::MAX_THREADS_PER_BLOCK,
-    place, scheduler,
+    place,
     shared_memory::SharedMemory,
 };
-use crate::driver::{codes, library::Library, table::Code};
+use crate::driver::{codes, library::Library, signals, table::Code};
 use once_cell::sync::OnceCell;
 use parking_lot::{Condvar, Mutex};
 use std::{
@@ -354,10 +354,8 @@ pub fn run(kernel: &Kernel, launch: &Launch) {
     thread::scope(|scope| {
         for _ in 1..workers {
             let worker = thread::Builder::new().name("plinth-host-block".to_owned());
-            let started = worker.spawn_scoped(scope, || {
-                scheduler::block_signals();
-                run_blocks();
-            });
+            let _blocked = signals::block();
+            let started = worker.spawn_scoped(scope, run_blocks);
             if started.is_err() {
                 if launch.cooperative {
                     progress.fail(codes::CUDA_ERROR_OPERATING_SYSTEM, "");

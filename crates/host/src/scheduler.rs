@@ -15,7 +15,7 @@ use super::{
     state::{self, State},
     stream::Op,
 };
-use crate::driver::{codes, table::Code};
+use crate::driver::{codes, signals, table::Code};
 use parking_lot::MutexGuard;
 use std::{
     collections::BTreeMap,
@@ -206,12 +206,12 @@ fn start(body: impl Fn(&'static State) + Send + 'static) -> bool {
     let number = STARTED.fetch_add(1, Ordering::Relaxed);
     RUNNING.fetch_add(1, Ordering::AcqRel);
     let run = move || {
-        block_signals();
         if let Ok(state) = state::get() {
             body(state);
         }
         RUNNING.fetch_sub(1, Ordering::AcqRel);
     };
+    let _blocked = signals::block();
     let started = thread::Builder::new().name(format!("plinth-host-{number}")).stack_size(STACK).spawn(run).is_ok();
     if !started {
         RUNNING.fetch_sub(1, Ordering::AcqRel);
@@ -223,27 +223,6 @@ fn start(body: impl Fn(&'static State) + Send + 'static) -> bool {
 fn idle_time(engine: &mut Engine) -> Duration {
     engine.retry_threads();
     if is_short() { RETRY_INTERVAL } else { IDLE }
-}
-
-/// Blocks the program's signals in this thread, except those that faults of this thread raise. Returns which were blocked
-/// before.
-pub fn block_signals() -> libc::sigset_t {
-    // SAFETY: a set of zeros is a valid value, and both sets outlive the calls.
-    unsafe {
-        let (mut set, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
-        libc::sigfillset(&mut set);
-        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT] {
-            libc::sigdelset(&mut set, fault);
-        }
-        libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);
-        before
-    }
-}
-
-/// Undoes [`block_signals`].
-pub fn restore_signals(before: &libc::sigset_t) {
-    // SAFETY: the set is one that the system filled in.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
 }
 
 /// Runs a worker of one device.

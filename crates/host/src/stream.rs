@@ -9,12 +9,11 @@ use super::{
         plan::{PlanIndex, Program},
     },
     ids::{self, Id},
-    scheduler,
     shared::SharedEvent,
     signal::Signal,
     work::{HostCall, Work},
 };
-use crate::driver::{codes, table::Code, types::*, work_report};
+use crate::driver::{codes, signals, table::Code, types::*, work_report};
 use once_cell::sync::OnceCell;
 use std::{
     cell::RefCell,
@@ -130,10 +129,9 @@ impl Defaults {
         static KEY: OnceCell<Option<libc::pthread_key_t>> = OnceCell::new();
         unsafe extern "C" fn end(defaults: *mut libc::c_void) {
             // A signal handler of the program must not interrupt the C library's allocator here: it may make a call.
-            let blocked = scheduler::block_signals();
+            let _blocked = signals::block();
             // SAFETY: the value of the key, which is set below only, and to NULL before this call.
             drop(unsafe { Rc::from_raw(defaults.cast::<Defaults>()) });
-            scheduler::restore_signals(&blocked);
         }
         let key = (*KEY.get_or_init(|| {
             let mut key = 0;

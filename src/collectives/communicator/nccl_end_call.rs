@@ -2,7 +2,7 @@
 
 use crate::{
     base::deadline::Deadline,
-    driver::nccl,
+    driver::{nccl, signals},
     error::{Error, Result},
     runtime,
     status::Status,
@@ -37,7 +37,10 @@ impl Call {
             // Nobody receives it after a timeout.
             let _ = sender.send(called.flatten());
         };
-        match thread::Builder::new().name("plinth nccl end".into()).spawn(run) {
+        let blocked = signals::block();
+        let started = thread::Builder::new().name("plinth nccl end".into()).spawn(run);
+        drop(blocked);
+        match started {
             Ok(thread) => Call::Running { result, thread },
             Err(_) => Call::Done(call()),
         }

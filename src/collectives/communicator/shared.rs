@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     collectives::processes::{Candidate, GatherRow, ProcessGroup, Transfer},
-    driver::{Span, group::MAX_RANKS},
+    driver::{Span, group::MAX_RANKS, signals},
     error::{Context, Error, Result},
     runtime::Runtime,
     status::Status,
@@ -265,8 +265,10 @@ pub fn split(requests: &[Split<'_>], limit: Duration) -> Result<Vec<Option<Split
     let mut parts = requests.iter().zip(&begun);
     let Some(first) = parts.next() else { return Ok(Vec::new()) };
     std::thread::scope(|scope| {
-        let thread =
-            |part| std::thread::Builder::new().name("plinth split".into()).spawn_scoped(scope, move || end(part));
+        let thread = |part| {
+            let _blocked = signals::block();
+            std::thread::Builder::new().name("plinth split".into()).spawn_scoped(scope, move || end(part))
+        };
         let threads: Vec<io::Result<ScopedJoinHandle<'_, _>>> = parts.map(thread).collect();
         let not_started =
             |error: &io::Error| Error::new(Status::SYSTEM, format!("starting a thread for a split: {error}"));

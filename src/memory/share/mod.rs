@@ -11,6 +11,7 @@ mod page;
 
 use crate::{
     base::units::Bytes,
+    driver::signals,
     error::{Error, Result},
     runtime::{self, Runtime, device::Device, per_device::PerDevice},
     status::Status,
@@ -158,11 +159,13 @@ fn start(runtime: &'static Runtime, device: &'static Device, name: &str) -> Resu
         given: AtomicU64::new(0),
     });
     let (own, (sender, ended)) = (member.clone(), mpsc::channel());
+    let blocked = signals::block();
     let spawned = thread::Builder::new().name("plinth-share".into()).spawn(move || {
         give_back::run(runtime, device, &own);
         // The receiver is gone if nobody waits any more.
         let _ = sender.send(());
     });
+    drop(blocked);
     match spawned {
         Ok(thread) => Ok(Running { member, ended, thread }),
         Err(error) => {

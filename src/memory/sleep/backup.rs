@@ -2,7 +2,7 @@
 
 use crate::{
     base::{log, units::Bytes},
-    driver::{Pages, Span},
+    driver::{Pages, Span, signals},
     error::{Error, Result},
     memory::pinned,
     status::Status,
@@ -281,6 +281,7 @@ fn in_parts(bytes: u64, body: impl Fn(usize, usize) -> io::Result<()> + Sync) ->
         let helpers: Vec<_> = parts
             .map(|(from, bytes)| {
                 let helper = thread::Builder::new().name("plinth backup".into());
+                let _blocked = signals::block();
                 (from, bytes, helper.spawn_scoped(scope, move || body(from, bytes)))
             })
             .collect();

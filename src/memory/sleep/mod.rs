@@ -16,6 +16,7 @@ use super::{
     pools, registration, stats_aggregation,
 };
 use crate::{
+    driver::signals,
     error::{Context, Error, Result},
     runtime::{self, Runtime, device::Device, per_device::PerDevice},
     status::Status,
@@ -120,7 +121,10 @@ fn on_each_device<'a>(parts: &mut [Part<'a>], body: impl Fn(&mut [Part<'a>]) -> 
     let Some(first) = devices.next() else { return Ok(()) };
     thread::scope(|scope| {
         let others: Vec<_> = devices
-            .map(|parts| thread::Builder::new().name("plinth sleep".into()).spawn_scoped(scope, move || body(parts)))
+            .map(|parts| {
+                let _blocked = signals::block();
+                thread::Builder::new().name("plinth sleep".into()).spawn_scoped(scope, move || body(parts))
+            })
             .collect();
         let own = body(first);
         // Join all threads, regardless of errors.

@@ -6,7 +6,7 @@
 use super::{Reading, Telemetry, now_us, read_with};
 use crate::{
     base::handle::{HandleTable, Kind},
-    driver::thread_time,
+    driver::{signals, thread_time},
     error::{Error, Result},
     runtime,
     status::Status,
@@ -144,6 +144,7 @@ pub fn create(number: i32, interval: Duration, capacity: usize) -> Result<u64> {
     let ring = Ring { samples, capacity, lost: 0, stop: false, failure: None };
     let shared = Arc::new(Shared { ring: Mutex::new(ring), ended: Condvar::new() });
     let thread_shared = Arc::clone(&shared);
+    let _blocked = signals::block();
     let thread = std::thread::Builder::new()
         .name("plinth sampler".into())
         .spawn(move || sample(&thread_shared, device, interval, schedules, begun))
