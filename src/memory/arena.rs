@@ -157,6 +157,16 @@ impl Arena {
         self.lock_as(thread::number())
     }
 
+    /// Locks the arena before threads that call [`lock`](Self::lock), for a caller for which many wait.
+    pub fn lock_first(&self) -> BiasedGuard<'_, Inner> {
+        self.inner.lock_first(thread::number())
+    }
+
+    /// Locks the arena if that is possible without waiting for another thread.
+    pub fn try_lock(&self) -> Option<BiasedGuard<'_, Inner>> {
+        self.inner.try_lock(thread::number())
+    }
+
     /// Locks the arena, for a caller that already has its thread number.
     #[inline(always)]
     pub fn lock_as(&self, thread: u64) -> BiasedGuard<'_, Inner> {

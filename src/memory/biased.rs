@@ -155,20 +155,54 @@ impl<T, W: Words> Biased<T, W> {
     /// thread that already holds the lock deadlocks.
     #[inline(always)] // hot path
     pub fn lock(&self, thread: u64) -> BiasedGuard<'_, T, W> {
+        match self.lock_as_owner(thread) {
+            Some(guard) => guard,
+            None => self.lock_shared(thread),
+        }
+    }
+
+    /// Locks the value if it is free and has no owner but the thread with this number. It waits for no other thread, so the
+    /// caller may hold other locks.
+    pub fn try_lock(&self, thread: u64) -> Option<BiasedGuard<'_, T, W>> {
+        let locked = self.lock_as_owner(thread);
+        if locked.is_some() {
+            return locked;
+        }
+        let guard = self.lock.try_lock()?;
+        let has_owner = self.words.owner(Ordering::Relaxed) != NO_OWNER;
+        (!has_owner).then(|| BiasedGuard { biased: self, guard: Some(guard), contended: false, in_thread: PhantomData })
+    }
+
+    #[inline(always)] // hot path
+    fn lock_as_owner(&self, thread: u64) -> Option<BiasedGuard<'_, T, W>> {
         if self.words.owner(Ordering::Relaxed) == thread {
             self.words.set_inside(true, Ordering::Relaxed);
             W::compiler_fence();
             if self.words.owner(Ordering::Acquire) == thread {
-                return BiasedGuard { biased: self, guard: None, contended: false, in_thread: PhantomData };
+                return Some(BiasedGuard { biased: self, guard: None, contended: false, in_thread: PhantomData });
             }
             self.words.set_inside(false, Ordering::Release);
         }
-        self.lock_shared(thread)
+        None
+    }
+
+    /// Locks as [`lock`](Self::lock) does, but before threads that call that, except the owner.
+    pub fn lock_first(&self, thread: u64) -> BiasedGuard<'_, T, W> {
+        match self.lock_as_owner(thread) {
+            Some(guard) => guard,
+            None => self.with_inner(thread, self.lock.lock_first(), false),
+        }
     }
 
     #[inline]
     fn lock_shared(&self, thread: u64) -> BiasedGuard<'_, T, W> {
         let (guard, contended) = self.lock.lock_reporting_contention();
+        self.with_inner(thread, guard, contended)
+    }
+
+    /// Returns the guard of a thread that holds the inner lock and is not the owner.
+    #[inline]
+    fn with_inner<'a>(&'a self, thread: u64, guard: Guard<'a, (), W::Inner>, contended: bool) -> BiasedGuard<'a, T, W> {
         if self.words.owner(Ordering::Relaxed) != NO_OWNER {
             self.revoke(thread);
         }
@@ -533,6 +567,20 @@ mod tests {
         drop(held);
         other.join().unwrap();
         drop(biased.lock(1));
+    }
+
+    #[test]
+    fn try_lock_waits_for_no_thread() {
+        let biased = Biased::new(0, 1);
+        *biased.try_lock(1).unwrap() += 1;
+        // Even while the owner is outside, it would have to be revoked.
+        assert!(biased.try_lock(2).is_none() || !has_barrier());
+        *biased.lock(2) += 1;
+        *biased.try_lock(3).unwrap() += 1;
+        let held = biased.lock(3);
+        assert!(biased.try_lock(1).is_none());
+        drop(held);
+        assert_eq!(*biased.try_lock(1).unwrap(), 3);
     }
 
     #[test]

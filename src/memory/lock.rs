@@ -3,7 +3,9 @@
 //!
 //! Locking without contention is one compare-exchange, and unlocking is one plain store: the holder does not check for
 //! waiters, so it needs no second read-modify-write and never calls the kernel. Waiters pay the cost: they poll, first
-//! by spinning, then by yielding the processor, then by sleeping, and there is no queue and no fairness.
+//! by spinning, then by yielding the processor, then by sleeping, and there is no queue and no fairness. So a thread that
+//! locks again and again often has the lock before one that waits sees it free. A thread for which many others wait locks
+//! [first](Lock::lock_first): for some microseconds, all others wait until it has the lock.
 //!
 //! This suits only short critical sections such as an arena's: they last tens of nanoseconds, because they never call
 //! the driver, the system or a user callback. A waiter stops spinning only if the holder was preempted. It sleeps
@@ -19,7 +21,7 @@ use std::{
     fmt, hint,
     marker::PhantomData,
     ops::{Deref, DerefMut},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
     thread,
     time::Duration,
 };
@@ -33,6 +35,12 @@ const YIELDS: u32 = 8;
 const SHORTEST_SLEEP: Duration = Duration::from_micros(2);
 /// The number of times that the sleep doubles; the longest sleep is 64 microseconds.
 const LONGER_SLEEPS: u32 = 5;
+/// The rounds in which a waiter does not lock while another thread is to lock first. That one has the lock soon, unless it was
+/// preempted.
+const ROUNDS_BEHIND_FIRST: u32 = 6;
+/// How often a thread that locks first polls before its waits become longer, and the round whose wait is between two polls.
+const FIRST_POLLS: u32 = 64;
+const FIRST_ROUND: u32 = 2;
 
 /// The operations that a lock needs of its atomic word. [`AtomicBool`] implements them; the model checker of the tests
 /// has its own implementation, so that it checks this code and its orderings unchanged.
@@ -85,6 +93,8 @@ impl Word for AtomicBool {
 #[repr(C, align(128))]
 pub struct Lock<T, W = AtomicBool> {
     taken: W,
+    /// How many threads wait to lock first. It orders no access.
+    first_waiters: AtomicU32,
     value: UnsafeCell<T>,
 }
 
@@ -103,7 +113,7 @@ impl<T> Lock<T> {
 impl<T, W> Lock<T, W> {
     /// Creates an unlocked lock with a word of its own, which must be clear.
     pub const fn with_word(taken: W, value: T) -> Self {
-        Lock { taken, value: UnsafeCell::new(value) }
+        Lock { taken, first_waiters: AtomicU32::new(0), value: UnsafeCell::new(value) }
     }
 }
 
@@ -114,14 +124,36 @@ impl<T, W: Word> Lock<T, W> {
         self.lock_reporting_contention().0
     }
 
-    /// Locks as [`lock`](Self::lock) does, and also returns whether another thread held the lock: a sign that threads
-    /// should have their own values.
+    /// Locks as [`lock`](Self::lock) does, and also returns whether another thread held the lock, or was to lock first: a sign
+    /// that threads should have their own values.
     #[inline]
     pub fn lock_reporting_contention(&self) -> (Guard<'_, T, W>, bool) {
-        match self.try_lock() {
-            Some(guard) => (guard, false),
-            None => (self.wait(), true),
+        if self.first_waiters.load(Ordering::Relaxed) == 0
+            && let Some(guard) = self.try_lock()
+        {
+            return (guard, false);
         }
+        (self.wait(), true)
+    }
+
+    /// Locks as [`lock`](Self::lock) does, but before threads that call that, also if they began to wait earlier.
+    pub fn lock_first(&self) -> Guard<'_, T, W> {
+        if let Some(guard) = self.try_lock() {
+            return guard;
+        }
+        // A sleep is a cancellation point.
+        let _uncancellable = cancellation::disable();
+        self.first_waiters.fetch_add(1, Ordering::Relaxed);
+        let mut polls = 0_u32;
+        let guard = loop {
+            W::wait(FIRST_ROUND.max(polls.saturating_sub(FIRST_POLLS)));
+            polls = polls.saturating_add(1);
+            if let Some(guard) = self.lock_if_free() {
+                break guard;
+            }
+        };
+        self.first_waiters.fetch_sub(1, Ordering::Relaxed);
+        guard
     }
 
     /// Locks the value if it is free.
@@ -140,14 +172,19 @@ impl<T, W: Word> Lock<T, W> {
         loop {
             W::wait(round);
             round = round.saturating_add(1);
-            // A load keeps the line shared among the waiters; a failed compare-exchange would take it from the holder,
-            // which is about to need it.
-            if !self.taken.load(Ordering::Relaxed)
-                && let Some(guard) = self.try_lock()
-            {
+            if round < ROUNDS_BEHIND_FIRST && self.first_waiters.load(Ordering::Relaxed) > 0 {
+                continue;
+            }
+            if let Some(guard) = self.lock_if_free() {
                 return guard;
             }
         }
+    }
+
+    /// A load keeps the line shared among the waiters; a failed compare-exchange would take it from the holder, which is about
+    /// to need it.
+    fn lock_if_free(&self) -> Option<Guard<'_, T, W>> {
+        if self.taken.load(Ordering::Relaxed) { None } else { self.try_lock() }
     }
 }
 
@@ -203,6 +240,7 @@ impl<T, W: Word> Drop for Guard<'_, T, W> {
 mod tests {
     use super::*;
     use std::{
+        cell::Cell,
         panic::{AssertUnwindSafe, catch_unwind},
         sync::atomic::AtomicUsize,
     };
@@ -277,6 +315,25 @@ mod tests {
             });
         }
 
+        /// The order of the threads does not matter to the checker, which only yields.
+        #[test]
+        fn lock_first_is_ordered() {
+            bounded(2, || {
+                let lock = modelled();
+                let other = {
+                    let lock = lock.clone();
+                    loom::thread::spawn(move || {
+                        increment(&lock.lock_first());
+                        increment(&lock.lock_first());
+                    })
+                };
+                increment(&lock.lock());
+                increment(&lock.lock());
+                other.join().unwrap();
+                assert_eq!(value(&lock.lock_first()), 4);
+            });
+        }
+
         /// Only one thread waits at a time, as above: the checker treats two that wait for each other's yield as a
         /// livelock.
         #[test]
@@ -321,6 +378,60 @@ mod tests {
         *LOCK.try_lock().unwrap() += 1;
         let (guard, waited) = LOCK.lock_reporting_contention();
         assert_eq!((*guard, waited), (2, false));
+    }
+
+    thread_local! {
+        /// The waits of the calling thread until the word is cleared; none if it is 0.
+        static CLEARED_AFTER: Cell<u32> = const { Cell::new(0) };
+        static WAITS: Cell<u32> = const { Cell::new(0) };
+    }
+
+    /// A word that is cleared after some waits, as if another thread unlocked.
+    #[derive(Default)]
+    struct ClearedWord(Cell<bool>);
+
+    impl Word for ClearedWord {
+        fn set(&self, order: Ordering) -> bool {
+            let is_free = !self.load(order);
+            self.0.set(true);
+            is_free
+        }
+        fn load(&self, _: Ordering) -> bool {
+            self.0.get() && (CLEARED_AFTER.get() == 0 || WAITS.get() < CLEARED_AFTER.get())
+        }
+        fn clear(&self, _: Ordering) {
+            self.0.set(false);
+        }
+        fn wait(_: u32) {
+            WAITS.set(WAITS.get() + 1);
+        }
+    }
+
+    /// Returns the waits of a call that locks.
+    fn waits<'a>(lock: impl FnOnce() -> Guard<'a, (), ClearedWord>) -> u32 {
+        WAITS.set(0);
+        drop(lock());
+        WAITS.get()
+    }
+
+    #[test]
+    fn other_threads_wait_for_one_that_locks_first() {
+        let lock = Lock::with_word(ClearedWord::default(), ());
+        assert_eq!([waits(|| lock.lock()), waits(|| lock.lock_first())], [0, 0]);
+        // As if another thread waited.
+        lock.first_waiters.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(waits(|| lock.lock()), ROUNDS_BEHIND_FIRST);
+        assert_eq!(waits(|| lock.lock_first()), 0);
+        let held = Lock::with_word(ClearedWord(Cell::new(true)), ());
+        for cleared_after in [1, ROUNDS_BEHIND_FIRST - 1, FIRST_POLLS + 5] {
+            CLEARED_AFTER.set(cleared_after);
+            held.taken.0.set(true);
+            assert_eq!(waits(|| held.lock_first()), cleared_after);
+            held.taken.0.set(true);
+            assert_eq!(waits(|| held.lock()), cleared_after);
+            assert_eq!(held.first_waiters.load(Ordering::Relaxed), 0);
+        }
+        CLEARED_AFTER.set(0);
     }
 
     #[test]

@@ -38,7 +38,7 @@ const INTERVAL: Duration = Duration::from_millis(1);
 /// The number of such changes of thread that are allowed in a burst.
 const BURST: u32 = 64;
 /// The number of arenas that are asked for budget before a count.
-const LENDERS: usize = 4;
+const LENDERS: usize = 8;
 /// The number of arenas, also of other devices, among which these are looked for.
 const MAX_LOOKUPS: usize = 64;
 /// The part of a peak by which the budgets of all arenas may exceed it, for quantities whose peak is not exact: one in
@@ -151,16 +151,11 @@ fn take_budget(requester: &Arena, exceeded: QuantitySet) -> bool {
     let preceding = (0..requester.number).filter_map(arena::get);
     let is_lender = |arena: &&Arena| arena.device == requester.device && arena.in_use.load(Ordering::Relaxed);
     let others = following.chain(preceding).take(MAX_LOOKUPS).filter(is_lender);
-    others.take(LENDERS).any(|other| {
-        // In the order in which all code locks several.
-        let (mut own, mut lender);
-        if requester.number < other.number {
-            (own, lender) = (requester.lock(), other.lock());
-        } else {
-            (lender, own) = (other.lock(), requester.lock());
-        }
-        own.space.counters.take_budget(&mut lender.space.counters, exceeded)
-    })
+    let mut own = requester.lock();
+    // A thread that uses its arena all the time takes the lock again before one that waits sees it free. So nothing is awaited,
+    // in whichever order two arenas are locked.
+    let mut lenders = others.filter_map(Arena::try_lock).take(LENDERS);
+    lenders.any(|mut lender| own.space.counters.take_budget(&mut lender.space.counters, exceeded))
 }
 
 /// Counts, distributes the budget, most of it to `requester`, and calls `body` at the same moment.
@@ -234,7 +229,7 @@ fn count_with<T>(
         .in_use()
         .iter()
         .map(|arena| {
-            let inner = arena.lock();
+            let inner = arena.lock_first();
             let levels = inner.space.counters.levels();
             (inner, levels)
         })

@@ -153,6 +153,14 @@ impl SlowPath {
             self.wait_for_device()?;
         }
         let limit = self.memory().max_held(self.device, &self.runtime.driver)?;
+        // A count locks all arenas, and many threads may need what is already here. While memory is plentiful, no limit of the
+        // search depends on the count.
+        if zone_of(self.request.size) == Zone::Small
+            && self.memory().supply(limit) == Supply::Plenty
+            && let Some(address) = self.search()
+        {
+            return Ok(Some(address));
+        }
         let (counted, allocated) = peak_budget::flush_peak(self.memory(), self.arena, |moment| {
             moment.arenas().map(|inner| inner.space.counters.allocated_in(Zone::Large)).sum()
         });
@@ -260,19 +268,22 @@ impl SlowPath {
         Ok(limit.min(self.memory().held().saturating_add(free)))
     }
 
-    fn search_again(&self) -> Option<u64> {
+    /// Searches the arena for a block, after what is free by now has been coalesced.
+    fn search(&self) -> Option<u64> {
         stream_events::process_events(self.runtime, self.device, self.arena, false);
         let mut inner = self.arena.lock();
         inner.space.coalesce_all();
-        let (size, requested) = (self.request.size, self.request.requested);
-        if let Some(address) = inner.space.allocate(size, requested) {
+        inner.space.allocate(self.request.size, self.request.requested)
+    }
+
+    /// Searches the arena, and splits a handle if a block fits but would leave memory unreleasable.
+    fn search_again(&self) -> Option<u64> {
+        if let Some(address) = self.search() {
             return Some(address);
         }
-        // A block fits, but splitting it would leave memory unreleasable: split the handle first if possible.
-        let split = inner.space.take_pending_split()?;
-        drop(inner);
+        let split = self.arena.lock().space.take_pending_split()?;
         split_handle::split(self.runtime, self.device, self.arena, split);
-        self.arena.lock().space.allocate_unconditionally(size, requested)
+        self.arena.lock().space.allocate_unconditionally(self.request.size, self.request.requested)
     }
 
     /// Sets how much of the arena's memory may be unreleasable.
