@@ -91,7 +91,7 @@ pub struct Inner {
     pub deferred_frees: Vec<DeferredFree>,
     /// When a request last polled them, in nanoseconds.
     polled: i64,
-    /// Addresses that wait to be unmapped.
+    /// Addresses that the device may still use.
     pub pending_unmaps: Vec<PendingUnmap>,
     /// What the arena's free memory waits for if its pool has ended: graphs that the program launched itself, in streams
     /// that are not known, may still use it.

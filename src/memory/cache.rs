@@ -167,7 +167,7 @@ fn release_until(runtime: &Runtime, device: &Device, arena: &'static Arena, late
             physical: Some(detached.physical),
             event: StreamEvent::Pending(arena.stream_use()),
         };
-        outcome = outcome.and(stream_events::unmap_when_idle(runtime, device, arena, pending, idle));
+        outcome = outcome.and(stream_events::free_addresses_when_idle(runtime, device, arena, pending, idle));
     }
     outcome
 }
@@ -238,6 +238,7 @@ pub const GRACE: Duration = Duration::from_millis(1);
 pub fn retire(driver: &Driver, device: &Device, arena: &'static Arena) {
     let _growing = arena.growth.lock();
     for region in device.memory().retire(arena) {
+        device.memory().previous_mappings.lock().remove_in(driver, region.address, region.bytes);
         // A failure only leaves addresses reserved.
         let _ = driver.memory_unreserve(region.address, region.bytes);
     }

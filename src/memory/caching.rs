@@ -443,6 +443,13 @@ pub fn check() -> Result<()> {
                 .map(|entry| entry.bytes)
                 .sum::<u64>();
         }
+        let previous: Vec<_> = device.memory().previous_mappings.lock().unused().collect();
+        for (address, bytes) in previous {
+            if !arenas.iter().any(|arena| arena.lock().space.is_hole(address, bytes)) {
+                let what = format!("device {}: the previous mapping at {address:#x} is not in a hole", device.ordinal);
+                return Err(Error::new(Status::PANIC, what));
+            }
+        }
         if held != device.memory().held() {
             let what = format!(
                 "device {}: {held} bytes are mapped, but {} are counted as held",

@@ -109,8 +109,16 @@ impl Space {
         Ok(())
     }
 
+    /// Returns whether a range of addresses lies in a hole.
+    pub fn is_hole(&self, address: u64, bytes: u64) -> bool {
+        self.holes
+            .iter()
+            .map(|hole| &self.blocks[*hole])
+            .any(|hole| hole.address <= address && address + bytes <= hole.address + hole.size)
+    }
+
     /// Checks that every byte outside of holes is mapped once, except in detached blocks, and that no byte of a hole is
-    /// mapped.
+    /// mapped, except by [previous mappings](super::previous_mappings).
     fn check_mapped(&self) -> Result<(), String> {
         let blocks: BTreeMap<u64, BlockId> =
             self.blocks.iter().filter(|(_, b)| b.state != BlockState::Vacant).map(|(id, b)| (b.address, id)).collect();

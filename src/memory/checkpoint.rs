@@ -441,7 +441,7 @@ mod tests {
         let detached = program.space.detach(&handle).unwrap();
         program.space.mark_moved(&detached);
         assert_eq!(program.space.first_missing(&state), Some(second));
-        program.space.mark_unmapped(detached.block, detached.address);
+        program.space.free_addresses(detached.block, detached.address);
         assert_eq!(program.space.first_missing(&state), Some(second));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Memory comes from the driver as new handles, or is moved: a handle that is completely free is mapped at the address
 //! where it is needed. A handle may have two addresses for a while, so moving does not wait: stream order protects the
-//! earlier users of the old address, and the old address is unmapped after the stream has completed their work.
+//! earlier users of the old address, which becomes a hole after the stream has completed their work.
 //!
 //! Each step either succeeds or leaves everything unchanged. No arena's lock is held during a driver call.
 
@@ -257,10 +257,11 @@ impl Grower<'_> {
             self.undo(site_handles);
             return found.map(|_| None);
         };
-        if let Err(error) = self.map(site, &site_handles) {
+        let mapped = self.map(site, &site_handles);
+        if !matches!(mapped, Ok(true)) {
             self.undo(site_handles);
             self.arena.lock().space.release_site(site);
-            return Err(error);
+            return mapped.map(|_| None);
         }
         Ok(Some(self.publish(site, site_handles, request)))
     }
@@ -406,7 +407,7 @@ impl Grower<'_> {
                 if !self.order_after(&site_handles)? {
                     return Ok(false);
                 }
-                self.map(site, &site_handles).map(|()| true)
+                self.map(site, &site_handles)
             });
         match outcome {
             Ok(true) => Ok(Some(self.publish(site, site_handles, request))),
@@ -525,19 +526,25 @@ impl Grower<'_> {
         Ok(true)
     }
 
-    /// Maps the handles at the site, one after the other.
-    fn map(&self, site: GrowthSite, site_handles: &SiteHandles) -> Result<()> {
+    /// Maps the handles at the site, one after the other. Returns `false` if the driver does not unmap what was there before.
+    fn map(&self, site: GrowthSite, site_handles: &SiteHandles) -> Result<bool> {
         let site_handles: Vec<Handle> = site_handles.handles().collect();
         let bytes = site_handles.iter().map(|(_, bytes)| bytes).sum();
-        handles::map(self.device, self.driver(), site.address(bytes), &site_handles)
+        let address = site.address(bytes);
+        if !self.device.memory().previous_mappings.lock().remove_in(self.driver(), address, bytes) {
+            return Ok(false);
+        }
+        handles::map(self.device, self.driver(), address, &site_handles).map(|()| true)
     }
 
-    /// Allocates the block of the mapped handles, and unmaps the previous addresses of moved handles.
+    /// Allocates the block of the mapped handles, and frees the previous addresses of moved handles.
     fn publish(&self, site: GrowthSite, site_handles: SiteHandles, request: Request) -> u64 {
         let handles: Vec<Handle> = site_handles.handles().collect();
         // First the previous addresses, so that no handle is counted twice.
         for (pick, detached) in &site_handles.moved {
-            self.device.memory().moves.lock().add(detached.bytes);
+            let memory = self.device.memory();
+            memory.moves.lock().add(detached.bytes);
+            memory.previous_mappings.lock().add(detached.address, detached.bytes, detached.physical);
             pick.arena.lock().space.mark_moved(detached);
         }
         let address = self.arena.lock().space.commit_site(site, &handles, request.size, request.requested);
@@ -555,7 +562,7 @@ impl Grower<'_> {
                 event,
             };
             // The request succeeded. An address that stays mapped for now concerns the allocator only.
-            let _ = stream_events::unmap_when_idle(self.runtime, self.device, pick.arena, pending, idle);
+            let _ = stream_events::free_addresses_when_idle(self.runtime, self.device, pick.arena, pending, idle);
         }
         address
     }

@@ -413,8 +413,8 @@ impl Space {
         }
     }
 
-    /// Records that a detached handle is unmapped, and turns its addresses into a hole.
-    pub fn mark_unmapped(&mut self, block: BlockId, address: u64) {
+    /// Turns the addresses of a detached handle into a hole: it was unmapped, or moved, and its previous mapping is left.
+    pub fn free_addresses(&mut self, block: BlockId, address: u64) {
         self.mapped.remove(&address);
         self.make_hole(block);
     }

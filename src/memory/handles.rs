@@ -67,6 +67,12 @@ pub fn map(device: &Device, driver: &Driver, start: u64, handles: &[Handle]) -> 
     outcome.context(|| format!("mapping {} of memory", Bytes(bytes)))
 }
 
+/// Releases a handle that was unmapped, with the mappings at its previous addresses. Returns whether the driver did.
+pub fn release(device: &Device, driver: &Driver, physical: Physical) -> bool {
+    device.memory().previous_mappings.lock().release(driver, physical);
+    retry(|| driver.memory_release(physical))
+}
+
 /// Releases handles that were never used.
 pub fn undo(device: &Device, driver: &Driver, handles: Vec<Handle>) {
     for (physical, bytes) in handles {

@@ -43,6 +43,7 @@ pub mod pointer;
 pub mod policy;
 pub mod pool;
 mod pools;
+pub mod previous_mappings;
 pub mod reach;
 pub mod recorder;
 pub mod registration;

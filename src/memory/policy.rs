@@ -43,12 +43,16 @@ const HANDLES_OF_LIVE: u64 = 128;
 /// The same for a limit on a device that processes share. Handles of a busy stream cannot be split, so they are smaller.
 const HANDLES_OF_SHARED_LIMIT: u64 = 1024;
 /// From this size on, growth uses at least the next size of handles, regardless of the live bytes. They give kernels the
-/// bandwidth of the driver's own allocations. While memory is plentiful, smaller growths use handles up to that size, too: one
-/// handle, or a few, instead of many whose driver calls cost as much each.
+/// bandwidth of the driver's own allocations.
 const LARGE_NEED: u64 = 256 << 20;
 const LARGE_NEED_HANDLE: u64 = 32 << 20;
-/// The limit divided by this is the largest handle, unless that is less than for a large need; and the largest for the smaller
-/// growths.
+/// While memory is plentiful, a growth is one handle up to [`LARGE_NEED_HANDLE`], and from three of those on it is divided by this:
+/// a few handles instead of many, whose driver calls cost as much each.
+const HANDLES_OF_GROWTH: u64 = 3;
+/// The largest handle that a growth gets for its own size.
+const LARGEST_GROWTH_HANDLE: u64 = 128 << 20;
+/// The limit divided by this is the largest handle, unless that is less than for a large need; and the largest for a growth
+/// while memory is plentiful.
 const HANDLES_OF_LIMIT: u64 = 512;
 /// The held part of the limit, in thousandths, from which memory counts as short.
 const SHORT: u64 = 900;
@@ -222,19 +226,33 @@ pub fn handle_size(zone: Zone, need: u64, zone_bytes: u64, live: u64, supply: Su
             let max_handle = MAX_SMALL_GROWTH.min(limit / SMALL_GROWTHS_OF_LIMIT).max(granule);
             (1 << zone_bytes.max(1).ilog2()).clamp(granule, max_handle)
         }
-        Zone::Large => {
-            let share = (live.saturating_add(need) / HANDLES_OF_LIVE).clamp(1, largest_handle(limit));
-            let least = match supply {
-                _ if need >= LARGE_NEED => LARGE_NEED_HANDLE,
-                Supply::Plenty => {
-                    let largest = (limit / HANDLES_OF_LIMIT).clamp(MIN_LARGE_HANDLE, LARGE_NEED_HANDLE);
-                    1 << need.clamp(MIN_LARGE_HANDLE, largest).ilog2()
-                }
-                Supply::Short | Supply::Shared => MIN_LARGE_HANDLE,
-            };
-            (1 << share.ilog2()).max(least)
-        }
+        Zone::Large => large_handle_size(need, LARGEST_GROWTH_HANDLE, live, supply, limit),
     };
+    within_limit(size, supply, limit, granule)
+}
+
+/// Returns the handle size for the large blocks of a pool that wakes, of `bytes` bytes in all, while `live` other bytes are in use.
+/// Its memory was there before, so it is no large growth: a block that is larger than the handles gets its own.
+pub fn handle_size_of_wake(bytes: u64, live: u64, supply: Supply, limit: u64, granule: u64) -> u64 {
+    within_limit(large_handle_size(bytes, LARGE_NEED_HANDLE, live, supply, limit), supply, limit, granule)
+}
+
+/// Returns the handle size for large blocks: a power of two. A growth gets handles of up to `largest` for its own size.
+fn large_handle_size(need: u64, largest: u64, live: u64, supply: Supply, limit: u64) -> u64 {
+    let share = (live.saturating_add(need) / HANDLES_OF_LIVE).clamp(1, largest_handle(limit));
+    let least = if need >= LARGE_NEED { LARGE_NEED_HANDLE } else { MIN_LARGE_HANDLE };
+    let of_growth = match supply {
+        Supply::Plenty => {
+            let part = need.min(LARGE_NEED_HANDLE).max(need / HANDLES_OF_GROWTH);
+            let largest = (limit / HANDLES_OF_LIMIT).clamp(MIN_LARGE_HANDLE, largest);
+            1 << part.clamp(MIN_LARGE_HANDLE, largest).ilog2()
+        }
+        Supply::Short | Supply::Shared => MIN_LARGE_HANDLE,
+    };
+    (1 << share.ilog2()).max(least).max(of_growth)
+}
+
+fn within_limit(size: u64, supply: Supply, limit: u64, granule: u64) -> u64 {
     let handles_of_limit = if supply == Supply::Shared { HANDLES_OF_SHARED_LIMIT } else { HANDLES_OF_LIVE };
     size.min(limit / handles_of_limit).max(granule) / granule * granule
 }
@@ -385,10 +403,14 @@ mod tests {
         };
         assert_eq!([size(2, 0, 64), size(2, 2, 64), size(2, 16, 64), size(2, 30, 40)], [8, 16, 128, 64]);
         assert_eq!(
-            [size(20, 0, 64), size(20, 0, 6), size(63, 0, 64), size(63, 0, 8), size(200, 0, 64)],
+            [size(20, 0, 64), size(20, 0, 6), size(63, 0, 64), size(63, 0, 8), size(191, 0, 64)],
             [16, 8, 32, 16, 32]
         );
-        assert_eq!([size(300, 0, 64), size(300, 16, 16), size(2, 100, 140)], [32, 32, 256]);
+        assert_eq!([size(192, 0, 64), size(192, 0, 31), size(900, 0, 64), size(900, 0, 140)], [64, 32, 128, 128]);
+        assert_eq!([size(300, 0, 16), size(300, 16, 16), size(2, 100, 140)], [32, 32, 256]);
+        let wake =
+            |bytes: u64, limit: u64| handle_size_of_wake(bytes << 20, 0, Supply::Plenty, limit << 30, 2 << 20) >> 20;
+        assert_eq!([wake(900, 140), wake(900, 4), wake(200, 140), wake(20, 140)], [32, 32, 32, 16]);
     }
 
     #[test]

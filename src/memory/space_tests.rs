@@ -122,7 +122,7 @@ impl Program {
                 self.live.push((address, bytes));
                 for detached in &detached {
                     self.space.mark_moved(detached);
-                    self.space.mark_unmapped(detached.block, detached.address);
+                    self.space.free_addresses(detached.block, detached.address);
                 }
             }
             None => detached.iter().for_each(|detached| self.space.reattach(detached.block)),
@@ -136,7 +136,7 @@ impl Program {
         }
         if let Some(detached) = self.space.detach(&reclaimable[index % reclaimable.len()]) {
             self.space.mark_moved(&detached);
-            self.space.mark_unmapped(detached.block, detached.address);
+            self.space.free_addresses(detached.block, detached.address);
         }
     }
 
@@ -364,7 +364,7 @@ fn a_region_holds_one_handle_of_a_pool_for_windows() {
     let detached = program.space.detach(&handle).unwrap();
     assert_eq!(need_of(&program.space, 8 * MIB), Some((8, 64)));
     program.space.mark_moved(&detached);
-    program.space.mark_unmapped(detached.block, detached.address);
+    program.space.free_addresses(detached.block, detached.address);
     assert_eq!(need_of(&program.space, 8 * MIB), Some((8, 16)));
     program.space.check().unwrap();
 }

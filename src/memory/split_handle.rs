@@ -10,7 +10,6 @@ use super::{
     unreleasable::HandleSplit,
 };
 use crate::{
-    base::retry::retry,
     driver::Driver,
     runtime::{Runtime, device::Device},
 };
@@ -42,7 +41,7 @@ pub fn split(runtime: &Runtime, device: &Device, arena: &'static Arena, split: H
     }
     device.memory().moves.lock().add(split.bytes);
     arena.lock().space.mark_moved(&detached);
-    if retry(|| driver.memory_release(detached.physical)) {
+    if handles::release(device, driver, detached.physical) {
         device.memory().released.increment();
         device.memory().release_held(detached.bytes);
     }
@@ -50,7 +49,7 @@ pub fn split(runtime: &Runtime, device: &Device, arena: &'static Arena, split: H
     let mut inner = arena.lock();
     match handles {
         Some(handles) => inner.space.replace(&detached, &handles),
-        None => inner.space.mark_unmapped(detached.block, detached.address),
+        None => inner.space.free_addresses(detached.block, detached.address),
     }
 }
 

@@ -6,11 +6,11 @@
 
 use super::{
     arena::{Arena, DeferredFree, PendingUnmap, StreamEvent, StreamUse},
+    handles,
     ipc::exports,
     registration::registered,
 };
 use crate::{
-    base::retry::retry,
     driver::{Stream, observer},
     error::{Context, Error, Result},
     runtime::{Runtime, device::Device},
@@ -174,9 +174,9 @@ pub fn defer_free(runtime: &Runtime, arena: &Arena, block: u32, uses: Vec<Stream
     }
 }
 
-/// Unmaps addresses whose memory was moved or returns to the driver: at once if the arena's stream is idle, otherwise
-/// later. A failed unmap is retried later.
-pub fn unmap_when_idle(
+/// Frees addresses whose memory was moved or returns to the driver: at once if the arena's stream is idle, otherwise later. After
+/// a failed unmap, it is retried later.
+pub fn free_addresses_when_idle(
     runtime: &Runtime,
     device: &Device,
     arena: &Arena,
@@ -186,7 +186,7 @@ pub fn unmap_when_idle(
     if pending.physical.is_some() {
         device.memory().pending_release.fetch_add(pending.bytes, Ordering::AcqRel);
     }
-    let outcome = if idle { unmap(runtime, device, arena, &pending) } else { Ok(()) };
+    let outcome = if idle { free_addresses(runtime, device, arena, &pending) } else { Ok(()) };
     if !idle || outcome.is_err() {
         if let StreamEvent::Pending(stream_use) = pending.event {
             pending.event = record_event(runtime, stream_use);
@@ -196,21 +196,25 @@ pub fn unmap_when_idle(
     outcome
 }
 
-/// Unmaps addresses that the device no longer uses.
-fn unmap(runtime: &Runtime, device: &Device, arena: &Arena, pending: &PendingUnmap) -> Result<()> {
-    runtime.driver.memory_unmap(pending.address, pending.bytes).context(|| "unmapping memory")?;
+/// Frees addresses that the device no longer uses. If their memory returns to the driver, they are unmapped; if it has moved, that
+/// can wait.
+fn free_addresses(runtime: &Runtime, device: &Device, arena: &Arena, pending: &PendingUnmap) -> Result<()> {
+    let driver = &runtime.driver;
     if let Some(physical) = pending.physical {
-        if retry(|| runtime.driver.memory_release(physical)) {
+        driver.memory_unmap(pending.address, pending.bytes).context(|| "unmapping memory")?;
+        if handles::release(device, driver, physical) {
             device.memory().released.increment();
             device.memory().release_held(pending.bytes);
         }
         device.memory().pending_release.fetch_sub(pending.bytes, Ordering::AcqRel);
+    } else {
+        device.memory().previous_mappings.lock().end_use(driver, pending.address);
     }
-    arena.lock().space.mark_unmapped(pending.block, pending.address);
+    arena.lock().space.free_addresses(pending.block, pending.address);
     Ok(())
 }
 
-/// Frees the blocks of an arena whose events are complete, and unmaps addresses that the device no longer uses. With
+/// Frees the blocks of an arena whose events are complete, and the addresses that the device no longer uses. With
 /// `wait`, waits for the remaining events. Returns whether anything was freed.
 pub fn process_events(runtime: &Runtime, device: &Device, arena: &Arena, wait: bool) -> bool {
     let (deferred_frees, pending_unmaps) = {
@@ -224,7 +228,7 @@ pub fn process_events(runtime: &Runtime, device: &Device, arena: &Arena, wait: b
     for mut entry in pending_unmaps {
         let mut complete = is_complete(runtime, &mut entry.event, wait);
         if complete {
-            complete = unmap(runtime, device, arena, &entry).is_ok();
+            complete = free_addresses(runtime, device, arena, &entry).is_ok();
             any |= complete;
             if !complete {
                 entry.event = StreamEvent::Pending(arena.stream_use());

@@ -138,7 +138,7 @@ impl Space {
     pub(in crate::memory) fn drop_suspended_state(&mut self) {
         for handle in self.reclaimable_handles_where(|backing| backing == Backing::Suspended) {
             if let Some(block) = self.detach_block(&handle) {
-                self.mark_unmapped(block, handle.address);
+                self.free_addresses(block, handle.address);
             }
         }
     }

@@ -228,7 +228,7 @@ fn mappings_to_resume(runtime: &Runtime, part: &Part<'_>) -> Result<Vec<ArenaMap
         for (run, zone) in inner.space.suspended_runs() {
             let sizes = match method {
                 Method::Virtual { granule } if zone == Zone::Large && !inner.memory.nccl_window => {
-                    let handle = policy::handle_size(zone, run.bytes, 0, live, supply, limit, granule);
+                    let handle = policy::handle_size_of_wake(run.bytes, live, supply, limit, granule);
                     let end = run.address + run.bytes;
                     let largest = policy::largest_handle(limit) / granule * granule;
                     policy::handle_sizes_with_blocks(run.address, end, &blocks, handle, largest.max(granule), granule)

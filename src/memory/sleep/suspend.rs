@@ -10,11 +10,11 @@ use super::{
     transfer_of,
 };
 use crate::{
-    base::{deadline::Deadline, retry::retry, units::Bytes},
+    base::{deadline::Deadline, units::Bytes},
     driver::Physical,
     error::{Context, Error, Result},
     memory::{
-        arena::Arena, device_memory::Method, ipc::exports, mapped::Backing, pool, pool::PoolId, registration,
+        arena::Arena, device_memory::Method, handles, ipc::exports, mapped::Backing, pool, pool::PoolId, registration,
         stream_events,
     },
     observe,
@@ -249,7 +249,7 @@ fn release(runtime: &Runtime, device: &Device, handles: &[ArenaHandle]) -> Resul
     observe::on_sleep(handles[0].1.address, bytes);
     for (arena, mapping, physical) in handles {
         arena.lock().space.set_backing(*mapping, Backing::Suspended);
-        if retry(|| driver.memory_release(*physical)) {
+        if handles::release(device, driver, *physical) {
             device.memory().released.increment();
             device.memory().release_held(mapping.bytes);
         }
