@@ -332,7 +332,7 @@ void permutations(const Memory &m) {
 class Group {
  public:
   static constexpr u32 kRanks = 2, kSlot = 4 << 20, kPackets = 256 << 10, kLanes = 16, kEntry = 16 << 10;
-  static constexpr std::size_t kWindow = 204800 + kRanks * (2 * kSlot + kLanes * 4 * 3 * kEntry + 4 * kPackets);
+  static constexpr std::size_t kWindow = 245760 + kRanks * (2 * kSlot + kLanes * 4 * 3 * kEntry + 4 * kPackets);
 
   Group() {
     for (u32 rank = 0; rank < kRanks; rank++) {

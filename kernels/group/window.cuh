@@ -14,7 +14,7 @@ using i64 = long long;
 
 // As in crates/driver/src/group.rs.
 constexpr u32 kRanks = 16;
-constexpr u32 kBlocks = 64;
+constexpr u32 kBlocks = 128;
 constexpr u32 kThreads = 512;
 constexpr u32 kLanes = 32;
 constexpr u32 kEntries = 4;
@@ -32,12 +32,12 @@ constexpr u32 kReceived = 6144;
 constexpr u32 kArrived = 10240;
 constexpr u32 kTaken = 14336;
 constexpr u32 kFlags = 18432;
-constexpr u32 kRingHeaders = 26624;
-constexpr u32 kHeaders = 157696;
-constexpr u32 kDigests = 159744;
-constexpr u32 kWindows = 192512;
-constexpr u32 kTargets = 200704;
-constexpr u32 kStaging = 204800;
+constexpr u32 kRingHeaders = 34816;
+constexpr u32 kHeaders = 165888;
+constexpr u32 kDigests = 167936;
+constexpr u32 kWindows = 233472;
+constexpr u32 kTargets = 241664;
+constexpr u32 kStaging = 245760;
 
 // As GroupInfo there.
 struct GroupInfo {

@@ -12,8 +12,8 @@ use std::{
 
 /// The maximum number of ranks of a group.
 pub const MAX_RANKS: usize = 16;
-/// The maximum number of blocks of a collective's launch: few enough to run at the same time on any device.
-pub const MAX_BLOCKS: u32 = 64;
+/// The maximum number of blocks of a collective's launch.
+pub const MAX_BLOCKS: u32 = 128;
 /// The number of threads per block.
 pub const THREADS: u32 = 512;
 /// The maximum number of blocks (lanes) that share a large transfer.
@@ -57,20 +57,20 @@ pub mod offsets {
     /// A `u64` for each block and rank: the number of steps for which that rank has written its part.
     pub const FLAGS: u64 = 18_432;
     /// For each chunk of each lane from each rank: four packets of 16 bytes that describe the transfer that begins with it.
-    pub const RING_HEADERS: u64 = 26_624;
+    pub const RING_HEADERS: u64 = 34_816;
     /// The header of each rank, in even and odd collectives: four packets of 16 bytes that describe the launch.
-    pub const HEADERS: u64 = 157_696;
+    pub const HEADERS: u64 = 165_888;
     /// A digest of the header of each rank, for each block, in even and odd collectives: a packet of 16 bytes. Only GPUs use
     /// it, for registered memory.
-    pub const DIGESTS: u64 = 159_744;
+    pub const DIGESTS: u64 = 167_936;
     /// Owner: a row of [`WINDOW_BYTES`] for each of [`WINDOWS_LISTED`] windows of registered memory: its number, and the
     /// address of the memory of each rank in this process.
-    pub const WINDOWS: u64 = 192_512;
+    pub const WINDOWS: u64 = 233_472;
     /// The place of the root's output in a reduce, for each block, in even and odd collectives: a packet of 16 bytes.
-    pub const TARGETS: u64 = 200_704;
+    pub const TARGETS: u64 = 241_664;
     /// A slot for each rank in even and in odd steps, followed by the chunks of each lane from each rank, by the packets of
     /// such chunks of short transfers, and by the packets of each rank in even and in odd steps.
-    pub const STAGING: u64 = 204_800;
+    pub const STAGING: u64 = 245_760;
 
     const _: () = assert!(SENT + (MAX_RANKS * LANES as usize * 8) as u64 <= RECEIVED);
     const _: () = assert!(RECEIVED + (MAX_RANKS * LANES as usize * 8) as u64 <= ARRIVED);

@@ -68,9 +68,19 @@ const COPIED_TRANSFER: u64 = 1 << 20;
 /// The largest transfer in packets.
 const SHORT_TRANSFER: u64 = 256 << 10;
 
-/// The fewest lanes of the largest transfer, and how many of its blocks run at the same time on a multiprocessor.
+/// The fewest lanes of the largest transfer.
 const LEAST_LANES: u32 = 4;
+
+/// How many blocks of a launch run at the same time on a multiprocessor.
 const BLOCKS_AT_ONCE: u32 = 2;
+
+/// The maximum number of blocks of a collective that is not large. A large one has more, whose loads fill the links.
+const FEW_BLOCKS: u32 = 64;
+
+/// The bytes of a step from which an all_reduce is large, and of a row from which other collectives are, by the maximum number of
+/// ranks.
+const LARGE_ALL_REDUCE: [(u32, u64); 2] = [(2, 2 << 20), (u32::MAX, u64::MAX)];
+const LARGE_ROW: [(u32, u64); 2] = [(2, 16 << 20), (u32::MAX, u64::MAX)];
 
 /// Returns the maximum number of lanes of a transfer. A launch may send to all ranks and receive from all, with a block for
 /// each lane, and its blocks must run at the same time.
@@ -93,7 +103,7 @@ impl Tuning {
             broadcast: by_ranks(&BROADCAST, size),
             registered: by_ranks(&REGISTERED, size),
             block_bytes: 8 << 10,
-            blocks: MAX_BLOCKS,
+            blocks: (multiprocessors * BLOCKS_AT_ONCE).clamp(FEW_BLOCKS, MAX_BLOCKS),
             staging: 8 << 20,
             entry: (by_ranks(&RING, size) / u64::from(lanes)) & !15,
             lanes,
@@ -206,7 +216,12 @@ impl Tuning {
             false => (bytes.min(self.slot(size)), self.block_bytes),
             true => (bytes.div_ceil(u64::from(size)).min(self.slot(size)), self.block_bytes),
         };
-        step.div_ceil(each).clamp(1, u64::from(self.blocks)) as u32
+        let is_large = match mode {
+            Mode::AllReduce | Mode::AllReduceParts => step >= by_ranks(&LARGE_ALL_REDUCE, size),
+            _ => bytes >= by_ranks(&LARGE_ROW, size),
+        };
+        let most = if is_large { self.blocks } else { self.blocks.min(FEW_BLOCKS) };
+        step.div_ceil(each).clamp(1, u64::from(most)) as u32
     }
 
     /// Returns a digest of the parameters, which must be the same for all ranks.
@@ -246,7 +261,7 @@ mod tests {
         tuning.read("one_shot=65536, blocks=32,entry=100").unwrap();
         assert_eq!(tuning, Tuning { one_shot: 65536, blocks: 32, entry: 96, ..plain() });
         assert_ne!(tuning.digest(), plain().digest());
-        for text in ["one_shot", "one_shot=x", "blocks=0", "blocks=65", "speed=3", "entry=1"] {
+        for text in ["one_shot", "one_shot=x", "blocks=0", "blocks=129", "speed=3", "entry=1"] {
             let error = plain().read(text).unwrap_err();
             assert_eq!(error.status(), Status::INVALID_CONFIGURATION);
             assert!(error.message().contains(text.split('=').next().unwrap()), "{error}");
@@ -267,6 +282,12 @@ mod tests {
         let packets = Tuning { packets: 1 << 20, ..plain() };
         assert_eq!([0, 7680, 7681].map(|bytes| packets.blocks_for(Mode::AllReduce, bytes, 2)), [1, 1, 2]);
         assert_eq!(packets.buffer_bytes(3) - tuning.buffer_bytes(3), 3 * ((4 << 20) + 16 * 2 * 16));
+        let wide = Tuning { block_bytes: 8 << 10, blocks: 128, staging: 8 << 20, ..plain() };
+        let blocks = |mode, mebibytes: u64, size| wide.blocks_for(mode, mebibytes << 20, size);
+        assert_eq!([1, 2, 64].map(|bytes| blocks(Mode::AllReduce, bytes, 2)), [64, 128, 128]);
+        assert_eq!([2, 4, 64].map(|bytes| blocks(Mode::AllReduceParts, bytes, 2)), [64, 128, 128]);
+        assert_eq!([8, 16, 64].map(|bytes| blocks(Mode::Gather, bytes, 2)), [64, 128, 128]);
+        assert_eq!([4, 64].map(|bytes| blocks(Mode::AllReduceParts, bytes, 4)), [64, 64]);
         assert_eq!(tuning.slot(3), 1360);
         assert_eq!(tuning.buffer_bytes(3), offsets::STAGING + 3 * (2 * 1360 + 16 * 16));
     }
