@@ -320,10 +320,10 @@ impl ProcessGroup {
             Some((mode, DirectMemory::new([0, place], inputs, &outputs)))
         };
         match mode {
-            Mode::AllReduce | Mode::AllReduceParts => {
-                let part = Mode::AllReduceParts.part(bytes, self.size);
+            Mode::AllReduceParts => {
+                let part = mode.part(bytes, self.size);
                 let ((input, inputs), (output, outputs)) = (of(from, rank * part, part)?, of(to, rank * part, part)?);
-                Some((Mode::AllReduceParts, DirectMemory::new([input, output], &inputs, &outputs)))
+                Some((mode, DirectMemory::new([input, output], &inputs, &outputs)))
             }
             Mode::Gather => output(mode, rank * bytes, &[from]),
             Mode::Broadcast | Mode::BroadcastParts if self.size > 1 => output(Mode::BroadcastParts, 0, &[]),
