@@ -4,6 +4,7 @@
 /* env: PLINTH_COMMUNICATOR_ENGINE=shared */
 /* env: PLINTH_GROUP_TUNING=registered=0,packets=0,broadcast=0,one_shot=2048,staging=4096,block_bytes=256,piece=64,entry=16 */
 /* also: PLINTH_GROUP_TUNING=registered=1024,packets=1024,broadcast=0,one_shot=1024,entry=256 */
+/* also: PLINTH_GROUP_TUNING=registered=0,packets=0,broadcast=0,one_shot=0,staging=4096,block_bytes=256,piece=64,entry=16 */
 /* timeout: 240 */
 #define PROCESS_SECONDS 100.0
 #include "registering.h"

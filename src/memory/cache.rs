@@ -238,9 +238,10 @@ pub const GRACE: Duration = Duration::from_millis(1);
 pub fn retire(driver: &Driver, device: &Device, arena: &'static Arena) {
     let _growing = arena.growth.lock();
     for region in device.memory().retire(arena) {
-        device.memory().previous_mappings.lock().remove_in(driver, region.address, region.bytes);
         // A failure only leaves addresses reserved.
-        let _ = driver.memory_unreserve(region.address, region.bytes);
+        if device.memory().previous_mappings.lock().remove_in(driver, region.address, region.bytes) {
+            let _ = driver.memory_unreserve(region.address, region.bytes);
+        }
     }
 }
 

@@ -109,12 +109,10 @@ impl Space {
         Ok(())
     }
 
-    /// Returns whether a range of addresses lies in a hole.
-    pub fn is_hole(&self, address: u64, bytes: u64) -> bool {
-        self.holes
-            .iter()
-            .map(|hole| &self.blocks[*hole])
-            .any(|hole| hole.address <= address && address + bytes <= hole.address + hole.size)
+    /// Returns whether memory is mapped in a range of addresses.
+    pub fn is_any_mapped(&self, address: u64, bytes: u64) -> bool {
+        let last = self.mapped.range(..address + bytes).next_back();
+        last.is_some_and(|(start, mapped)| start + mapped.bytes > address)
     }
 
     /// Checks that every byte outside of holes is mapped once, except in detached blocks, and that no byte of a hole is

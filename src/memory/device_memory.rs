@@ -104,7 +104,7 @@ pub struct DeviceMemory {
     pub moves: Mutex<ExcessMoves>,
     /// Whether the program compares the addresses of blocks with earlier ones: a checkpoint of a pool was created.
     pub compares_addresses: AtomicBool,
-    /// The mappings of moved memory at its previous addresses. No other lock is taken while this is held.
+    /// The mappings of moved memory at its previous addresses. No other lock of the allocator is taken while this is held.
     pub previous_mappings: Mutex<PreviousMappings>,
     /// The held bytes that are released when the work that may use them is done.
     pub pending_release: AtomicU64,

@@ -384,6 +384,9 @@ mod tests {
         /// The waits of the calling thread until the word is cleared; none if it is 0.
         static CLEARED_AFTER: Cell<u32> = const { Cell::new(0) };
         static WAITS: Cell<u32> = const { Cell::new(0) };
+        /// How many threads were waiting to lock this lock first.
+        static WATCHED: Cell<Option<&'static AtomicU32>> = const { Cell::new(None) };
+        static FIRST_WAITERS: Cell<u32> = const { Cell::new(0) };
     }
 
     /// A word that is cleared after some waits, as if another thread unlocked.
@@ -404,6 +407,7 @@ mod tests {
         }
         fn wait(_: u32) {
             WAITS.set(WAITS.get() + 1);
+            FIRST_WAITERS.set(WATCHED.get().map_or(0, |watched| watched.load(Ordering::Relaxed)));
         }
     }
 
@@ -422,13 +426,16 @@ mod tests {
         lock.first_waiters.fetch_add(1, Ordering::Relaxed);
         assert_eq!(waits(|| lock.lock()), ROUNDS_BEHIND_FIRST);
         assert_eq!(waits(|| lock.lock_first()), 0);
-        let held = Lock::with_word(ClearedWord(Cell::new(true)), ());
+        let held: &'static Lock<(), ClearedWord> = Box::leak(Box::new(Lock::with_word(ClearedWord::default(), ())));
+        WATCHED.set(Some(&held.first_waiters));
         for cleared_after in [1, ROUNDS_BEHIND_FIRST - 1, FIRST_POLLS + 5] {
             CLEARED_AFTER.set(cleared_after);
             held.taken.0.set(true);
             assert_eq!(waits(|| held.lock_first()), cleared_after);
+            assert_eq!(FIRST_WAITERS.get(), 1);
             held.taken.0.set(true);
             assert_eq!(waits(|| held.lock()), cleared_after);
+            assert_eq!(FIRST_WAITERS.get(), 0);
             assert_eq!(held.first_waiters.load(Ordering::Relaxed), 0);
         }
         CLEARED_AFTER.set(0);

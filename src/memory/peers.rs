@@ -79,6 +79,7 @@ pub fn remove_peer(device: i32, peer: i32) -> Result<()> {
     if !peer.memory().peers.lock().contains(&device.native) {
         return Ok(());
     }
+    peer.memory().previous_mappings.lock().remove_unused(&runtime.driver);
     // Remove the device for future mappings first, as above.
     peer.memory().peers.lock().retain(|native| *native != device.native);
     let outcome = for_each_mapping(&runtime.driver, peer, |driver, address, bytes| {

@@ -54,6 +54,12 @@ impl PreviousMappings {
         self.remove(driver, &addresses)
     }
 
+    /// Removes all mappings that the device does not use, as far as the driver does.
+    pub fn remove_unused(&mut self, driver: &Driver) {
+        let addresses: Vec<u64> = self.unused().map(|(address, _)| address).collect();
+        self.remove(driver, &addresses);
+    }
+
     /// Returns the addresses and sizes of the mappings that the device does not use.
     pub fn unused(&self) -> impl Iterator<Item = (u64, u64)> {
         self.0.iter().filter(|(_, mapping)| !mapping.in_use).map(|(address, mapping)| (*address, mapping.bytes))

@@ -26,6 +26,7 @@ use super::{
     policy::{self, Supply},
     pool::{self, PoolId},
     recorder, share, split_handle, stats_aggregation, stream_events, trackers,
+    unreleasable::HandleSplit,
 };
 use crate::{
     base::{
@@ -157,7 +158,7 @@ impl SlowPath {
         // search depends on the count.
         if zone_of(self.request.size) == Zone::Small
             && self.memory().supply(limit) == Supply::Plenty
-            && let Some(address) = self.search()
+            && let Ok(address) = self.search()
         {
             return Ok(Some(address));
         }
@@ -268,20 +269,22 @@ impl SlowPath {
         Ok(limit.min(self.memory().held().saturating_add(free)))
     }
 
-    /// Searches the arena for a block, after what is free by now has been coalesced.
-    fn search(&self) -> Option<u64> {
+    /// Searches the arena for a block, after what is free by now has been coalesced. Fails with the split of a handle that would
+    /// make a block fit, if any.
+    fn search(&self) -> std::result::Result<u64, Option<HandleSplit>> {
         stream_events::process_events(self.runtime, self.device, self.arena, false);
         let mut inner = self.arena.lock();
         inner.space.coalesce_all();
-        inner.space.allocate(self.request.size, self.request.requested)
+        let found = inner.space.allocate(self.request.size, self.request.requested);
+        found.ok_or_else(|| inner.space.take_pending_split())
     }
 
     /// Searches the arena, and splits a handle if a block fits but would leave memory unreleasable.
     fn search_again(&self) -> Option<u64> {
-        if let Some(address) = self.search() {
-            return Some(address);
-        }
-        let split = self.arena.lock().space.take_pending_split()?;
+        let split = match self.search() {
+            Ok(address) => return Some(address),
+            Err(split) => split?,
+        };
         split_handle::split(self.runtime, self.device, self.arena, split);
         self.arena.lock().space.allocate_unconditionally(self.request.size, self.request.requested)
     }

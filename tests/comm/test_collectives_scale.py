@@ -27,13 +27,14 @@ class Sources(unittest.TestCase):
         source = (ROOT / "src/collectives/processes/tuning.rs").read_text()
         self.assertEqual(thresholds(source, "ONE_SHOT"), scale.ONE_SHOT, UPDATE)
         self.assertEqual(thresholds(source, "PACKETS"), scale.PACKETS, UPDATE)
+        self.assertIn(f"const FEW_BLOCKS: u32 = {scale.BLOCKS};", source, UPDATE)
         for name, value in (("block_bytes", scale.BLOCK_BYTES), ("staging", scale.STAGING)):
             number, shift = re.search(rf"^ +{name}: (\d+) << (\d+),$", source, re.MULTILINE).groups()
             self.assertEqual(int(number) << int(shift), value, UPDATE)
 
     def test_kernels(self):
         source = (ROOT / "kernels/group/window.cuh").read_text()
-        for name, value in (("kRanks", scale.MAX_RANKS), ("kBlocks", scale.BLOCKS), ("kThreads", scale.THREADS)):
+        for name, value in (("kRanks", scale.MAX_RANKS), ("kThreads", scale.THREADS)):
             self.assertIn(f"constexpr u32 {name} = {value};", source, UPDATE)
 
     def test_measured(self):

@@ -49,14 +49,15 @@ impl Pages {
     pub fn touch(&self, threads: u32) {
         let threads = threads.max(1) as usize;
         let part = self.span.bytes().div_ceil(threads).next_multiple_of(PAGE);
-        let _blocked = signals::block();
         thread::scope(|scope| {
             let mut helpers = Vec::with_capacity(threads);
+            let blocked = signals::block();
             for index in 1..threads {
                 let mine = self.span.part(index * part, part);
                 // If no thread can be created, the driver populates the pages during registration.
                 helpers.extend(thread::Builder::new().spawn_scoped(scope, move || touch(mine)));
             }
+            drop(blocked);
             touch(self.span.part(0, part));
             // The scope waits only for the closures. Join the threads too: a fork would copy a process in which they
             // are half-way through exiting.

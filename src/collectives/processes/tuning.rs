@@ -88,6 +88,12 @@ fn lanes_for(size: u32, multiprocessors: u32) -> u32 {
     (multiprocessors * BLOCKS_AT_ONCE / (2 * size.max(1))).clamp(LEAST_LANES, LANES)
 }
 
+/// Returns the maximum number of blocks of a large collective.
+fn blocks_for_large(size: u32, multiprocessors: u32) -> u32 {
+    let any_is_large = [LARGE_ALL_REDUCE, LARGE_ROW].iter().any(|table| by_ranks(table, size) < u64::MAX);
+    if any_is_large { (multiprocessors * BLOCKS_AT_ONCE).clamp(FEW_BLOCKS, MAX_BLOCKS) } else { FEW_BLOCKS }
+}
+
 /// Returns the entry of a table for a number of ranks: the first whose maximum number of ranks is not less.
 pub fn by_ranks(table: &[(u32, u64)], size: u32) -> u64 {
     table.iter().find(|(max_size, _)| size <= *max_size).map_or(0, |(_, bytes)| *bytes)
@@ -103,7 +109,7 @@ impl Tuning {
             broadcast: by_ranks(&BROADCAST, size),
             registered: by_ranks(&REGISTERED, size),
             block_bytes: 8 << 10,
-            blocks: (multiprocessors * BLOCKS_AT_ONCE).clamp(FEW_BLOCKS, MAX_BLOCKS),
+            blocks: blocks_for_large(size, multiprocessors),
             staging: 8 << 20,
             entry: (by_ranks(&RING, size) / u64::from(lanes)) & !15,
             lanes,
@@ -270,6 +276,8 @@ mod tests {
 
     #[test]
     fn the_blocks_of_a_transfer_run_at_the_same_time() {
+        assert_eq!([132, 40, 16].map(|multiprocessors| blocks_for_large(2, multiprocessors)), [128, 80, 64]);
+        assert_eq!(blocks_for_large(4, 132), 64);
         assert_eq!([2, 4, 8, 16].map(|size| lanes_for(size, 132)), [32, 32, 16, 8]);
         assert_eq!([2, 4, 16].map(|size| lanes_for(size, 30)), [15, 7, 4]);
     }
