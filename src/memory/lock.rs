@@ -297,41 +297,32 @@ mod tests {
             builder.check(program);
         }
 
-        #[test]
-        fn holders_are_ordered() {
-            bounded(3, || {
+        /// Two threads lock twice each, the other one by `lock_other`.
+        fn check(preemptions: usize, lock_other: fn(&Lock<Number, Modelled>) -> Guard<'_, Number, Modelled>) {
+            bounded(preemptions, move || {
                 let lock = modelled();
                 let other = {
                     let lock = lock.clone();
                     loom::thread::spawn(move || {
-                        increment(&lock.lock());
-                        increment(&lock.lock());
+                        increment(&lock_other(&lock));
+                        increment(&lock_other(&lock));
                     })
                 };
                 increment(&lock.lock());
                 increment(&lock.lock_reporting_contention().0);
                 other.join().unwrap();
-                assert_eq!(value(&lock.lock()), 4);
+                assert_eq!(value(&lock_other(&lock)), 4);
             });
         }
 
-        /// The order of the threads does not matter to the checker, which only yields.
+        #[test]
+        fn holders_are_ordered() {
+            check(3, Lock::lock);
+        }
+
         #[test]
         fn lock_first_is_ordered() {
-            bounded(2, || {
-                let lock = modelled();
-                let other = {
-                    let lock = lock.clone();
-                    loom::thread::spawn(move || {
-                        increment(&lock.lock_first());
-                        increment(&lock.lock_first());
-                    })
-                };
-                increment(&lock.lock());
-                increment(&lock.lock());
-                other.join().unwrap();
-                assert_eq!(value(&lock.lock_first()), 4);
-            });
+            check(2, Lock::lock_first);
         }
 
         /// Only one thread waits at a time, as above: the checker treats two that wait for each other's yield as a

@@ -152,8 +152,8 @@ fn take_budget(requester: &Arena, exceeded: QuantitySet) -> bool {
     let is_lender = |arena: &&Arena| arena.device == requester.device && arena.in_use.load(Ordering::Relaxed);
     let others = following.chain(preceding).take(MAX_LOOKUPS).filter(is_lender);
     let mut own = requester.lock();
-    // An arena that only its own thread has used lends nothing until a count. A thread that uses its arena all the time takes the lock again before one that waits sees it free. So nothing is awaited,
-    // in whichever order two arenas are locked.
+    // An arena that only its own thread has used lends nothing until a count. A thread that uses its arena all the time takes the
+    // lock again before one that waits sees it free. So nothing is awaited, in whichever order two arenas are locked.
     let mut lenders = others.filter_map(Arena::try_lock).take(LENDERS);
     lenders.any(|mut lender| own.space.counters.take_budget(&mut lender.space.counters, exceeded))
 }

@@ -32,16 +32,24 @@ impl PreviousMappings {
 
     /// Records that the device no longer uses a mapping.
     pub fn end_use(&mut self, driver: &Driver, address: u64) {
-        if let Some(mapping) = self.0.get_mut(&address) {
-            mapping.in_use = false;
+        let Some(mapping) = self.0.get_mut(&address) else { return };
+        mapping.in_use = false;
+        if mapping.released {
+            self.remove(driver, &[address]);
         }
-        self.remove_released(driver);
     }
 
-    /// Removes the mappings of memory that is to be released; those in use when the device no longer uses them.
+    /// Removes the mappings of memory that is to be released; those in use when the device no longer uses them. Mappings of
+    /// released memory that the driver refused to unmap are tried again.
     pub fn release(&mut self, driver: &Driver, physical: Physical) {
-        self.0.values_mut().filter(|mapping| mapping.physical == physical).for_each(|mapping| mapping.released = true);
-        self.remove_released(driver);
+        let mut addresses = Vec::new();
+        for (address, mapping) in &mut self.0 {
+            mapping.released |= mapping.physical == physical;
+            if mapping.released && !mapping.in_use {
+                addresses.push(*address);
+            }
+        }
+        self.remove(driver, &addresses);
     }
 
     /// Removes the mappings of a range of addresses that the device does not use. Returns whether the driver did.
@@ -63,13 +71,6 @@ impl PreviousMappings {
     /// Returns the addresses and sizes of the mappings that the device does not use.
     pub fn unused(&self) -> impl Iterator<Item = (u64, u64)> {
         self.0.iter().filter(|(_, mapping)| !mapping.in_use).map(|(address, mapping)| (*address, mapping.bytes))
-    }
-
-    /// Those that the driver refuses to unmap are tried again with the next ones.
-    fn remove_released(&mut self, driver: &Driver) {
-        let released = self.0.iter().filter(|(_, mapping)| mapping.released && !mapping.in_use);
-        let addresses: Vec<u64> = released.map(|(address, _)| *address).collect();
-        self.remove(driver, &addresses);
     }
 
     /// Removes the mappings at these addresses. Returns whether the driver unmapped all.
