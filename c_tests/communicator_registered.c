@@ -193,23 +193,22 @@ TEST(four_ranks_get_the_same_bits) { compare_in_processes(4); }
 
 /* ---- sends */
 
-/* Messages of every kind in turn: of registered memory or not, longer than the buffer between two ranks or not. */
+/* Messages of every kind in turn: to registered memory or not, longer than the buffer between two ranks or not. */
 static void send_by_turns(int rank) {
   plinth_communicator_t communicator = join(rank, MILLISECONDS);
-  float *block = floats_in_block(rank, 0), *plain = floats_in_block(rank, 0), *to = floats_in_block(rank, -1);
+  float *from = floats_in_block(rank, 0), *block = floats_in_block(rank, -1), *plain = floats_in_block(rank, -1);
   static float numbers[BLOCK / sizeof(float)];
   for (size_t index = 0; index < BLOCK / sizeof(float); index++) {
     numbers[index] = (float)(rank * 1000000 + (int)index);
   }
-  put(block, numbers, sizeof numbers);
-  put(plain, numbers, sizeof numbers);
+  put(from, numbers, sizeof numbers);
   CHECK_OK(plinth_communicator_register(communicator, block, BLOCK));
   static const size_t counts[] = {1, 5000, 256, 257, 100001, 0, 3, 65536};
   const int32_t next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
   for (size_t index = 0; index < 4 * (sizeof counts / sizeof *counts); index++) {
     const size_t count = counts[index / 4], offset = index % 3;
-    /* In half of the rounds only some ranks send registered memory. */
-    const float *from = (index % 4 == 0 || (index % 4 == 1 && rank % 2 == 0)) ? block : plain;
+    /* In some of the rounds only some ranks receive in registered memory. */
+    float *to = (index % 4 == 0 || (index % 4 == 1 && rank % 2 == 0)) ? block : plain;
     CHECK_OK(plinth_communicator_group_start());
     CHECK_OK(plinth_communicator_send(communicator, from + offset, count, FLOAT32, next, NULL));
     CHECK_OK(plinth_communicator_recv(communicator, to, count, FLOAT32, previous, NULL));
@@ -220,13 +219,13 @@ static void send_by_turns(int rank) {
   CHECK_OK(plinth_communicator_destroy(communicator));
 }
 
-TEST(messages_of_registered_memory_and_of_other_memory_alternate) {
+TEST(messages_to_registered_memory_and_to_other_memory_alternate) {
   for (ranks = 2; ranks <= 4; ranks++) {
     run_processes(ranks, send_by_turns);
   }
 }
 
-/* Rank 1 receives after rank 0 has changed what it sends: this shows where the receiver reads it. */
+/* Rank 1 receives after rank 0 has changed what it sends: the sender of a long message waits for the receiver. */
 static void send_late(int rank) {
   char word = 0;
   plinth_communicator_t communicator = join(rank, MILLISECONDS);
@@ -253,22 +252,57 @@ static void send_late(int rank) {
   CHECK_OK(plinth_communicator_destroy(communicator));
 }
 
-TEST(a_receiver_reads_registered_memory_where_it_is) {
+TEST(the_sender_of_a_long_message_waits_for_the_receiver) {
   ranks = 2;
   run_processes(ranks, send_late);
+}
+
+/* Rank 0 sends more than rank 1 receives in its registered memory, or less. An eager send may be complete before. */
+enum { EAGER_COUNT = 3 };
+static size_t sent_count;
+
+static void send_another_count(int rank) {
+  plinth_communicator_t communicator = join(rank, MILLISECONDS);
+  float *block = floats_in_block(rank, 1);
+  CHECK_OK(plinth_communicator_register(communicator, block, BLOCK));
+  if (rank == 0) {
+    CHECK_OK(plinth_communicator_send(communicator, block, sent_count, FLOAT32, 1, NULL));
+  } else {
+    CHECK_OK(plinth_memset(block, 0, BLOCK, NULL));
+    CHECK_OK(plinth_communicator_recv(communicator, block, 50000, FLOAT32, 0, NULL));
+  }
+  const double start = seconds_now();
+  const plinth_status_t status = plinth_communicator_wait(communicator, MILLISECONDS, NULL);
+  if (rank == 1 || sent_count != EAGER_COUNT || status != PLINTH_OK) {
+    CHECK_STATUS(status, PLINTH_ERROR_RANK_MISMATCH);
+  }
+  CHECK(seconds_now() - start < SOON);
+  if (rank == 1) {
+    expect_floats(block, BLOCK / sizeof(float), 0, 0);
+  }
+  CHECK_OK(plinth_communicator_destroy(communicator));
+}
+
+TEST(a_message_of_another_size_does_not_touch_registered_memory) {
+  ranks = 2;
+  static const size_t counts[] = {100000, 40000, EAGER_COUNT};
+  for (size_t index = 0; index < sizeof counts / sizeof *counts; index++) {
+    sent_count = counts[index];
+    run_processes(ranks, send_another_count);
+  }
 }
 
 /* More registrations than kernels find by their places; those beyond are sent through the buffer between two ranks. */
 static void register_many(int rank) {
   enum { MANY = 70, BYTES = 16384 };
   plinth_communicator_t communicator = join(rank, MILLISECONDS);
-  float *block = (float *)block_on(MANY * BYTES, rank), *to = floats_in_block(rank, 0);
+  float *block = (float *)block_on(MANY * BYTES, rank), *from = (float *)block_on(MANY * BYTES, rank);
   const size_t count = BYTES / sizeof(float);
   static float numbers[MANY * BYTES / sizeof(float)];
   for (size_t index = 0; index < MANY * count; index++) {
     numbers[index] = (float)(rank * 1000000 + (int)index);
   }
-  put(block, numbers, sizeof numbers);
+  put(from, numbers, sizeof numbers);
   for (size_t index = 0; index < MANY; index++) {
     CHECK_OK(plinth_communicator_register(communicator, block + index * count, BYTES));
     /* One of the first ends, and a later one takes its row. */
@@ -277,9 +311,9 @@ static void register_many(int rank) {
     }
   }
   for (size_t index = 0; index < MANY; index++) {
-    CHECK_OK(call(SEND, communicator, block + index * count, to, count, FLOAT32, 0));
+    CHECK_OK(call(SEND, communicator, from + index * count, block + index * count, count, FLOAT32, 0));
     finish(communicator);
-    expect_floats(to, count, (float)((1 - rank) * 1000000 + (int)(index * count)), 1);
+    expect_floats(block + index * count, count, (float)((1 - rank) * 1000000 + (int)(index * count)), 1);
   }
   CHECK_OK(plinth_communicator_destroy(communicator));
 }

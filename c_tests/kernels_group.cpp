@@ -10,15 +10,15 @@
 
 namespace {
 
-constexpr std::uint32_t kRanks = 16, kThreads = 512, kStaging = 245760, kWindows = 233472, kTransfers = 32, kEntries = 4;
+constexpr std::uint32_t kRanks = 16, kThreads = 512, kStaging = 458752, kWindows = 446464, kTransfers = 32, kEntries = 4;
 constexpr std::uint32_t kSlot = 1024, kEntry = 512, kLanes = 3, kPackets = 4096, kBroadcastPackets = 8192, kPiece = 256;
 constexpr std::uint32_t kShortTransfer = 768, kShortEntry = kShortTransfer / kLanes;
-constexpr std::uint64_t kPlace = 1ull << 40;
+constexpr std::uint64_t kPlace = 1ull << 40, kEagerTransfer = 4000;
 
 /* As in kernels/group/window.cuh and launch.cuh. */
 struct GroupInfo {
   std::uint64_t windows[kRanks];
-  std::uint64_t window_bytes, report, timeout;
+  std::uint64_t window_bytes, report, timeout, eager_transfer;
   std::uint32_t rank, size, slot, entry, packets, piece, lanes, broadcast, short_transfer, short_entry;
 };
 struct Report {
@@ -94,6 +94,7 @@ class Group {
       info.window_bytes = bytes;
       info.report = address(reports_[rank]->get());
       info.timeout = 20000000000;
+      info.eager_transfer = kEagerTransfer;
       info.rank = rank;
       info.size = size;
       info.slot = kSlot;
@@ -304,18 +305,22 @@ Bytes pass_on(Group &group, const plinth::Kernel &kernel, std::size_t bytes, boo
   const std::uint32_t size = group.size();
   std::vector<std::unique_ptr<Device<unsigned char>>> from, to;
   std::vector<std::uint64_t> addresses;
+  /* The address of a receiver is another one than that of its place, so that the test sees which one is written. */
+  const bool is_direct = is_registered && bytes > kEagerTransfer;
+  const Device<unsigned char> unused(Bytes(bytes + 1, 0x5A));
   for (std::uint32_t rank = 0; rank < size; rank++) {
     from.emplace_back(new Device<unsigned char>(randoms<unsigned char>(bytes + 1, rank + 1, 0, 255)));
     to.emplace_back(new Device<unsigned char>(Bytes(bytes + 1, 0x5A)));
-    addresses.push_back(address(from.back()->get()));
+    addresses.push_back(address(to.back()->get()));
   }
   group.list(addresses);
   for (std::uint32_t rank = 0; rank < size; rank++) {
     const std::uint32_t next = (rank + 1) % size, previous = (rank + size - 1) % size;
     Transfers all = {};
     all.group = group.info(rank);
-    all.transfers[0] = transfer_of(addresses[rank], bytes, next, true, is_registered ? kPlace : 0);
-    all.transfers[1] = transfer_of(address(to[rank]->get()), bytes, previous, false, 0);
+    all.transfers[0] = transfer_of(address(from[rank]->get()), bytes, next, true, 0);
+    all.transfers[1] = is_direct ? transfer_of(address(unused.get()), bytes, previous, false, kPlace)
+                                 : transfer_of(addresses[rank], bytes, previous, false, 0);
     Launch launch = Launch({all.transfers[0].lanes, 2}, {kThreads}).on(group.stream(rank));
     kernel(is_cooperative ? launch.cooperative() : launch, all);
   }
@@ -327,6 +332,7 @@ Bytes pass_on(Group &group, const plinth::Kernel &kernel, std::size_t bytes, boo
     CHECK(std::equal(row.begin(), row.end() - 1, sent.begin()) && row.back() == 0x5A);
     received.insert(received.end(), row.begin(), row.end());
   }
+  CHECK(unused.read() == Bytes(bytes + 1, 0x5A));
   return received;
 }
 
@@ -336,7 +342,8 @@ TEST(group_transfers_match_the_source) {
   const Pair pair("transfer", "group.cu", "plinth_group_");
   for (const std::uint32_t size : {2u, 3u}) {
     Group own(size), source(size);
-    for (const std::size_t bytes : {0, 1, 100, 512, 768, 769, 1537, 20000}) {
+    /* The first one has three chunks in each lane; later ones are eager with several, and a rendezvous with one or more. */
+    for (const std::size_t bytes : {3 * kLanes * kEntry, 0u, 1u, 100u, 512u, 768u, 769u, 1537u, 3999u, 4001u, 20000u}) {
       for (const bool is_registered : {false, true}) {
         CHECK(pass_on(own, pair.own, bytes, is_registered, false) ==
               pass_on(source, pair.from_source, bytes, is_registered, true));
@@ -372,6 +379,42 @@ Report fail(const plinth::Kernel &kernel, std::vector<std::uint64_t> counts, Pat
 }
 
 }  // namespace
+
+namespace {
+
+/* Rank 0 sends, and rank 1 receives with another element type, or in memory whose window is not known. Returns the reports. */
+std::array<Report, 2> fail_to_transfer(const plinth::Kernel &kernel, bool is_unknown) {
+  Group group(2);
+  const Device<unsigned char> from(20000), to(Bytes(20000, 0x5A));
+  for (std::uint32_t rank = 0; rank < 2; rank++) {
+    Transfers all = {};
+    all.group = group.info(rank);
+    Transfer &transfer = all.transfers[0];
+    transfer = transfer_of(address(rank == 0 ? from.get() : to.get()), 20000, 1 - rank, rank == 0, rank == 0 ? 0 : kPlace);
+    if (rank == 1 && !is_unknown) transfer.element = 5;
+    kernel(Launch({transfer.lanes}, {kThreads}).on(group.stream(rank)), all);
+  }
+  CHECK(to.read() == Bytes(20000, 0x5A));
+  return {group.report(0), group.report(1)};
+}
+
+}  // namespace
+
+TEST(group_transfers_that_do_not_match_fail_as_in_the_source) {
+  const Pair pair("transfer", "group.cu", "plinth_group_");
+  for (const plinth::Kernel *kernel : {&pair.own, &pair.from_source}) {
+    /* The receiver finds that the types differ, and the sender that it does not know the window. */
+    const auto types = fail_to_transfer(*kernel, false), unknown = fail_to_transfer(*kernel, true);
+    CHECK_EQ(types[0].word, kMismatch);
+    CHECK_EQ(types[0].by, 1u);
+    CHECK_EQ(types[1].word, kMismatch);
+    CHECK_EQ(types[1].by, 1u);
+    CHECK(types[1].own[0] != types[1].other[0]);
+    CHECK_EQ(unknown[0].word, kMismatch | 1 << 8);
+    CHECK_EQ(unknown[0].by, 0u);
+    CHECK_EQ(unknown[1].word & 0xFF, kMismatch);
+  }
+}
 
 TEST(group_failures_match_the_source) {
   const Pair pair("f32", "group.cu", "plinth_group_");

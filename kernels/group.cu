@@ -28,7 +28,8 @@
 // transfer has all of its data in packets, in a ring of their own, with one chunk in each lane: the receiver waits for each
 // packet, and nothing is released. The number of a packet is that of the chunk, and is never used again in its lane. Which
 // transfers are short depends on their bytes only, so ranks whose bytes differ may wait for different things; all of their
-// waits end when the receiver has found that the headers differ.
+// waits end when the receiver has found that the headers differ. The sender of a large one, a rendezvous, waits for a header of
+// the receiver; if that has a place in registered memory, the sender writes the data there instead of into the ring.
 //
 // Values are combined in the order of ranks, so every rank gets the same bits, and the same ones each time.
 //

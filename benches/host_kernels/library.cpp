@@ -67,7 +67,7 @@ struct Permutation {
 };
 // As in kernels/group/window.cuh and launch.cuh.
 struct GroupInfo {
-  u64 windows[16], window_bytes, report, timeout;
+  u64 windows[16], window_bytes, report, timeout, eager_transfer;
   u32 rank, size, slot, entry, packets, piece, lanes, broadcast, short_transfer, short_entry;
 };
 struct Collective {
@@ -332,7 +332,7 @@ void permutations(const Memory &m) {
 class Group {
  public:
   static constexpr u32 kRanks = 2, kSlot = 4 << 20, kPackets = 256 << 10, kLanes = 16, kEntry = 16 << 10;
-  static constexpr std::size_t kWindow = 245760 + kRanks * (2 * kSlot + kLanes * 4 * 3 * kEntry + 4 * kPackets);
+  static constexpr std::size_t kWindow = 458752 + kRanks * (2 * kSlot + kLanes * 4 * 3 * kEntry + 4 * kPackets);
 
   Group() {
     for (u32 rank = 0; rank < kRanks; rank++) {
@@ -349,6 +349,7 @@ class Group {
     info.window_bytes = kWindow;
     info.report = reinterpret_cast<u64>(reports_[rank]);
     info.timeout = 20000000000;
+    info.eager_transfer = 1 << 20;
     info.rank = rank;
     info.size = kRanks;
     info.slot = kSlot;

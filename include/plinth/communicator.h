@@ -228,9 +228,10 @@ PLINTH_NOEXCEPT;
  * The memory is of the caching allocator and of the rank's device. Each rank maps the memory of all others once. Later
  * calls with the communicator do not copy messages through its buffers, if these are registered: the output of
  * plinth_communicator_all_gather and _broadcast, the input of _reduce_scatter and of _reduce, the output of _all_to_all or
- * else its input, unless it is in place, the input and the output of _all_reduce, and what _send sends. Results have the
- * same bits as without a registration. In a collective all ranks must use registered memory of the same call of this
- * function, at the same offset; otherwise it fails with PLINTH_ERROR_RANK_MISMATCH. Short messages are unaffected.
+ * else its input, unless it is in place, the input and the output of _all_reduce, and where _recv receives more than a
+ * mebibyte. Results have the same bits as without a registration. In a collective all ranks must use registered memory of
+ * the same call of this function, at the same offset; otherwise it fails with PLINTH_ERROR_RANK_MISMATCH. Short messages
+ * are unaffected. If a call fails, other ranks may still write to its output until their own work on it ends.
  *
  * With PLINTH_ENGINE_NCCL the memory becomes a window of NCCL 2.28 or newer, if that of all ranks begins at a multiple of 4096
  * and is in one physical allocation; otherwise, and if the ranks cannot access each other's memory, a buffer. NCCL decides what

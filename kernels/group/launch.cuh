@@ -61,7 +61,7 @@ struct Transfer {
   u32 sends;
   u32 element;
   u32 lanes;
-  // The place of what is sent, if the receiver reads it where it is; else 0.
+  // At the receiver of a rendezvous: the place of its memory, if the sender writes to it; else 0.
   u64 place;
 };
 

@@ -5,14 +5,17 @@
 
 namespace plinth {
 
-// Waits for the header of a transfer's first chunk. Returns false if it differs, except for the place, which only the sender
-// knows, or if the group has failed.
-__device__ __noinline__ bool receive_header(const GroupInfo &group, Header header, u64 address, u64 number, u32 peer,
+// Waits for the other rank's header of a transfer, in which only the receiver knows the place. Returns false if it differs, or if
+// the group has failed. The receiver reports a difference; the sender waits until it has.
+__device__ __noinline__ bool receive_header(const GroupInfo &group, Header header, bool sends, u64 address, u64 number, u32 peer,
                                             u64 &place) {
   u64 words[4];
   if (!await<true>(group, address, number, peer, words)) return false;
   header.words[3] = place = words[3];
-  return header.equals(group, words, peer);
+  if (!sends) return header.equals(group, words, peer);
+  const bool is_same =
+      words[0] == header.words[0] && words[1] == header.words[1] && words[2] == header.words[2];
+  return is_same || wait_until(group, peer, [] { return false; });
 }
 
 // A block's part of a transfer. The chunks of all transfers in a lane are numbered, and the header of a transfer is sent in
@@ -53,11 +56,15 @@ struct Lane {
   // Whether all data goes in packets. All ranks decide by the bytes of the transfer, which the headers have.
   __device__ __forceinline__ bool is_short() const { return t.bytes <= group.short_transfer; }
 
+  // Whether the sender sends before it knows that the receiver is there, as far as the ring has room. Of other transfers, which
+  // are a rendezvous, the receiver sends a header too.
+  __device__ __forceinline__ bool is_eager() const { return t.bytes <= group.eager_transfer; }
+
   // The number of its first packets.
   __device__ __forceinline__ u64 number() const { return first + 1; }
 
-  // The number of chunks that are published at once: all that there are if they fit into the ring, otherwise half a ring.
-  __device__ __forceinline__ u64 together() const { return t.chunks <= kEntries ? t.chunks : kEntries / 2; }
+  // The number of chunks that are published at once: half a ring, so that the receiver reads while the sender writes.
+  __device__ __forceinline__ u64 together() const { return min(t.chunks, static_cast<u64>(kEntries / 2)); }
 
   __device__ __forceinline__ u32 from() const { return sends ? group.rank : t.peer; }
   __device__ __forceinline__ u64 window() const { return group.windows[sends ? t.peer : group.rank]; }
@@ -75,9 +82,15 @@ struct Lane {
     return rings() + static_cast<u64>(group.size * group.lanes * kEntries) * group.entry + 2ull * index * group.short_entry;
   }
 
-  // The address of the header at the receiver.
-  __device__ __forceinline__ u64 described() const {
+  // The address of the sender's header at the receiver.
+  __device__ __forceinline__ u64 sender_header() const {
     return window() + kRingHeaders + ((from() * kLanes + lane) * kEntries + first % kEntries) * 64;
+  }
+
+  // The address of the receiver's header at the sender.
+  __device__ __forceinline__ u64 receiver_header() const {
+    const u32 to = sends ? t.peer : group.rank;
+    return group.windows[from()] + kReceiverHeaders + (to * kLanes + lane) * 64;
   }
 
   __device__ __forceinline__ Header header() const {
@@ -114,7 +127,7 @@ struct Lane {
   // all packets of the data may arrive. Returns false if the group has failed.
   __device__ __forceinline__ bool receive_short() const {
     const u64 from = packets();
-    const u64 header_at = described() + 16 * threadIdx.x;
+    const u64 header_at = sender_header() + 16 * threadIdx.x;
     const bool compares = threadIdx.x < 3;
     const Header expected = header();
     const u64 word = threadIdx.x == 0 ? expected.words[0] : threadIdx.x == 1 ? expected.words[1] : expected.words[2];
@@ -144,7 +157,7 @@ struct Lane {
       if (!met) return false;
       u64 place = 0;
       // Reports how the headers differ.
-      if (!same && !receive_header(group, expected, described(), number(), t.peer, place)) return false;
+      if (!same && !receive_header(group, expected, sends, sender_header(), number(), t.peer, place)) return false;
 #pragma unroll
       for (u32 index = 0; index < 2; ++index) {
         const u64 unit = at + index * kStride;
@@ -155,24 +168,33 @@ struct Lane {
     return true;
   }
 
-  // Waits for room for what is sent first. `published` is how many chunks the peer had consumed. Returns false if the group has
-  // failed.
-  __device__ __forceinline__ bool await_room(u64 published) const {
-    const u64 last = first + (t.place != 0 ? 1 : together());
-    return last <= published + kEntries || await(group, incoming, last - kEntries, t.peer);
-  }
-
-  // Waits for the header, and for the first chunks unless `source` is where the receiver reads the data.
-  __device__ __forceinline__ bool begin_receive(u64 &source) const {
+  // Sends the header when there is room for it and for what is sent first; `published` is how many chunks the peer had consumed.
+  // In a rendezvous, waits for the receiver, and sets `direct` to the address of its memory, or to 0 if the data goes through the
+  // ring. Returns false if the group has failed.
+  __device__ __forceinline__ bool begin_send(u64 published, u64 &direct) const {
+    const u64 last = first + (is_eager() ? together() : 1);
+    if (last > published + kEntries && !await(group, incoming, last - kEntries, t.peer)) return false;
+    header().send_in_packets(sender_header(), number());
+    direct = 0;
+    if (is_eager()) return true;
     u64 place = 0;
-    if (!receive_header(group, header(), described(), number(), t.peer, place)) return false;
-    source = find_place(group, place, t.peer);
-    if (place == 0) return await(group, incoming, first + together(), t.peer);
-    if (source != 0) return true;
+    if (!receive_header(group, header(), sends, receiver_header(), number(), t.peer, place)) return false;
+    direct = find_place(group, place, t.peer);
+    if (place == 0 || direct != 0) return true;
     Header unknown = header();
     unknown.words[3] = place;
     fail(group, kMismatch | t.peer << 8, group.rank, unknown.words, unknown.words);
     return false;
+  }
+
+  // Waits for the header, and for the first chunks, or for all data if the sender writes to this rank's memory, as `direct` then
+  // tells.
+  __device__ __forceinline__ bool begin_receive(u64 &direct) const {
+    if (!is_eager()) header().send_in_packets(receiver_header(), number());
+    u64 place = 0;
+    if (!receive_header(group, header(), sends, sender_header(), number(), t.peer, place)) return false;
+    direct = t.place;
+    return await(group, incoming, first + (direct != 0 ? t.chunks : together()), t.peer);
   }
 
   // Copies chunks from or to the ring, from an offset of the data on, which it moves.
@@ -203,10 +225,10 @@ struct Lane {
 };
 
 // Transfers the data of a lane. Of a short transfer, all of it is sent in packets, in one chunk of each lane. Of a longer one the
-// sender publishes how many chunks have arrived. If what is sent is in registered memory, the header has its place, and the
-// receiver copies from where the memory is; this counts as all chunks of the lane.
+// sender publishes how many chunks have arrived. If a rendezvous is to registered memory, the receiver's header has its place, and
+// the sender writes there; this counts as all chunks of the lane.
 __device__ __forceinline__ void transfer(const GroupInfo &group, const Transfer &t, u32 index) {
-  __shared__ u64 source;
+  __shared__ u64 direct;
   const u64 own = group.windows[group.rank];
   const u32 thread = threadIdx.x;
   // Not the thread that publishes, so that it waits while that one releases what the block has written.
@@ -221,25 +243,22 @@ __device__ __forceinline__ void transfer(const GroupInfo &group, const Transfer 
   if (poison != 0) fail(group, poison, thread, nullptr, nullptr);
   bool met = failed == 0 && poison == 0;
   if (waits && met && lane.sends) {
-    source = t.place;
-    met = lane.await_room(published);
+    met = lane.begin_send(published, direct);
   } else if (waits && met && !lane.is_short()) {
-    met = lane.begin_receive(source);
+    met = lane.begin_receive(direct);
   }
   if (__syncthreads_and(met) == 0) return;
   const u64 last = lane.first + t.chunks;
-  // By a thread that often has no data.
-  if (waits && lane.sends) lane.header().send_in_packets(lane.described(), lane.number());
   if (lane.is_short() && lane.sends) {
     lane.send_short(values);
   } else if (lane.is_short()) {
     if (__syncthreads_and(lane.receive_short()) == 0) return;
     if (thread == 0) lane.publish_chunks(last);
-  } else if (source != 0 && lane.sends) {
-    if (__syncthreads_and(!waits || await(group, lane.incoming, last, t.peer)) == 0) return;
-  } else if (source != 0) {
-    copy_range(reinterpret_cast<const u8 *>(source), nullptr, 0, t.address, lane.begin, lane.end);
-    __syncthreads();
+  } else if (direct != 0) {
+    if (lane.sends) {
+      copy_range(reinterpret_cast<const u8 *>(t.address), nullptr, 0, direct, lane.begin, lane.end);
+      __syncthreads();
+    }
     if (thread == 0) lane.publish_chunks(last);
   } else {
     u64 at = lane.begin;
@@ -252,8 +271,7 @@ __device__ __forceinline__ void transfer(const GroupInfo &group, const Transfer 
       if (thread == 0) lane.publish_chunks(chunk);
       if (chunk == last) break;
       count = min(count, last - chunk);
-      // If not all chunks are published at once, there are more than the ring has room for: the difference is not negative.
-      const u64 needed = lane.sends ? chunk + count - kEntries : chunk + count;
+      const u64 needed = !lane.sends ? chunk + count : chunk + count < kEntries ? 0 : chunk + count - kEntries;
       if (__syncthreads_and(!waits || await(group, lane.incoming, needed, t.peer)) == 0) return;
     }
   }

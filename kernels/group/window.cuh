@@ -16,7 +16,7 @@ using i64 = long long;
 constexpr u32 kRanks = 16;
 constexpr u32 kBlocks = 128;
 constexpr u32 kThreads = 512;
-constexpr u32 kLanes = 32;
+constexpr u32 kLanes = 64;
 constexpr u32 kEntries = 4;
 constexpr u32 kWindowsListed = 32;
 constexpr u32 kWindowBytes = 256;
@@ -28,16 +28,17 @@ constexpr u32 kSteps = 16;
 constexpr u32 kPolled = 24;
 constexpr u32 kPoison = 1024;
 constexpr u32 kSent = 2048;
-constexpr u32 kReceived = 6144;
-constexpr u32 kArrived = 10240;
-constexpr u32 kTaken = 14336;
-constexpr u32 kFlags = 18432;
-constexpr u32 kRingHeaders = 34816;
-constexpr u32 kHeaders = 165888;
-constexpr u32 kDigests = 167936;
-constexpr u32 kWindows = 233472;
-constexpr u32 kTargets = 241664;
-constexpr u32 kStaging = 245760;
+constexpr u32 kReceived = 10240;
+constexpr u32 kArrived = 18432;
+constexpr u32 kTaken = 26624;
+constexpr u32 kFlags = 34816;
+constexpr u32 kRingHeaders = 51200;
+constexpr u32 kReceiverHeaders = 313344;
+constexpr u32 kHeaders = 378880;
+constexpr u32 kDigests = 380928;
+constexpr u32 kWindows = 446464;
+constexpr u32 kTargets = 454656;
+constexpr u32 kStaging = 458752;
 
 // As GroupInfo there.
 struct GroupInfo {
@@ -45,6 +46,7 @@ struct GroupInfo {
   u64 window_bytes;
   u64 report;
   u64 timeout;
+  u64 eager_transfer;
   u32 rank;
   u32 size;
   u32 slot;

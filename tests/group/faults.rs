@@ -22,6 +22,7 @@ pub const SCENARIOS: &[Scenario] = &[
     ("leaves", leaves),
     ("leaves_early", leaves_early),
     ("leaves_unread", leaves_unread),
+    ("leaves_before_a_rendezvous", leaves_before_a_rendezvous),
     ("late_row", late_row),
     ("abort_rows", abort_rows),
     ("hammer", hammer),
@@ -75,6 +76,11 @@ fn a_rank_that_completed_its_work_may_leave_before_slow_ranks() {
 #[test]
 fn sends_to_a_rank_that_has_left_need_only_free_entries() {
     run("leaves_unread", 2, &[]);
+}
+
+#[test]
+fn long_sends_to_a_rank_that_has_left_end() {
+    run("leaves_before_a_rendezvous", 2, &[]);
 }
 
 #[test]
@@ -320,6 +326,19 @@ fn leaves_unread() {
     std::thread::sleep(Duration::from_millis(100));
     assert!(group.error().is_none(), "{:?}", group.error());
     group.send(small.span, 16, element, 1, stream).unwrap();
+    let error = eventually("no rank is reported", || group.error());
+    assert_eq!(error.status(), Status::PEER_LOST, "{error}");
+    synchronize(stream);
+}
+
+fn leaves_before_a_rendezvous() {
+    let (me, group, stream, _memory) = begin();
+    if me.rank == 1 {
+        return;
+    }
+    // It would fit into the ring.
+    let long = Memory::of(stream, &vec![5; 2 << 20]);
+    group.send(long.span, 2 << 20, ElementType::U8, 1, stream).unwrap();
     let error = eventually("no rank is reported", || group.error());
     assert_eq!(error.status(), Status::PEER_LOST, "{error}");
     synchronize(stream);

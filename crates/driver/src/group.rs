@@ -17,7 +17,7 @@ pub const MAX_BLOCKS: u32 = 128;
 /// The number of threads per block.
 pub const THREADS: u32 = 512;
 /// The maximum number of blocks (lanes) that share a large transfer.
-pub const LANES: u32 = 32;
+pub const LANES: u32 = 64;
 /// The bytes for which a transfer that is not short has one lane more.
 pub const LANE_BYTES: u64 = 16 << 10;
 /// The number of chunks that are in flight per lane of a transfer.
@@ -49,28 +49,30 @@ pub mod offsets {
     /// Owner: a `u64` for each rank and lane, the number of chunks sent to it so far.
     pub const SENT: u64 = 2048;
     /// Owner: a `u64` for each rank and lane, the number of chunks received from it so far.
-    pub const RECEIVED: u64 = 6144;
+    pub const RECEIVED: u64 = 10_240;
     /// A `u64` for each rank and lane: the number of chunks that the rank has sent.
-    pub const ARRIVED: u64 = 10_240;
+    pub const ARRIVED: u64 = 18_432;
     /// A `u64` for each rank and lane: the number of chunks that the rank has received.
-    pub const TAKEN: u64 = 14_336;
+    pub const TAKEN: u64 = 26_624;
     /// A `u64` for each block and rank: the number of steps for which that rank has written its part.
-    pub const FLAGS: u64 = 18_432;
-    /// For each chunk of each lane from each rank: four packets of 16 bytes that describe the transfer that begins with it.
-    pub const RING_HEADERS: u64 = 34_816;
+    pub const FLAGS: u64 = 34_816;
+    /// For each chunk of each lane from each rank: the header of the transfer that begins with it, in four packets of 16 bytes.
+    pub const RING_HEADERS: u64 = 51_200;
+    /// For each lane to each rank: the header of the receiver of the last transfer that was a rendezvous, in such packets.
+    pub const RECEIVER_HEADERS: u64 = 313_344;
     /// The header of each rank, in even and odd collectives: four packets of 16 bytes that describe the launch.
-    pub const HEADERS: u64 = 165_888;
+    pub const HEADERS: u64 = 378_880;
     /// A digest of the header of each rank, for each block, in even and odd collectives: a packet of 16 bytes. Only GPUs use
     /// it, for registered memory.
-    pub const DIGESTS: u64 = 167_936;
+    pub const DIGESTS: u64 = 380_928;
     /// Owner: a row of [`WINDOW_BYTES`] for each of [`WINDOWS_LISTED`] windows of registered memory: its number, and the
     /// address of the memory of each rank in this process.
-    pub const WINDOWS: u64 = 233_472;
+    pub const WINDOWS: u64 = 446_464;
     /// The place of the root's output in a reduce, for each block, in even and odd collectives: a packet of 16 bytes.
-    pub const TARGETS: u64 = 241_664;
+    pub const TARGETS: u64 = 454_656;
     /// A slot for each rank in even and in odd steps, followed by the chunks of each lane from each rank, by the packets of
     /// such chunks of short transfers, and by the packets of each rank in even and in odd steps.
-    pub const STAGING: u64 = 245_760;
+    pub const STAGING: u64 = 458_752;
 
     const _: () = assert!(SENT + (MAX_RANKS * LANES as usize * 8) as u64 <= RECEIVED);
     const _: () = assert!(RECEIVED + (MAX_RANKS * LANES as usize * 8) as u64 <= ARRIVED);
@@ -80,7 +82,8 @@ pub mod offsets {
     const _: () = assert!(TARGETS + (2 * MAX_BLOCKS as usize * 16) as u64 <= STAGING);
     const _: () = assert!(ARRIVED + (MAX_RANKS * LANES as usize * 8) as u64 <= TAKEN);
     const _: () = assert!(FLAGS + (MAX_BLOCKS as usize * MAX_RANKS * 8) as u64 <= RING_HEADERS);
-    const _: () = assert!(RING_HEADERS + (MAX_RANKS * (LANES * ENTRIES) as usize * 64) as u64 <= HEADERS);
+    const _: () = assert!(RING_HEADERS + (MAX_RANKS * (LANES * ENTRIES) as usize * 64) as u64 <= RECEIVER_HEADERS);
+    const _: () = assert!(RECEIVER_HEADERS + (MAX_RANKS * LANES as usize * 64) as u64 <= HEADERS);
     const _: () = assert!(HEADERS + (2 * MAX_RANKS * 64) as u64 <= DIGESTS);
     const _: () = assert!(DIGESTS + (2 * MAX_BLOCKS as usize * MAX_RANKS * 16) as u64 <= WINDOWS);
 }
@@ -151,7 +154,7 @@ impl Mode {
 pub const TRANSFER: u32 = 0x40;
 
 /// The group as its kernels see it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct GroupInfo {
     /// The address in this process of each rank's symmetric buffer, including this rank's.
@@ -162,6 +165,8 @@ pub struct GroupInfo {
     pub report: u64,
     /// The timeout of waits for other ranks in nanoseconds; 0 for none.
     pub timeout: u64,
+    /// The maximum size in bytes of an eager transfer; a larger one is a rendezvous.
+    pub eager_transfer: u64,
     /// This rank.
     pub rank: u32,
     /// The number of ranks.
@@ -183,6 +188,13 @@ pub struct GroupInfo {
     pub short_transfer: u32,
     /// The maximum size in bytes of a lane's part of such a transfer: a multiple of 16, and at most `entry`.
     pub short_entry: u32,
+}
+
+impl GroupInfo {
+    /// Returns whether the sender of a transfer waits for the receiver before it sends data.
+    pub fn is_rendezvous(&self, bytes: u64) -> bool {
+        bytes > self.eager_transfer
+    }
 }
 
 /// The parameters of a collective's launch.
@@ -286,7 +298,7 @@ pub struct Transfer {
     pub element: u32,
     /// The number of lanes it uses.
     pub lanes: u32,
-    /// The place of what is sent, if the receiver reads it where it is; else 0. See [`place`].
+    /// At the receiver of a rendezvous: the [`place`] of its memory, if the sender writes to it; else 0.
     pub place: u64,
 }
 
@@ -514,8 +526,7 @@ mod tests {
 
     #[test]
     fn lanes_share_a_transfer_evenly_and_have_at_least_one_chunk() {
-        // SAFETY: all of its fields are integers.
-        let mut group_info: GroupInfo = unsafe { std::mem::zeroed() };
+        let mut group_info = GroupInfo::default();
         (group_info.lanes, group_info.entry) = (4, 4096);
         let transfer =
             |info: &GroupInfo, bytes| Transfer::of(info, Span::dangling(4096).with_length(bytes), 1, true, 0);
@@ -527,8 +538,7 @@ mod tests {
 
     #[test]
     fn short_transfers_have_one_chunk_in_more_lanes() {
-        // SAFETY: all of its fields are integers.
-        let mut group_info: GroupInfo = unsafe { std::mem::zeroed() };
+        let mut group_info = GroupInfo::default();
         for (lanes, entry, short_entry) in [(16, 16384, 16384), (16, 16384, 4096), (4, 65536, 65536), (4, 16, 16)] {
             (group_info.lanes, group_info.entry, group_info.short_entry) = (lanes, entry, short_entry);
             group_info.short_transfer = lanes * short_entry;
@@ -567,6 +577,7 @@ mod tests {
             ("kTaken", offsets::TAKEN),
             ("kFlags", offsets::FLAGS),
             ("kRingHeaders", offsets::RING_HEADERS),
+            ("kReceiverHeaders", offsets::RECEIVER_HEADERS),
             ("kHeaders", offsets::HEADERS),
             ("kDigests", offsets::DIGESTS),
             ("kWindows", offsets::WINDOWS),

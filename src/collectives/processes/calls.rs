@@ -1,11 +1,15 @@
 //! The calls of a group, and the checks before their launches.
 
-use super::{ProcessGroup, launch_orders::Sequence};
+use super::{
+    ProcessGroup,
+    launch_orders::{Addition, Sequence},
+    windows::{Window, listed_place},
+};
 use crate::{
     collectives::devices::ReduceOp,
     driver::{
         self, Span,
-        group::{Collective, DirectMemory, GroupKernel, MAX_TRANSFERS, Mode, Transfers},
+        group::{Collective, DirectMemory, GroupInfo, GroupKernel, MAX_TRANSFERS, Mode, Transfers},
     },
     error::{Context, Error, Result, invalid},
     observe::{self, Operand},
@@ -151,8 +155,9 @@ impl ProcessGroup {
         self.collective(request, from, to, stream)
     }
 
-    /// Sends `count` elements to another rank, which receives the same number. If the buffers between the two are full,
-    /// the send waits for the receiver: they hold four messages of up to 256 KiB, or one mebibyte of longer ones.
+    /// Sends `count` elements to another rank, which receives the same number. A message of more than 1 MiB waits for the
+    /// receiver. Shorter ones do if the buffers between the two are full: they hold four messages of up to 256 KiB, or one
+    /// mebibyte of longer ones.
     pub fn send(&self, from: Span, count: u64, element: ElementType, peer: u32, stream: Stream) -> Result<()> {
         self.transfer("send", from, count, element, peer, true, stream)
     }
@@ -206,24 +211,21 @@ impl ProcessGroup {
         // Held until the launch, so that the memory is not deregistered before.
         let windows = self.windows.lock();
         for (argument, transfer) in arguments.transfers.iter_mut().zip(transfers) {
-            let Transfer { peer, sends, memory, element } = *transfer;
-            *argument = driver::group::Transfer::of(&group_info, memory, peer, sends, number_of(element)?.0);
-            if sends {
-                argument.place = self.place_to_send(&windows, memory);
-            }
+            *argument = transfer.arguments(&group_info, &windows)?;
         }
-        let sequence = |(transfer, arguments): (&Transfer, &driver::group::Transfer)| {
+        let addition = |(transfer, arguments): (&Transfer, &driver::group::Transfer)| {
             let of = if transfer.sends { Sequence::Sends } else { Sequence::Receives };
-            (of(transfer.peer), arguments.chunks)
+            let is_rendezvous = group_info.is_rendezvous(arguments.bytes);
+            Addition { sequence: of(transfer.peer), parts: arguments.chunks, is_rendezvous }
         };
-        let sequences: Vec<(Sequence, u64)> = transfers.iter().zip(&arguments.transfers).map(sequence).collect();
+        let additions: Vec<Addition> = transfers.iter().zip(&arguments.transfers).map(addition).collect();
         let count = transfers.len() as u32;
         let used = transfers.iter().map(|transfer| match transfer.sends {
             true => observe::read(transfer.memory),
             false => observe::write(transfer.memory),
         });
         let used: Vec<Operand> = used.collect();
-        self.launch(&sequences, stream, Kernel::GroupTransfer, &used, |function| {
+        self.launch(&additions, stream, Kernel::GroupTransfer, &used, |function| {
             GroupKernel::transfers(function, count, arguments)
         })
     }
@@ -264,7 +266,8 @@ impl ProcessGroup {
             arguments.op = OPS.iter().position(|known| Some(*known) == op).unwrap_or(0) as u32;
             let blocks = self.tuning().blocks_for(mode, bytes, self.size());
             let kernel = if op.is_some() { reducing } else { Kernel::GroupCopy };
-            self.launch(&[(Sequence::Collectives, 1)], stream, kernel, &used, |function| {
+            let addition = Addition { sequence: Sequence::Collectives, parts: 1, is_rendezvous: false };
+            self.launch(&[addition], stream, kernel, &used, |function| {
                 GroupKernel::collective(function, blocks, arguments)
             })
         };
@@ -292,10 +295,10 @@ impl ProcessGroup {
         Err(invalid(format!("{bytes} bytes are needed, not {}", memory.bytes())))
     }
 
-    /// Launches a kernel after the previous launches of its sequences, and records it as their last launch.
+    /// Launches a kernel after the previous launches of the sequences that it adds to, and records it as their last launch.
     fn launch(
         &self,
-        sequences: &[(Sequence, u64)],
+        additions: &[Addition],
         stream: Stream,
         kernel: Kernel,
         used: &[Operand],
@@ -321,7 +324,7 @@ impl ProcessGroup {
             // A graph that the program captures by the driver's own calls cannot be refused.
             capture_scope::add(capture, &self.sleep);
         }
-        let mut recorded = orders.of(sequences, device, &runtime.driver)?;
+        let mut recorded = orders.of(additions, device, &runtime.driver)?;
         runtime.in_stream(stream, |driver, raw| {
             let stream_id = StreamId::of(driver, raw, capture);
             recorded.iter().try_for_each(|(order, _)| order.wait(runtime, stream, stream_id, capture))?;
@@ -329,8 +332,20 @@ impl ProcessGroup {
             if let Some((order, _)) = recorded.first_mut() {
                 order.launch(driver, device, stream_id, capture, &kernel)?;
             }
-            recorded.iter_mut().try_for_each(|(order, parts)| order.record(driver, stream_id, capture, *parts))
+            recorded.iter_mut().try_for_each(|(order, addition)| order.record(driver, stream_id, capture, *addition))
         })
+    }
+}
+
+impl Transfer {
+    /// Returns the arguments of the kernel. The receiver of a rendezvous names its memory, if it is registered.
+    fn arguments(&self, group_info: &GroupInfo, windows: &[Window]) -> Result<driver::group::Transfer> {
+        let Transfer { peer, sends, memory, element } = *self;
+        let mut arguments = driver::group::Transfer::of(group_info, memory, peer, sends, number_of(element)?.0);
+        if !sends && group_info.is_rendezvous(arguments.bytes) {
+            arguments.place = listed_place(windows, memory);
+        }
+        Ok(arguments)
     }
 }
 
@@ -369,6 +384,24 @@ fn check_overlap(mode: Mode, own: u64, from: Span, to: Span) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_receiver_of_a_rendezvous_names_its_registered_memory() {
+        let group_info = GroupInfo { eager_transfer: 1000, lanes: 4, entry: 4096, ..GroupInfo::default() };
+        let windows = [Window::of(3, 1 << 20, 8192, true), Window::of(4, 2 << 20, 8192, false)];
+        let place = |address, bytes, sends| {
+            let memory = Span::dangling(address).with_length(bytes);
+            Transfer { peer: 1, sends, memory, element: ElementType::U8 }
+                .arguments(&group_info, &windows)
+                .unwrap()
+                .place
+        };
+        assert_eq!(place((1 << 20) + 64, 1001, false), driver::group::place(3, 64));
+        assert_eq!(place((1 << 20) + 64, 1001, true), 0);
+        assert_eq!(place((1 << 20) + 64, 1000, false), 0);
+        assert_eq!(place((1 << 20) + 8000, 1001, false), 0);
+        assert_eq!(place(2 << 20, 1001, false), 0);
+    }
 
     #[test]
     fn transfers_between_two_ranks_keep_their_order_in_any_streams() {

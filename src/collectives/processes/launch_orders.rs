@@ -18,14 +18,27 @@ pub enum Sequence {
     Receives(u32),
 }
 
+/// What a launch adds to a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Addition {
+    /// The sequence.
+    pub sequence: Sequence,
+    /// The amount of work: 1 for a collective, the chunks in the first lane for a transfer.
+    pub parts: u64,
+    /// Whether a send waits for the receiver, and not only for room.
+    pub is_rendezvous: bool,
+}
+
 /// The last launch of a sequence.
 #[derive(Debug)]
 pub struct LaunchOrder {
     of: Sequence,
     stream: Option<StreamId>,
     event: PooledEvent,
-    /// The amount of work launched outside of captures: collectives, or chunks in the first lane of transfers.
+    /// The amount of work launched outside of captures: see [`Addition::parts`].
     parts: u64,
+    /// What it was after the last rendezvous.
+    parts_of_rendezvous: u64,
     /// The stream of the last launch in a capture, with the id of that capture.
     captured: Option<(u64, StreamId)>,
     captured_event: PooledEvent,
@@ -38,30 +51,31 @@ pub struct LaunchOrder {
 pub struct LaunchOrders(Vec<LaunchOrder>);
 
 impl LaunchOrders {
-    /// Returns the last launches of sequences, each once, with the numbers that come with them.
+    /// Returns the last launches of the sequences that a launch adds to, each once, with the additions.
     pub fn of(
         &mut self,
-        sequences: &[(Sequence, u64)],
+        additions: &[Addition],
         device: &Device,
         driver: &Driver,
-    ) -> Result<Vec<(&mut LaunchOrder, u64)>> {
-        for (of, _) in sequences {
-            if !self.0.iter().any(|order| order.of == *of) {
+    ) -> Result<Vec<(&mut LaunchOrder, Addition)>> {
+        for Addition { sequence, .. } in additions {
+            if !self.0.iter().any(|order| order.of == *sequence) {
                 let event = PooledEvent::acquire(device, driver, 0)?;
                 let captured_event = PooledEvent::acquire(device, driver, 0)?;
                 self.0.push(LaunchOrder {
-                    of: *of,
+                    of: *sequence,
                     stream: None,
                     event,
                     parts: 0,
+                    parts_of_rendezvous: 0,
                     captured: None,
                     captured_event,
                     prepared: PreparedLaunch::default(),
                 });
             }
         }
-        let parts = |of| sequences.iter().find(|(sequence, _)| *sequence == of).map(|(_, parts)| *parts);
-        Ok(self.0.iter_mut().filter_map(|order| parts(order.of).map(|parts| (order, parts))).collect())
+        let addition = |of| additions.iter().find(|addition| addition.sequence == of);
+        Ok(self.0.iter_mut().filter_map(|order| addition(order.of).map(|addition| (order, *addition))).collect())
     }
 
     /// Destroys the graphs of launches.
@@ -72,11 +86,12 @@ impl LaunchOrders {
     }
 
     /// Returns whether work was launched, outside of captures, in which a rank that has left does not take part: it
-    /// cannot complete. A send only needs free entries.
+    /// cannot complete. A send only needs free entries, unless it is a rendezvous.
     pub fn exceeds(&self, peer: u32, done: &CompletedWork) -> bool {
+        let lacks_room = |parts: u64| parts > done.received + u64::from(ENTRIES);
         self.0.iter().any(|order| match order.of {
             Sequence::Collectives => order.parts > done.collectives,
-            Sequence::Sends(to) => to == peer && order.parts > done.received + u64::from(ENTRIES),
+            Sequence::Sends(to) => to == peer && (lacks_room(order.parts) || order.parts_of_rendezvous > done.received),
             Sequence::Receives(from) => from == peer && order.parts > done.sent,
         })
     }
@@ -168,11 +183,20 @@ impl LaunchOrder {
         }
     }
 
-    /// Records a launch of `parts` units of work.
-    pub fn record(&mut self, driver: &Driver, stream_id: StreamId, capture: Option<u64>, parts: u64) -> Result<()> {
+    /// Records a launch and what it adds.
+    pub fn record(
+        &mut self,
+        driver: &Driver,
+        stream_id: StreamId,
+        capture: Option<u64>,
+        addition: Addition,
+    ) -> Result<()> {
         match capture {
             None => {
-                self.parts += parts;
+                self.parts += addition.parts;
+                if addition.is_rendezvous {
+                    self.parts_of_rendezvous = self.parts;
+                }
                 // The work is launched already, and only this event tells when it is done.
                 let record = || driver.event_record(self.event.native(), stream_id.native());
                 record().or_else(|_| record()).or_else(|_| record())?;

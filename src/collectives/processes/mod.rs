@@ -343,6 +343,7 @@ impl ProcessGroup {
             window_bytes: self.buffers.first().map_or(0, SymmetricBuffer::bytes),
             report: self.report.as_ref().map_or(0, Report::address),
             timeout: self.timeout.load(Ordering::Relaxed),
+            eager_transfer: self.tuning.eager_transfer(),
             rank: self.rank,
             size: self.size,
             slot: self.tuning.slot(self.size) as u32,

@@ -60,16 +60,18 @@ const PACKET_BLOCK: u64 = 16 * (THREADS as u64 - 32);
 
 /// Bytes of one chunk in each lane from a rank, by the maximum number of ranks. Long transfers are faster with long chunks,
 /// whose memory grows with the number of ranks.
-const RING: [(u32, u64); 2] = [(4, 2 << 20), (u32::MAX, 256 << 10)];
+const RING: [(u32, u64); 3] = [(2, 4 << 20), (4, 2 << 20), (u32::MAX, 256 << 10)];
 
-/// The largest transfer from registered memory that is copied although the receiver could read the memory.
-const COPIED_TRANSFER: u64 = 1 << 20;
+/// The largest eager transfer, whose sender does not wait for the receiver. To the registered memory of a receiver that it has
+/// waited for, a sender writes directly.
+const EAGER_TRANSFER: u64 = 1 << 20;
 
 /// The largest transfer in packets.
 const SHORT_TRANSFER: u64 = 256 << 10;
 
-/// The fewest lanes of the largest transfer.
+/// The fewest lanes of the largest transfer, and the most, by the maximum number of ranks.
 const LEAST_LANES: u32 = 4;
+const MOST_LANES: [(u32, u64); 2] = [(2, LANES as u64), (u32::MAX, 32)];
 
 /// How many blocks of a launch run at the same time on a multiprocessor.
 const BLOCKS_AT_ONCE: u32 = 2;
@@ -85,7 +87,7 @@ const LARGE_ROW: [(u32, u64); 2] = [(2, 16 << 20), (u32::MAX, u64::MAX)];
 /// Returns the maximum number of lanes of a transfer. A launch may send to all ranks and receive from all, with a block for
 /// each lane, and its blocks must run at the same time.
 fn lanes_for(size: u32, multiprocessors: u32) -> u32 {
-    (multiprocessors * BLOCKS_AT_ONCE / (2 * size.max(1))).clamp(LEAST_LANES, LANES)
+    (multiprocessors * BLOCKS_AT_ONCE / (2 * size.max(1))).clamp(LEAST_LANES, by_ranks(&MOST_LANES, size) as u32)
 }
 
 /// Returns the maximum number of blocks of a large collective.
@@ -111,7 +113,7 @@ impl Tuning {
             block_bytes: 8 << 10,
             blocks: blocks_for_large(size, multiprocessors),
             staging: 8 << 20,
-            entry: (by_ranks(&RING, size) / u64::from(lanes)) & !15,
+            entry: by_ranks(&RING, size).div_ceil(u64::from(lanes)).next_multiple_of(16),
             lanes,
             piece: 32 << 10,
         };
@@ -204,10 +206,9 @@ impl Tuning {
         self.packets_for(Mode::Broadcast).min(u64::from(self.lanes) * self.entry).min(SHORT_TRANSFER)
     }
 
-    /// Returns the maximum bytes of a transfer from registered memory that is copied through the ring all the same: a send that
-    /// fits there does not wait for the receiver.
-    pub fn copied_transfer(&self) -> u64 {
-        (u64::from(self.lanes * ENTRIES) * self.entry).min(COPIED_TRANSFER).max(self.registered)
+    /// Returns the maximum bytes of an eager transfer, which goes through the ring even to registered memory.
+    pub fn eager_transfer(&self) -> u64 {
+        (u64::from(self.lanes * ENTRIES) * self.entry).min(EAGER_TRANSFER).max(self.registered)
     }
 
     /// Returns the maximum bytes of a lane's part of a short transfer.
@@ -278,8 +279,21 @@ mod tests {
     fn the_blocks_of_a_transfer_run_at_the_same_time() {
         assert_eq!([132, 40, 16].map(|multiprocessors| blocks_for_large(2, multiprocessors)), [128, 80, 64]);
         assert_eq!(blocks_for_large(4, 132), 64);
-        assert_eq!([2, 4, 8, 16].map(|size| lanes_for(size, 132)), [32, 32, 16, 8]);
+        assert_eq!([2, 4, 8, 16].map(|size| lanes_for(size, 132)), [64, 32, 16, 8]);
         assert_eq!([2, 4, 16].map(|size| lanes_for(size, 30)), [15, 7, 4]);
+    }
+
+    #[test]
+    fn short_transfers_are_eager_and_so_is_a_mebibyte() {
+        for (size, multiprocessors) in (1..=16).flat_map(|size| [16, 30, 80, 132].map(|count| (size, count))) {
+            let tuning = Tuning::of(size, multiprocessors).unwrap();
+            assert_eq!(tuning.eager_transfer(), 1 << 20, "{size} ranks, {multiprocessors} multiprocessors");
+        }
+        for text in ["entry=16,lanes=1", "packets=16777216,entry=1024", "registered=0,entry=16777216"] {
+            let mut tuning = plain();
+            tuning.read(text).unwrap();
+            assert!(tuning.short_transfer() <= tuning.eager_transfer(), "{text}");
+        }
     }
 
     #[test]

@@ -52,6 +52,13 @@ pub struct Window {
 }
 
 impl Window {
+    /// Creates a window of memory of this rank alone.
+    #[cfg(test)]
+    pub fn of(number: u64, address: u64, bytes: usize, is_listed: bool) -> Window {
+        let memory = vec![Span::dangling(address).with_length(bytes)];
+        Window { number, rank: 0, memory, is_listed, registration: 0, mappings: Vec::new() }
+    }
+
     /// Unmaps the memory of the other ranks, and ends the registration. No kernel may use it any more.
     pub fn release(self, driver: &Driver) {
         self.mappings.into_iter().flatten().for_each(|mapping| mapping.release(driver));
@@ -259,14 +266,6 @@ impl ProcessGroup {
         })
     }
 
-    /// Returns the place of memory that this rank sends, if the receiver is to read it where it is; else 0.
-    pub(super) fn place_to_send(&self, windows: &[Window], memory: Span) -> u64 {
-        if memory.bytes() as u64 <= self.tuning.copied_transfer() {
-            return 0;
-        }
-        listed_place(windows, memory)
-    }
-
     /// Ends this rank's registration of the memory at an address, after this rank's work.
     pub fn deregister(&self, address: u64) -> Result<()> {
         sync_debug::check("plinth_communicator_deregister")?;
@@ -353,7 +352,7 @@ impl ProcessGroup {
 }
 
 /// Returns the place of memory in a window that kernels find, or 0.
-fn listed_place(windows: &[Window], memory: Span) -> u64 {
+pub(super) fn listed_place(windows: &[Window], memory: Span) -> u64 {
     let mut listed = windows.iter().filter(|window| window.is_listed);
     listed.find_map(|window| Some(place(window.number, window.offset_of(memory)?))).unwrap_or(0)
 }

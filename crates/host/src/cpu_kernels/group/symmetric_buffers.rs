@@ -181,9 +181,8 @@ impl Backoff {
     }
 }
 
-/// Copies between a program's memory and a symmetric buffer.
+/// Copies between a program's memory and a symmetric buffer, or from one program's memory to that of another, or the same.
 pub fn copy(from: *const u8, to: *mut u8, bytes: u64) {
-    // SAFETY: the launch checked access to both for all of its parameters; a symmetric buffer and a program's memory do
-    // not overlap.
-    unsafe { std::ptr::copy_nonoverlapping(from, to, bytes as usize) };
+    // SAFETY: the launch checked access to both for all of its parameters.
+    unsafe { std::ptr::copy(from, to, bytes as usize) };
 }

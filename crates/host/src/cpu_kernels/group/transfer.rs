@@ -14,7 +14,11 @@ use crate::{
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The chunks of a transfer that go through one lane.
+/// The bytes of a header, and the offset of the number that tells that it is there.
+const HEADER_BYTES: u64 = 64;
+const HEADER_NUMBER: u64 = 32;
+
+/// A lane of a transfer.
 struct Lane<'a> {
     buffers: &'a SymmetricBuffers<'a>,
     transfer: &'a Transfer,
@@ -23,9 +27,20 @@ struct Lane<'a> {
     /// The number of chunks that the lane has transferred, and how many of them by earlier launches.
     number: u64,
     first: u64,
-    /// The number of chunks that the receiver is to report of memory that it reads where it is.
-    awaits: Option<u64>,
-    ended: bool,
+    next: Step,
+}
+
+/// What a lane does next. It ends after all chunks.
+#[derive(Clone, Copy)]
+enum Step {
+    /// The sender sends its header, for which there must be room; the receiver waits for it.
+    SenderHeader,
+    /// In a rendezvous: the receiver sends its header, the sender waits for it.
+    ReceiverHeader,
+    /// Chunks go through the ring.
+    Chunks,
+    /// The receiver waits until the sender has written all data to its registered memory.
+    Written,
 }
 
 /// Runs the transfers of a launch.
@@ -43,9 +58,12 @@ pub fn run(launch: &Launch) -> Result<(), Code> {
         }
         for lane in 0..transfer.lanes {
             let mut lane =
-                Lane { launch, buffers: &buffers, transfer, lane, number: 0, first: 0, awaits: None, ended: false };
+                Lane { launch, buffers: &buffers, transfer, lane, number: 0, first: 0, next: Step::SenderHeader };
             lane.first = lane.counter().load(Ordering::Relaxed);
             lane.number = lane.first;
+            if !lane.sends() && lane.is_rendezvous() {
+                lane.next = Step::ReceiverHeader;
+            }
             lanes.push(lane);
         }
     }
@@ -62,10 +80,10 @@ fn run_lanes(lanes: &mut [Lane<'_>]) -> Result<(), Aborted> {
     let mut backoff = Backoff::new();
     loop {
         let mut progressed = false;
-        for lane in lanes.iter_mut().filter(|lane| !lane.ended) {
-            progressed |= lane.transfer_chunk()?;
+        for lane in lanes.iter_mut().filter(|lane| !lane.has_ended()) {
+            progressed |= lane.advance()?;
         }
-        let Some(waiting) = lanes.iter().find(|lane| !lane.ended) else { return Ok(()) };
+        let Some(waiting) = lanes.iter().find(|lane| !lane.has_ended()) else { return Ok(()) };
         if progressed {
             backoff = Backoff::new();
         } else {
@@ -79,72 +97,139 @@ impl Lane<'_> {
         self.transfer.sends != 0
     }
 
+    fn is_rendezvous(&self) -> bool {
+        self.buffers.0.is_rendezvous(self.transfer.bytes)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.number == self.first + self.transfer.chunks
+    }
+
     fn counter(&self) -> &AtomicU64 {
-        let base = if self.sends() { offsets::SENT } else { offsets::RECEIVED };
+        self.count(if self.sends() { offsets::SENT } else { offsets::RECEIVED })
+    }
+
+    /// Returns a count of this lane in this rank's buffer.
+    fn count(&self, base: u64) -> &AtomicU64 {
         self.buffers.word64(self.buffers.0.rank, base + u64::from(self.transfer.peer * LANES + self.lane) * 8)
+    }
+
+    /// Does the next step if the peer is ready. Returns whether it did.
+    fn advance(&mut self) -> Result<bool, Aborted> {
+        match self.next {
+            Step::SenderHeader => self.pass_sender_header(),
+            Step::ReceiverHeader => self.pass_receiver_header(),
+            Step::Chunks => self.transfer_chunk(),
+            Step::Written => {
+                let last = self.first + self.transfer.chunks;
+                let arrived = self.count(offsets::ARRIVED).load(Ordering::Acquire) >= last;
+                if arrived {
+                    self.publish(last);
+                }
+                Ok(arrived)
+            }
+        }
+    }
+
+    /// Returns the sender's rank, and the receiver's.
+    fn ranks(&self) -> (u32, u32) {
+        let (own, peer) = (self.buffers.0.rank, self.transfer.peer);
+        if self.sends() { (own, peer) } else { (peer, own) }
+    }
+
+    fn pass_sender_header(&mut self) -> Result<bool, Aborted> {
+        let (from, to) = self.ranks();
+        let entry_index = self.first % u64::from(ENTRIES);
+        let at = offsets::RING_HEADERS
+            + (u64::from(from * LANES + self.lane) * u64::from(ENTRIES) + entry_index) * HEADER_BYTES;
+        if self.sends() {
+            let taken = self.count(offsets::TAKEN).load(Ordering::Acquire);
+            if taken + u64::from(ENTRIES) <= self.first {
+                return Ok(false);
+            }
+            self.send_header(to, at);
+        } else if self.receive_header(at)?.is_none() {
+            return Ok(false);
+        }
+        self.next = match (self.is_rendezvous(), self.sends()) {
+            (true, true) => Step::ReceiverHeader,
+            (true, false) if self.transfer.place != 0 => Step::Written,
+            _ => Step::Chunks,
+        };
+        Ok(true)
+    }
+
+    fn pass_receiver_header(&mut self) -> Result<bool, Aborted> {
+        let (from, to) = self.ranks();
+        let at = offsets::RECEIVER_HEADERS + u64::from(to * LANES + self.lane) * HEADER_BYTES;
+        if !self.sends() {
+            self.send_header(from, at);
+            self.next = Step::SenderHeader;
+            return Ok(true);
+        }
+        let Some(place) = self.receive_header(at)? else { return Ok(false) };
+        if place == 0 {
+            self.next = Step::Chunks;
+        } else {
+            self.write_registered(place)?;
+            self.publish(self.first + self.transfer.chunks);
+        }
+        Ok(true)
+    }
+
+    fn header(&self) -> Header {
+        let t = self.transfer;
+        [u64::from(TRANSFER) | u64::from(t.element) << 16, t.bytes, u64::from(t.lanes), t.place]
+    }
+
+    /// Sends this rank's header, with the number of the first chunk behind it.
+    fn send_header(&self, rank: u32, at: u64) {
+        self.buffers.write_header(rank, at, &self.header());
+        self.buffers.word64(rank, at + HEADER_NUMBER).store(self.first + 1, Ordering::Release);
+    }
+
+    /// Compares the header of the peer if it is there, but for the place, which only the receiver knows. Returns the place. A
+    /// sender whose header differs waits until the receiver has reported how.
+    fn receive_header(&self, at: u64) -> Result<Option<u64>, Aborted> {
+        let word = |index: u64| self.buffers.word64(self.buffers.0.rank, at + index * 8);
+        if word(HEADER_NUMBER / 8).load(Ordering::Acquire) != self.first + 1 {
+            return Ok(None);
+        }
+        let place = word(3).load(Ordering::Relaxed);
+        let mut expected = self.header();
+        expected[3] = place;
+        let is_same = || (0..).zip(expected).all(|(index, own)| word(index).load(Ordering::Relaxed) == own);
+        if self.sends() && !is_same() {
+            return Ok(None);
+        }
+        self.buffers.compare(at, &expected, self.transfer.peer)?;
+        Ok(Some(place))
     }
 
     /// Transfers one chunk if the peer is ready. Returns whether it did.
     fn transfer_chunk(&mut self) -> Result<bool, Aborted> {
-        let (buffers, t) = (self.buffers, self.transfer);
-        let (rank, entry) = (buffers.0.rank, u64::from(buffers.0.entry));
-        let (peer_counter, own_counter) =
-            if self.sends() { (offsets::TAKEN, offsets::ARRIVED) } else { (offsets::ARRIVED, offsets::TAKEN) };
-        let peer_count =
-            buffers.word64(rank, peer_counter + u64::from(t.peer * LANES + self.lane) * 8).load(Ordering::Acquire);
-        let entries = u64::from(ENTRIES);
-        let needed = match self.awaits {
-            Some(number) => number,
-            None if self.sends() => (self.number + 1).saturating_sub(entries),
-            None => self.number + 1,
+        let (group_info, t) = (self.buffers.0, self.transfer);
+        let (entry, entries) = (u64::from(group_info.entry), u64::from(ENTRIES));
+        let (peer_counter, needed) = match self.sends() {
+            true => (offsets::TAKEN, (self.number + 1).saturating_sub(entries)),
+            false => (offsets::ARRIVED, self.number + 1),
         };
-        if peer_count < needed {
+        if self.count(peer_counter).load(Ordering::Acquire) < needed {
             return Ok(false);
         }
-        if let Some(number) = self.awaits {
-            self.end(number);
-            return Ok(true);
-        }
-        let (from, at) = if self.sends() { (rank, t.peer) } else { (t.peer, rank) };
-        let entry_index = self.number % entries;
-        let index = u64::from(from * buffers.0.lanes + self.lane) * entries + entry_index;
-        let staged = u64::from(buffers.0.size) * 2 * u64::from(buffers.0.slot);
-        let chunk = (buffers.0.windows[at as usize] + offsets::STAGING + staged + index * entry) as *mut u8;
-        let header_offset = offsets::RING_HEADERS + (u64::from(from * LANES + self.lane) * entries + entry_index) * 64;
-        let mut header = [u64::from(TRANSFER) | u64::from(t.element) << 16, t.bytes, u64::from(t.lanes), t.place];
+        let (from, to) = self.ranks();
+        let index = u64::from(from * group_info.lanes + self.lane) * entries + self.number % entries;
+        let staged = u64::from(group_info.size) * 2 * u64::from(group_info.slot);
+        let chunk = (group_info.windows[to as usize] + offsets::STAGING + staged + index * entry) as *mut u8;
         let (begin, end) = self.part();
         let offset = (begin + (self.number - self.first) * entry).min(end);
         let bytes = (end - offset).min(entry);
         let memory = t.address().wrapping_add(offset);
-        // What is read where it is counts as all chunks of the lane.
-        let mut taken = 1;
-        if self.sends() {
-            if t.place == 0 {
-                copy(memory as *const u8, chunk, bytes);
-            } else {
-                self.awaits = Some(self.number + t.chunks);
-            }
-            buffers.write_header(t.peer, header_offset, &header);
-        } else {
-            // Only the sender knows the place.
-            header[3] = buffers.word64(rank, header_offset + 24).load(Ordering::Relaxed);
-            buffers.compare(header_offset, &header, t.peer)?;
-            match header[3] {
-                0 => copy(chunk, memory as *mut u8, bytes),
-                place => {
-                    self.read_registered(place, &header)?;
-                    taken = t.chunks;
-                }
-            }
+        match self.sends() {
+            true => copy(memory as *const u8, chunk, bytes),
+            false => copy(chunk, memory as *mut u8, bytes),
         }
-        let own_count = buffers.word64(t.peer, own_counter + u64::from(rank * LANES + self.lane) * 8);
-        own_count.store(self.number + taken, Ordering::Release);
-        if self.awaits.is_none() {
-            self.number += taken;
-            if self.number >= self.first + t.chunks {
-                self.end(self.number);
-            }
-        }
+        self.publish(self.number + 1);
         Ok(true)
     }
 
@@ -155,23 +240,30 @@ impl Lane<'_> {
         (begin, begin.saturating_add(t.part).min(t.bytes))
     }
 
-    /// Ends the lane after so many chunks.
-    fn end(&mut self, number: u64) {
-        self.ended = true;
-        self.counter().store(number, Ordering::Relaxed);
+    /// Publishes how many chunks this rank has transferred, and stores it for the next launch if they are all.
+    fn publish(&mut self, number: u64) {
+        let base = if self.sends() { offsets::ARRIVED } else { offsets::TAKEN };
+        let at = base + u64::from(self.buffers.0.rank * LANES + self.lane) * 8;
+        self.number = number;
+        if self.has_ended() {
+            self.counter().store(number, Ordering::Relaxed);
+        }
+        self.buffers.word64(self.transfer.peer, at).store(number, Ordering::Release);
     }
 
-    /// Reads this lane's part of what the other rank sends, where it is.
-    fn read_registered(&self, place: u64, header: &Header) -> Result<(), Aborted> {
+    /// Writes this lane's part to the registered memory of the receiver.
+    fn write_registered(&self, place: u64) -> Result<(), Aborted> {
         let (buffers, t) = (self.buffers, self.transfer);
         let (begin, end) = self.part();
-        let source =
-            buffers.find_place(place, t.peer).filter(|source| self.launch.memory(*source, t.bytes, false).is_ok());
-        let Some(source) = source else {
-            buffers.abort(Reason::Mismatch.word(t.peer), buffers.0.rank, Some((header, header)));
+        let target =
+            buffers.find_place(place, t.peer).filter(|target| self.launch.memory(*target, t.bytes, true).is_ok());
+        let Some(target) = target else {
+            let mut header = self.header();
+            header[3] = place;
+            buffers.abort(Reason::Mismatch.word(t.peer), buffers.0.rank, Some((&header, &header)));
             return Err(Aborted);
         };
-        copy((source + begin) as *const u8, (t.address() + begin) as *mut u8, end - begin);
+        copy((t.address() + begin) as *const u8, (target + begin) as *mut u8, end - begin);
         Ok(())
     }
 }
