@@ -1,10 +1,11 @@
 // Measures collectives over the devices of one process: the time from a call to the completion on all devices, and the
 // CPU time of the call. SPDX-License-Identifier: MIT OR Apache-2.0
 //
-//     benches/comm [--largest BYTES] [--split]
+//     benches/comm [--largest BYTES] [--split] [--graph]
 //
 // Prints one line for each case: operation, bytes, median and minimum of the microseconds to completion, median of the
-// microseconds of the call. With --split each operation that has a threshold is measured both below and above it.
+// microseconds of the call. With --split each operation that has a threshold is measured both below and above it. With
+// --graph, the first device captures graphs of 20 calls, and the times are divided by 20: how long its kernels take.
 
 #include "measure.h"
 
@@ -16,6 +17,7 @@
 namespace {
 
 std::int32_t devices = 0;
+bool uses_graph = false;
 
 void finish() {
   for (std::int32_t device = 0; device < devices; ++device) MUST(plinth_synchronize(device));
@@ -64,8 +66,11 @@ class Tensors {
   std::vector<std::int64_t *> shapes_;
 };
 
+constexpr int kCallsInGraph = 20;
+
+// Prints the time of each of `calls` that `call` makes.
 template <class Call>
-void measure(const std::string &name, std::size_t bytes, Call call) {
+void measure_calls(const std::string &name, std::size_t bytes, int calls, Call call) {
   const int rounds = bytes >= (std::size_t{64} << 20) ? 10 : 100;
   std::vector<double> whole, issued;
   for (int round = -5; round < rounds; ++round) {
@@ -75,14 +80,29 @@ void measure(const std::string &name, std::size_t bytes, Call call) {
     const double returned = now_ns();
     finish();
     if (round < 0) continue;
-    whole.push_back((now_ns() - begin) / 1e3);
-    issued.push_back((returned - begin) / 1e3);
+    whole.push_back((now_ns() - begin) / 1e3 / calls);
+    issued.push_back((returned - begin) / 1e3 / calls);
   }
   std::sort(whole.begin(), whole.end());
   std::sort(issued.begin(), issued.end());
   std::printf("%s %zu %.2f %.2f %.2f\n", name.c_str(), bytes, whole[whole.size() / 2], whole.front(),
               issued[issued.size() / 2]);
   std::fflush(stdout);
+}
+
+template <class Call>
+void measure(const std::string &name, std::size_t bytes, Call call) {
+  if (uses_graph) {
+    plinth_graph_t graph = nullptr;
+    MUST(plinth_graph_create(&graph));
+    MUST(plinth_graph_capture_begin(graph, nullptr, PLINTH_CAPTURE_THREAD_LOCAL));
+    for (int index = 0; index < kCallsInGraph; ++index) call();
+    MUST(plinth_graph_capture_end(graph));
+    measure_calls(name, bytes, kCallsInGraph, [&] { MUST(plinth_graph_replay(graph)); });
+    MUST(plinth_graph_destroy(graph));
+  } else {
+    measure_calls(name, bytes, 1, call);
+  }
 }
 
 // With `split`, measures the message both divided among the devices and whole; otherwise with the default threshold.
@@ -208,10 +228,12 @@ int main(int argc, char **argv) {
   for (int index = 1; index < argc; ++index) {
     if (std::string(argv[index]) == "--split") {
       split = true;
+    } else if (std::string(argv[index]) == "--graph") {
+      uses_graph = true;
     } else if (std::string(argv[index]) == "--largest" && index + 1 < argc) {
       largest = std::strtoull(argv[++index], nullptr, 10);
     } else {
-      std::fprintf(stderr, "usage: %s [--largest BYTES] [--split]\n", argv[0]);
+      std::fprintf(stderr, "usage: %s [--largest BYTES] [--split] [--graph]\n", argv[0]);
       return 2;
     }
   }
@@ -221,7 +243,13 @@ int main(int argc, char **argv) {
     return 77;
   }
   std::printf("# %d devices: operation, bytes, median us to completion, minimum, median us of the call\n", devices);
-  measure_floor();
+  if (uses_graph) {
+    plinth_stream_t stream = nullptr;
+    MUST(plinth_stream_create(0, 0, &stream));
+    MUST(plinth_set_stream(stream));
+  } else {
+    measure_floor();
+  }
   for (std::size_t bytes = 1024; bytes <= largest; bytes *= 4) measure_size(bytes, split);
   if (!split) measure_coalesced();
   return 0;

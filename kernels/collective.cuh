@@ -73,20 +73,19 @@ __device__ __forceinline__ void copy_units(const u64 *addresses, u32 destination
   constexpr u32 kAtOnce = 4;
   const Unit *const from = reinterpret_cast<const Unit *>(addresses[0] + begin);
   const u64 units = (end - begin) / sizeof(Unit);
-  u64 unit = threadIdx.x;
-  for (; unit + (kAtOnce - 1) * kThreads < units; unit += kAtOnce * kThreads) {
+  for (u64 unit = threadIdx.x; unit < units; unit += kAtOnce * kThreads) {
     Unit values[kAtOnce];
 #pragma unroll
-    for (u32 i = 0; i < kAtOnce; ++i) values[i] = from[unit + i * kThreads];
+    for (u32 i = 0; i < kAtOnce; ++i) {
+      if (unit + i * kThreads < units) values[i] = from[unit + i * kThreads];
+    }
     for (u32 d = 1; d <= destinations; ++d) {
       Unit *const to = reinterpret_cast<Unit *>(addresses[d] + begin);
 #pragma unroll
-      for (u32 i = 0; i < kAtOnce; ++i) to[unit + i * kThreads] = values[i];
+      for (u32 i = 0; i < kAtOnce; ++i) {
+        if (unit + i * kThreads < units) to[unit + i * kThreads] = values[i];
+      }
     }
-  }
-  for (; unit < units; unit += kThreads) {
-    const Unit value = from[unit];
-    for (u32 d = 1; d <= destinations; ++d) reinterpret_cast<Unit *>(addresses[d] + begin)[unit] = value;
   }
 }
 
