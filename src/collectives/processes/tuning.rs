@@ -1,8 +1,8 @@
 //! The algorithm of a collective, and its number of blocks.
 //!
 //! All ranks must choose alike, so they compare their tunings in the rendezvous. The numbers for two and for four ranks were
-//! measured on H100s and H200s with NVLink (docs/benchmarks.md); those for more ranks are estimates. `PLINTH_GROUP_TUNING`
-//! overrides them, as in "one_shot=65536,blocks=32".
+//! measured on H100s and H200s with NVLink (docs/benchmarks.md, docs/benchmarks_history.md); those for more ranks are estimates.
+//! `PLINTH_GROUP_TUNING` overrides them, as in "one_shot=65536,blocks=32".
 
 use crate::{
     driver::group::{ENTRIES, LANES, MAX_BLOCKS, Mode, THREADS, offsets},
