@@ -61,12 +61,27 @@ pub struct GrowthLimits {
     pub move_first: bool,
     /// The multiple up to which memory grows, if it is for large blocks in [sections](super::sections). Then none is moved.
     pub section_growth: Option<u64>,
-    /// The live bytes of the device.
+    /// The live bytes of the device, on which the handles of large blocks depend.
     pub live: u64,
     /// The limit of held bytes of the device.
     pub limit: u64,
     /// The bytes by which the pool may grow; unlimited unless the pool has a budget.
     pub allowance: u64,
+}
+
+impl GrowthLimits {
+    /// Returns the limits of a step that creates memory for small blocks, up to `limit`, and moves none.
+    pub fn creation(limit: u64, allowance: u64) -> GrowthLimits {
+        GrowthLimits {
+            max_held: limit,
+            move_from: MoveSource::Nothing,
+            move_first: false,
+            section_growth: None,
+            live: 0,
+            limit,
+            allowance,
+        }
+    }
 }
 
 /// Rejects an address that the directory cannot store: one that is not aligned to units or is beyond the user address

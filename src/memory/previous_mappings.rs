@@ -8,11 +8,17 @@ use crate::{
     base::retry::retry,
     driver::{Driver, Physical},
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// The mappings of a device, by address.
+/// The mappings of a device.
 #[derive(Debug, Default)]
-pub struct PreviousMappings(BTreeMap<u64, PreviousMapping>);
+pub struct PreviousMappings {
+    by_address: BTreeMap<u64, PreviousMapping>,
+    /// The addresses of memory that has not been released.
+    of_memory: HashMap<Physical, Vec<u64>>,
+    /// The addresses of released memory.
+    released: BTreeSet<u64>,
+}
 
 #[derive(Debug, Clone, Copy)]
 struct PreviousMapping {
@@ -20,21 +26,20 @@ struct PreviousMapping {
     physical: Physical,
     /// Whether the device may still use the addresses.
     in_use: bool,
-    /// Whether the memory has been released since.
-    released: bool,
 }
 
 impl PreviousMappings {
     /// Adds a mapping whose memory moves. The device may still use it.
     pub fn add(&mut self, address: u64, bytes: u64, physical: Physical) {
-        self.0.insert(address, PreviousMapping { bytes, physical, in_use: true, released: false });
+        self.by_address.insert(address, PreviousMapping { bytes, physical, in_use: true });
+        self.of_memory.entry(physical).or_default().push(address);
     }
 
     /// Records that the device no longer uses a mapping.
     pub fn end_use(&mut self, driver: &Driver, address: u64) {
-        let Some(mapping) = self.0.get_mut(&address) else { return };
+        let Some(mapping) = self.by_address.get_mut(&address) else { return };
         mapping.in_use = false;
-        if mapping.released {
+        if self.released.contains(&address) {
             self.remove(driver, &[address]);
         }
     }
@@ -42,23 +47,19 @@ impl PreviousMappings {
     /// Removes the mappings of memory that is to be released; those in use when the device no longer uses them. Mappings of
     /// released memory that the driver refused to unmap are tried again.
     pub fn release(&mut self, driver: &Driver, physical: Physical) {
-        let mut addresses = Vec::new();
-        for (address, mapping) in &mut self.0 {
-            mapping.released |= mapping.physical == physical;
-            if mapping.released && !mapping.in_use {
-                addresses.push(*address);
-            }
-        }
+        self.released.extend(self.of_memory.remove(&physical).into_iter().flatten());
+        let unused = |address: &&u64| self.by_address.get(address).is_some_and(|mapping| !mapping.in_use);
+        let addresses: Vec<u64> = self.released.iter().filter(unused).copied().collect();
         self.remove(driver, &addresses);
     }
 
     /// Removes the mappings of a range of addresses that the device does not use. Returns whether the driver did.
     pub fn remove_in(&mut self, driver: &Driver, address: u64, bytes: u64) -> bool {
         let end = address + bytes;
-        let before = self.0.range(..address).next_back();
+        let before = self.by_address.range(..address).next_back();
         let first =
             before.filter(|(start, mapping)| *start + mapping.bytes > address).map_or(address, |(start, _)| *start);
-        let addresses: Vec<u64> = self.0.range(first..end).map(|(address, _)| *address).collect();
+        let addresses: Vec<u64> = self.by_address.range(first..end).map(|(address, _)| *address).collect();
         self.remove(driver, &addresses)
     }
 
@@ -70,18 +71,23 @@ impl PreviousMappings {
 
     /// Returns the addresses and sizes of the mappings that the device does not use.
     pub fn unused(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.0.iter().filter(|(_, mapping)| !mapping.in_use).map(|(address, mapping)| (*address, mapping.bytes))
+        let unused = self.by_address.iter().filter(|(_, mapping)| !mapping.in_use);
+        unused.map(|(address, mapping)| (*address, mapping.bytes))
     }
 
     /// Removes the mappings at these addresses. Returns whether the driver unmapped all.
     fn remove(&mut self, driver: &Driver, addresses: &[u64]) -> bool {
         let mut all = true;
         for address in addresses {
-            let Some(mapping) = self.0.get(address) else { continue };
-            if retry(|| driver.memory_unmap(*address, mapping.bytes)) {
-                self.0.remove(address);
-            } else {
+            let Some(mapping) = self.by_address.get(address).copied() else { continue };
+            if !retry(|| driver.memory_unmap(*address, mapping.bytes)) {
                 all = false;
+                continue;
+            }
+            self.by_address.remove(address);
+            if !self.released.remove(address) {
+                let addresses = self.of_memory.get_mut(&mapping.physical);
+                addresses.into_iter().for_each(|addresses| addresses.retain(|other| other != address));
             }
         }
         all

@@ -154,13 +154,18 @@ impl SlowPath {
             self.wait_for_device()?;
         }
         let limit = self.memory().max_held(self.device, &self.runtime.driver)?;
-        // A count locks all arenas, and many threads may need what is already here. While memory is plentiful, no limit of the
-        // search depends on the count.
-        if zone_of(self.request.size) == Zone::Small
-            && self.memory().supply(limit) == Supply::Plenty
-            && let Ok(address) = self.search()
-        {
-            return Ok(Some(address));
+        let grower = Grower { runtime: self.runtime, device: self.device, arena: self.arena, stream: self.stream };
+        let allowance = || budget.map_or(u64::MAX, |budget| self.remaining_budget(budget));
+        // A count locks all arenas, and many threads may need small blocks. While memory is plentiful, no limit of the search or of
+        // the growth depends on the count.
+        if zone_of(self.request.size) == Zone::Small && self.memory().supply(limit) == Supply::Plenty {
+            if let Ok(address) = self.search() {
+                return Ok(Some(address));
+            }
+            self.collect_garbage()?;
+            if let Some(address) = grower.grow(self.request, GrowthLimits::creation(limit, allowance()))? {
+                return Ok(Some(address));
+            }
         }
         let (counted, allocated) = peak_budget::flush_peak(self.memory(), self.arena, |moment| {
             moment.arenas().map(|inner| inner.space.counters.allocated_in(Zone::Large)).sum()
@@ -185,10 +190,9 @@ impl SlowPath {
             return Ok(Some(address));
         }
         self.collect_garbage()?;
-        let grower = Grower { runtime: self.runtime, device: self.device, arena: self.arena, stream: self.stream };
         let limits = |max_held, move_from, move_first| {
-            let allowance = budget.map_or(u64::MAX, |budget| self.remaining_budget(budget));
-            GrowthLimits { max_held, move_from, move_first, section_growth: None, live, limit, allowance }
+            let limits = GrowthLimits::creation(limit, allowance());
+            GrowthLimits { max_held, move_from, move_first, live, ..limits }
         };
         if section_growth.is_some() && zone_of(self.request.size) == Zone::Large {
             let max_held = policy::most_in_sections(live.saturating_add(self.request.size), peak, soft);

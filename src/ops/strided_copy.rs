@@ -199,12 +199,12 @@ pub fn launch(runtime: &Runtime, stream: Stream, kernel: Kernel, mut table: Tabl
         .context(|| format!("launching {}", kernel.entry()))
 }
 
-/// Returns the bytes that a block reduces: one unit for each thread as long as all blocks run at the same time, because a load
-/// from another device takes long; then enough to keep its threads busy.
-pub fn chunk_of(bytes: u64) -> u64 {
+/// Returns the bytes that a block copies: few for short messages, so that all multiprocessors have work; then enough to keep
+/// its threads busy.
+fn chunk_of(bytes: u64) -> u64 {
     match bytes {
-        0..=0x40_0000 => 4 << 10,
-        0x40_0001..0x100_0000 => 16 << 10,
+        0..0x10_0000 => 4 << 10,
+        0x10_0000..0x100_0000 => 16 << 10,
         _ => 64 << 10,
     }
 }

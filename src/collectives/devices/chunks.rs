@@ -8,7 +8,7 @@ use crate::{
     observe,
     ops::{
         copy::{DeviceSpan, copy_peer},
-        strided_copy::{chunk_of, launch},
+        strided_copy::launch,
     },
     runtime::{Runtime, tensor::ElementType},
     status::Status,
@@ -216,7 +216,7 @@ impl Chunks {
         if self.sources + self.destinations > MAX_OPERANDS {
             return self.reduce_in_rounds(runtime, stream, reduction);
         }
-        self.launch(runtime, stream, reduction.kernel, reduction.width, chunk_of, |table| {
+        self.launch(runtime, stream, reduction.kernel, reduction.width, reduction_chunk, |table| {
             table.operation = reduction.operation as u16;
             table.is_signed = reduction.is_signed.into();
             table.divisor = reduction.divisor;
@@ -290,6 +290,16 @@ fn copy_chunk(bytes: u64, processors: u64) -> u64 {
     match bytes {
         0..0x10_0000 => 4 << 10,
         _ => bytes.div_ceil(processors).next_multiple_of(4 << 10).min(1 << 30),
+    }
+}
+
+/// Returns the bytes that a block reduces in a launch that reduces to `bytes`: one unit for each thread as long as all blocks run
+/// at the same time, because a load from another device takes long; then enough to keep its threads busy.
+fn reduction_chunk(bytes: u64) -> u64 {
+    match bytes {
+        0..=0x40_0000 => 4 << 10,
+        0x40_0001..0x100_0000 => 16 << 10,
+        _ => 64 << 10,
     }
 }
 
