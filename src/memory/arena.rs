@@ -10,6 +10,7 @@ use super::{
     block::{Block, BlockId, BlockState},
     growth::{DetachedHandle, ReclaimableHandle},
     lock::Lock,
+    mapped::Backing,
     pool::{self, MemoryOptions, PoolId},
     space::Space,
 };
@@ -194,11 +195,20 @@ impl Arena {
         pool::is_idle(self.key().pool, self.device)
     }
 
-    /// Coalesces free blocks and returns the reclaimable handles and the arena's generation.
+    /// Coalesces free blocks and returns the reclaimable handles and segments, and the arena's generation.
     pub fn reclaimable_handles(&self) -> (Vec<ReclaimableHandle>, u32) {
+        self.coalesced(Space::reclaimable_handles)
+    }
+
+    /// Does the same without segments, which cannot move.
+    pub fn movable_handles(&self) -> (Vec<ReclaimableHandle>, u32) {
+        self.coalesced(|space| space.reclaimable_handles_where(|backing| matches!(backing, Backing::Handle(_))))
+    }
+
+    fn coalesced(&self, list: impl Fn(&Space) -> Vec<ReclaimableHandle>) -> (Vec<ReclaimableHandle>, u32) {
         let mut inner = self.lock();
         inner.space.coalesce_all();
-        (inner.space.reclaimable_handles(), inner.space.generation)
+        (list(&inner.space), inner.space.generation)
     }
 
     /// Detaches the addresses of a handle, unless the arena was reused under another key since `generation`, or its pool has got a

@@ -17,8 +17,13 @@ const CELL_BITS: u32 = 20;
 const CELLS: usize = 1 << (LEAF_BITS - CELL_BITS);
 const UNITS: usize = 1 << (CELL_BITS - UNIT.ilog2());
 /// The bits of an address on every machine that CUDA supports; the highest bit belongs to the kernel.
-const ADDRESS_BITS: u32 = 48;
+pub const ADDRESS_BITS: u32 = 48;
 const LEAVES: usize = 1 << (ADDRESS_BITS - LEAF_BITS);
+
+/// Returns whether the directory can store blocks in a range of addresses.
+pub fn accepts(address: u64, bytes: u64) -> bool {
+    address.is_multiple_of(UNIT) && address.checked_add(bytes).is_some_and(|end| end <= 1 << ADDRESS_BITS)
+}
 
 /// A directory entry: the arena, and the block that starts at the address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,6 +11,7 @@ use super::{
     block::{UNIT, Zone, zone_of},
     config,
     device_memory::Method,
+    directory::{self, ADDRESS_BITS},
     external_segments,
     growth::{DetachedHandle, GrowthCandidate, GrowthSite, ReclaimableHandle},
     handles::{self, Handle},
@@ -84,14 +85,16 @@ impl GrowthLimits {
     }
 }
 
-/// Rejects an address that the directory cannot store: one that is not aligned to units or is beyond the user address
-/// range.
-fn check_address(allocator: &str, address: u64) -> Result<()> {
-    if address.is_multiple_of(UNIT) && address >> 47 == 0 {
+/// Rejects addresses that the directory cannot store.
+fn check_address(allocator: &str, address: u64, bytes: u64) -> Result<()> {
+    if directory::accepts(address, bytes) {
         return Ok(());
     }
-    let what =
-        format!("{allocator} returned the address {address:#x}, which is not a multiple of {UNIT} or exceeds 47 bits");
+    let what = format!(
+        "{allocator} returned the address {address:#x}, which is not a multiple of {UNIT}, or {} from there on exceed \
+         {ADDRESS_BITS} bits",
+        Bytes(bytes)
+    );
     Err(Error::new(Status::NOT_SUPPORTED, what))
 }
 
@@ -155,7 +158,7 @@ impl Grower<'_> {
     // ---- segments
 
     /// Grows by a segment of the driver, or of the pool's own allocator if it has one. That allocator is the program's code
-    /// and must not allocate in this pool.
+    /// and must not allocate from the caching allocator, whose locks are held.
     fn grow_by_segment(
         &self,
         request: Request,
@@ -190,7 +193,7 @@ impl Grower<'_> {
                 return Err(Error::from(failure).context(format_args!("allocating a segment of {}", Bytes(bytes))));
             }
         };
-        let checked = check_address("the driver", segment.address());
+        let checked = check_address("the driver", segment.address(), bytes);
         if checked.is_err() {
             sync_debug::require("an allocation that failed", || retry(|| self.driver().segment_free(segment)));
         }
@@ -201,7 +204,7 @@ impl Grower<'_> {
         let Some(address) = external_segments::allocate(plugin, bytes, self.device.ordinal, self.stream) else {
             return Ok(None);
         };
-        let checked = check_address("the pool's allocator", address);
+        let checked = check_address("the pool's allocator", address, bytes);
         if checked.is_err() {
             external_segments::free(address);
         }
@@ -304,7 +307,7 @@ impl Grower<'_> {
             // The addresses begin at such a multiple, unless they are scarce, so that the first growth in sections is one handle.
             let alignment = if bytes > min_bytes.max(LARGEST_GROWTH) { LARGEST_GROWTH.max(granule) } else { granule };
             match self.driver().memory_reserve(bytes, alignment) {
-                Ok(address) if address.checked_add(bytes).is_some_and(|end| end < 1 << 48) => {
+                Ok(address) if directory::accepts(address, bytes) => {
                     let mut inner = self.arena.lock();
                     inner.space.add_region(address, bytes, zone);
                     if Self::may_split_handles(&inner) {
@@ -316,7 +319,7 @@ impl Grower<'_> {
                     let _ = self.driver().memory_unreserve(address, bytes);
                     return Err(Error::new(
                         Status::NOT_SUPPORTED,
-                        format!("the driver reserved addresses at {address:#x}, which exceed 48 bits"),
+                        format!("the driver reserved addresses at {address:#x}, which exceed {ADDRESS_BITS} bits"),
                     ));
                 }
                 // Addresses may be scarce, for example under a limit on virtual memory: retry with fewer.
@@ -445,8 +448,8 @@ impl Grower<'_> {
         let mut candidates = Vec::new();
         // Memory that a capturing stream freed may be part of the graph, so no memory of its arena moves.
         if !capturing && stream_events::may_move_memory(self.runtime, self.device, self.arena, false) {
-            let (reclaimable, generation) = self.arena.reclaimable_handles();
-            candidates.extend(reclaimable.into_iter().map(|handle| MovableHandle {
+            let (movable, generation) = self.arena.movable_handles();
+            candidates.extend(movable.into_iter().map(|handle| MovableHandle {
                 arena: self.arena,
                 handle,
                 generation,
@@ -482,18 +485,13 @@ impl Grower<'_> {
             {
                 continue;
             }
-            let (reclaimable, generation) = arena.reclaimable_handles();
-            if reclaimable.is_empty() {
+            let (movable, generation) = arena.movable_handles();
+            if movable.is_empty() {
                 continue;
             }
             let idle = stream_events::is_idle(self.runtime, arena) && is_quiet();
             if idle || (ordered && stream_events::can_record_event(self.runtime, arena)) {
-                candidates.extend(reclaimable.into_iter().map(|handle| MovableHandle {
-                    arena,
-                    handle,
-                    generation,
-                    idle,
-                }));
+                candidates.extend(movable.into_iter().map(|handle| MovableHandle { arena, handle, generation, idle }));
             }
         }
         policy::choose(candidates, missing_bytes, room, sizes)

@@ -43,7 +43,8 @@ const FIRST_POLLS: u32 = 64;
 const FIRST_ROUND: u32 = 2;
 
 /// The operations that a lock needs of its atomic word. [`AtomicBool`] implements them; the model checker of the tests
-/// has its own implementation, so that it checks this code and its orderings unchanged.
+/// has its own implementation, so that it checks this code and its orderings unchanged. The number of threads that lock first is
+/// not among them: it orders nothing.
 pub trait Word {
     /// As [`AtomicBool::compare_exchange`] from `false` to `true`; returns whether it succeeded.
     fn set(&self, success: Ordering) -> bool;

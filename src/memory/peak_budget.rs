@@ -207,13 +207,13 @@ enum Budgets<'a> {
     Prefer(&'a Arena),
 }
 
-/// Adds up all arenas and the other backends for the quantities of a set, and records new peaks. The levels of other
-/// quantities are 0.
-fn count(memory: &DeviceMemory, peak: &mut Peak, which: QuantitySet, budgets: Budgets) -> LevelsAndPeaks {
-    count_with(memory, peak, which, budgets, |_| ()).0
+/// Adds up all arenas and the other backends for the quantities of a set, and records new peaks.
+fn count(memory: &DeviceMemory, peak: &mut Peak, which: QuantitySet, budgets: Budgets) {
+    count_with(memory, peak, which, budgets, |_| ());
 }
 
-/// Counts as [`count`] does, and calls `body` before any counter can change.
+/// Counts as [`count`] does, and calls `body` before any counter can change. Returns the levels of these quantities; those of
+/// others are of the other backends only.
 fn count_with<T>(
     memory: &DeviceMemory,
     peak: &mut Peak,

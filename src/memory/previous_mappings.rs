@@ -14,9 +14,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 #[derive(Debug, Default)]
 pub struct PreviousMappings {
     by_address: BTreeMap<u64, PreviousMapping>,
-    /// The addresses of memory that has not been released.
+    /// The addresses of memory that has not been released, and those of released memory: each is in one of both.
     of_memory: HashMap<Physical, Vec<u64>>,
-    /// The addresses of released memory.
     released: BTreeSet<u64>,
 }
 
@@ -53,7 +52,7 @@ impl PreviousMappings {
         self.remove(driver, &addresses);
     }
 
-    /// Removes the mappings of a range of addresses that the device does not use. Returns whether the driver did.
+    /// Removes the mappings of a range of addresses, none of which the device uses any more. Returns whether the driver did.
     pub fn remove_in(&mut self, driver: &Driver, address: u64, bytes: u64) -> bool {
         let end = address + bytes;
         let before = self.by_address.range(..address).next_back();
@@ -85,9 +84,13 @@ impl PreviousMappings {
                 continue;
             }
             self.by_address.remove(address);
-            if !self.released.remove(address) {
-                let addresses = self.of_memory.get_mut(&mapping.physical);
-                addresses.into_iter().for_each(|addresses| addresses.retain(|other| other != address));
+            if !self.released.remove(address)
+                && let Some(addresses) = self.of_memory.get_mut(&mapping.physical)
+            {
+                addresses.retain(|other| other != address);
+                if addresses.is_empty() {
+                    self.of_memory.remove(&mapping.physical);
+                }
             }
         }
         all

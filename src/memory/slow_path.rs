@@ -55,19 +55,16 @@ pub fn allocate_slow(
 ) -> Result<Option<u64>> {
     let slow_path = SlowPath { runtime, device, arena, generation, stream: arena.stream_use().stream, request };
     let mut outcome = slow_path.run(false)?;
-    // Callbacks are the program's code, so no lock is held and no driver setting is changed while they run. If
-    // callbacks report freed memory, the steps are repeated as long as the memory figures change.
-    let mut before = None;
+    // Callbacks are the program's code, so no lock is held and no driver setting is changed while they run. If callbacks report
+    // freed memory, the steps are repeated as long as less is live, less is held, or more is free than ever before.
+    let mut best: Option<[u64; 3]> = None;
     while outcome == Outcome::Short && callbacks::free_memory(device.ordinal, request.requested) {
-        let now = Some((
-            peak_budget::read(device.memory()).live().0,
-            device.memory().held(),
-            device.memory_info(&runtime.driver)?.0,
-        ));
-        if now == before {
+        let free = device.memory_info(&runtime.driver)?.0;
+        let now = [peak_budget::read(device.memory()).live().0, device.memory().held(), u64::MAX - free];
+        if best.is_some_and(|best| now.iter().zip(best).all(|(now, best)| *now >= best)) {
             break;
         }
-        before = now;
+        best = Some(best.map_or(now, |best| std::array::from_fn(|index| best[index].min(now[index]))));
         outcome = slow_path.run(false)?;
     }
     // The driver needs some memory of its own for what it maps, so the size alone may not suffice.

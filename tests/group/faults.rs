@@ -19,6 +19,7 @@ pub const SCENARIOS: &[Scenario] = &[
     ("timeout", timeout),
     ("abort", abort),
     ("killed", killed),
+    ("aborted_after_a_loss", aborted_after_a_loss),
     ("leaves", leaves),
     ("leaves_early", leaves_early),
     ("leaves_unread", leaves_unread),
@@ -55,6 +56,17 @@ fn an_abort_ends_all_waits_and_another_group_can_be_created() {
 #[test]
 fn a_killed_rank_is_reported_by_the_others() {
     let mut ranks = start("killed", 4, &[]);
+    let victim = ranks.remove(2);
+    for (rank, other) in ranks.into_iter().enumerate() {
+        let (success, text) = other.end();
+        assert!(success, "one of the others, {rank}: {text}");
+    }
+    assert!(!victim.end().0);
+}
+
+#[test]
+fn an_abort_after_a_loss_reaches_ranks_that_do_not_ask() {
+    let mut ranks = start("aborted_after_a_loss", 3, &[]);
     let victim = ranks.remove(2);
     for (rank, other) in ranks.into_iter().enumerate() {
         let (success, text) = other.end();
@@ -248,6 +260,30 @@ fn killed() {
     let rank = if me.rank == 3 { 2 } else { me.rank };
     let again = ProcessGroup::join(&me.ids[1], rank, 3, me.device(), crate::rank::SOON).unwrap();
     expect_sum(&again, stream);
+}
+
+/// Rank 1 waits for its stream alone, so only an abort of rank 0, which has noticed the loss, ends its work.
+#[allow(clippy::disallowed_methods, reason = "the test simulates a rank that ends abnormally")]
+fn aborted_after_a_loss() {
+    let (me, group, stream, memory) = begin();
+    match me.rank {
+        0 => {
+            let error = eventually("no rank is reported", || group.error());
+            assert_eq!(error.status(), Status::PEER_LOST, "{error}");
+            group.abort();
+            group.abort();
+            assert_eq!(group.error().unwrap().status(), Status::PEER_LOST);
+        }
+        1 => {
+            sum(&group, &memory, stream).unwrap();
+            synchronize(stream);
+            expect_sticky_error(&group, stream, &memory, Status::ABORTED);
+        }
+        _ => {
+            std::thread::sleep(Duration::from_millis(30));
+            std::process::abort();
+        }
+    }
 }
 
 fn leaves() {

@@ -2,7 +2,7 @@
 
 use super::{
     ProcessGroup,
-    launch_orders::{Addition, Sequence},
+    launch_orders::{Addition, LaunchOrder, Sequence},
     windows::{Window, listed_place},
 };
 use crate::{
@@ -324,16 +324,26 @@ impl ProcessGroup {
             // A graph that the program captures by the driver's own calls cannot be refused.
             capture_scope::add(capture, &self.sleep);
         }
-        let mut recorded = orders.of(additions, device, &runtime.driver)?;
-        runtime.in_stream(stream, |driver, raw| {
+        let mut orders = orders.of(additions, device, &runtime.driver)?;
+        // Before the launch, which may wait for a rank that has left.
+        let added = capture.is_none().then(|| self.launched.add(additions));
+        let launched = runtime.in_stream(stream, |driver, raw| {
             let stream_id = StreamId::of(driver, raw, capture);
-            recorded.iter().try_for_each(|(order, _)| order.wait(runtime, stream, stream_id, capture))?;
+            orders.iter().try_for_each(|order| order.wait(runtime, stream, stream_id, capture))?;
             observe::access(runtime, stream, used)?;
-            if let Some((order, _)) = recorded.first_mut() {
+            if let Some(order) = orders.first_mut() {
                 order.launch(driver, device, stream_id, capture, &kernel)?;
             }
-            recorded.iter_mut().try_for_each(|(order, addition)| order.record(driver, stream_id, capture, *addition))
-        })
+            // All of them, although the first error is returned: the work is launched.
+            let record = |order: &mut &mut LaunchOrder| order.record(driver, stream_id, capture);
+            Ok(orders.iter_mut().map(record).fold(Ok(()), Result::and))
+        });
+        if launched.is_err()
+            && let Some(added) = added
+        {
+            added.undo();
+        }
+        launched?
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     ProcessGroup, TIMEOUT,
-    launch_orders::LaunchOrders,
+    launch_orders::{LaunchOrders, LaunchedWork},
     links::Links,
     rendezvous::{self, Id, RankInfo},
     symmetric_buffer::{SymmetricBuffer, import_part},
@@ -18,7 +18,10 @@ use crate::{
 use parking_lot::Mutex;
 use std::{
     os::fd::OwnedFd,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64},
+    },
     time::Duration,
 };
 
@@ -60,6 +63,8 @@ impl ProcessGroup {
             report: None,
             stream,
             orders: Mutex::new(LaunchOrders::default()),
+            launched: LaunchedWork::default(),
+            has_notified: AtomicBool::new(false),
             windows: Mutex::default(),
             left: Mutex::new(None),
             sleep: Arc::default(),

@@ -9,6 +9,7 @@ use crate::{
     runtime::{self, Runtime, device::Device},
     stream::{Stream, event_pool::PooledEvent, ordering, prepared_launch::PreparedLaunch, stream_id::StreamId},
 };
+use parking_lot::Mutex;
 
 /// The sequence that a launch belongs to: all collectives are one sequence, and so is each direction to each rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,10 +36,8 @@ pub struct LaunchOrder {
     of: Sequence,
     stream: Option<StreamId>,
     event: PooledEvent,
-    /// The amount of work launched outside of captures: see [`Addition::parts`].
-    parts: u64,
-    /// What it was after the last rendezvous.
-    parts_of_rendezvous: u64,
+    /// Whether the driver refused to record the event after the last launch, of which nothing is known therefore.
+    is_unrecorded: bool,
     /// The stream of the last launch in a capture, with the id of that capture.
     captured: Option<(u64, StreamId)>,
     captured_event: PooledEvent,
@@ -51,13 +50,8 @@ pub struct LaunchOrder {
 pub struct LaunchOrders(Vec<LaunchOrder>);
 
 impl LaunchOrders {
-    /// Returns the last launches of the sequences that a launch adds to, each once, with the additions.
-    pub fn of(
-        &mut self,
-        additions: &[Addition],
-        device: &Device,
-        driver: &Driver,
-    ) -> Result<Vec<(&mut LaunchOrder, Addition)>> {
+    /// Returns the last launches of the sequences that a launch adds to, each once.
+    pub fn of(&mut self, additions: &[Addition], device: &Device, driver: &Driver) -> Result<Vec<&mut LaunchOrder>> {
         for Addition { sequence, .. } in additions {
             if !self.0.iter().any(|order| order.of == *sequence) {
                 let event = PooledEvent::acquire(device, driver, 0)?;
@@ -66,16 +60,15 @@ impl LaunchOrders {
                     of: *sequence,
                     stream: None,
                     event,
-                    parts: 0,
-                    parts_of_rendezvous: 0,
+                    is_unrecorded: false,
                     captured: None,
                     captured_event,
                     prepared: PreparedLaunch::default(),
                 });
             }
         }
-        let addition = |of| additions.iter().find(|addition| addition.sequence == of);
-        Ok(self.0.iter_mut().filter_map(|order| addition(order.of).map(|addition| (order, *addition))).collect())
+        let is_added_to = |order: &&mut LaunchOrder| additions.iter().any(|addition| addition.sequence == order.of);
+        Ok(self.0.iter_mut().filter(is_added_to).collect())
     }
 
     /// Destroys the graphs of launches.
@@ -83,17 +76,6 @@ impl LaunchOrders {
         for order in &mut self.0 {
             order.prepared = PreparedLaunch::default();
         }
-    }
-
-    /// Returns whether work was launched, outside of captures, in which a rank that has left does not take part: it
-    /// cannot complete. A send only needs free entries, unless it is a rendezvous.
-    pub fn exceeds(&self, peer: u32, done: &CompletedWork) -> bool {
-        let lacks_room = |parts: u64| parts > done.received + u64::from(ENTRIES);
-        self.0.iter().any(|order| match order.of {
-            Sequence::Collectives => order.parts > done.collectives,
-            Sequence::Sends(to) => to == peer && (lacks_room(order.parts) || order.parts_of_rendezvous > done.received),
-            Sequence::Receives(from) => from == peer && order.parts > done.sent,
-        })
     }
 
     /// Returns whether a collective launched outside of captures has not completed.
@@ -111,14 +93,74 @@ impl LaunchOrders {
     fn pending(&self) -> Vec<&LaunchOrder> {
         let Ok(runtime) = runtime::ready() else { return Vec::new() };
         let launched = || self.0.iter().filter(|order| order.stream.is_some());
-        let is_pending = |order: &&LaunchOrder| match runtime
-            .in_any_context(|driver| Ok(driver.event_query(order.event.native())?))
-        {
-            Ok(done) => !done,
-            Err(error) => !codes::is_context_lost(error.driver_code()),
+        let is_pending = |order: &&LaunchOrder| {
+            order.is_unrecorded
+                || match runtime.in_any_context(|driver| Ok(driver.event_query(order.event.native())?)) {
+                    Ok(done) => !done,
+                    Err(error) => !codes::is_context_lost(error.driver_code()),
+                }
         };
         let pending = runtime.driver.with_relaxed_capture(|| launched().filter(is_pending).collect());
         pending.unwrap_or_else(|_| launched().collect())
+    }
+}
+
+/// How much work was launched in each sequence, outside of captures. Its lock is never held during a call of the driver, so it
+/// can be asked while a launch waits for room in its stream.
+#[derive(Debug, Default)]
+pub struct LaunchedWork(Mutex<Vec<SequenceWork>>);
+
+#[derive(Debug, Clone, Copy)]
+struct SequenceWork {
+    sequence: Sequence,
+    /// See [`Addition::parts`].
+    parts: u64,
+    /// What `parts` was after the last rendezvous.
+    parts_of_rendezvous: u64,
+}
+
+impl LaunchedWork {
+    /// Adds what is about to be launched. The result undoes that if nothing is launched.
+    pub fn add(&self, additions: &[Addition]) -> UndoAddition<'_> {
+        let mut work = self.0.lock();
+        let before = work.clone();
+        for Addition { sequence, parts, is_rendezvous } in additions {
+            let index = work.iter().position(|of| of.sequence == *sequence).unwrap_or_else(|| {
+                work.push(SequenceWork { sequence: *sequence, parts: 0, parts_of_rendezvous: 0 });
+                work.len() - 1
+            });
+            let of = &mut work[index];
+            of.parts += parts;
+            if *is_rendezvous {
+                of.parts_of_rendezvous = of.parts;
+            }
+        }
+        UndoAddition { work: self, before }
+    }
+
+    /// Returns whether work was launched in which a rank that has left does not take part: it cannot complete. A send only
+    /// needs free entries, unless it is a rendezvous.
+    pub fn exceeds(&self, peer: u32, done: &CompletedWork) -> bool {
+        let lacks_room = |parts: u64| parts > done.received + u64::from(ENTRIES);
+        self.0.lock().iter().any(|of| match of.sequence {
+            Sequence::Collectives => of.parts > done.collectives,
+            Sequence::Sends(to) => to == peer && (lacks_room(of.parts) || of.parts_of_rendezvous > done.received),
+            Sequence::Receives(from) => from == peer && of.parts > done.sent,
+        })
+    }
+}
+
+/// What was launched before an addition.
+#[must_use]
+pub struct UndoAddition<'a> {
+    work: &'a LaunchedWork,
+    before: Vec<SequenceWork>,
+}
+
+impl UndoAddition<'_> {
+    /// Removes the addition. No other one was made meanwhile.
+    pub fn undo(self) {
+        *self.work.0.lock() = self.before;
     }
 }
 
@@ -183,24 +225,16 @@ impl LaunchOrder {
         }
     }
 
-    /// Records a launch and what it adds.
-    pub fn record(
-        &mut self,
-        driver: &Driver,
-        stream_id: StreamId,
-        capture: Option<u64>,
-        addition: Addition,
-    ) -> Result<()> {
+    /// Records a launch.
+    pub fn record(&mut self, driver: &Driver, stream_id: StreamId, capture: Option<u64>) -> Result<()> {
         match capture {
             None => {
-                self.parts += addition.parts;
-                if addition.is_rendezvous {
-                    self.parts_of_rendezvous = self.parts;
-                }
+                self.stream = Some(stream_id);
                 // The work is launched already, and only this event tells when it is done.
                 let record = || driver.event_record(self.event.native(), stream_id.native());
-                record().or_else(|_| record()).or_else(|_| record())?;
-                self.stream = Some(stream_id);
+                let recorded = record().or_else(|_| record()).or_else(|_| record());
+                self.is_unrecorded = recorded.is_err();
+                recorded?;
             }
             Some(id) => {
                 driver.event_record(self.captured_event.native(), stream_id.native())?;

@@ -37,7 +37,7 @@ use crate::{
 };
 pub use calls::Transfer;
 pub use join::Candidate;
-use launch_orders::{CompletedWork, LaunchOrders};
+use launch_orders::{CompletedWork, LaunchOrders, LaunchedWork};
 pub use links::GatherRow;
 use links::{LinkState, Links};
 use parking_lot::Mutex;
@@ -46,7 +46,7 @@ use sleep::SavedContents;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -83,7 +83,12 @@ pub struct ProcessGroup {
     report: Option<Report>,
     /// For notifications of other ranks beside the collectives.
     stream: driver::Stream,
+    /// Held during launches, which may wait for room in a stream: only work that ends gives it.
     orders: Mutex<LaunchOrders>,
+    /// What was launched outside of captures.
+    launched: LaunchedWork,
+    /// Whether the other ranks were notified of the end of the group.
+    has_notified: AtomicBool,
     /// The time at which work was found to wait for a rank that has left.
     left: Mutex<Option<Instant>>,
     sleep: Arc<SleepState>,
@@ -161,7 +166,8 @@ impl ProcessGroup {
             if deadline.elapsed() > GRACE_PERIOD {
                 self.check_peers();
             }
-            if self.report.as_ref().is_some_and(|report| report.stopped().is_some()) {
+            if let Some(word) = self.report.as_ref().and_then(Report::stopped) {
+                self.abort_with(word);
                 return Err(self.sticky_error().unwrap_or_else(unknown_error));
             }
             let (reason, status, what) = match state {
@@ -229,13 +235,13 @@ impl ProcessGroup {
         self.abort_with(Reason::Aborted.word(self.rank));
     }
 
-    /// Aborts the group, here and at the other ranks.
+    /// Aborts the group, here and at the other ranks, which may not know yet why it has ended here.
     fn abort_with(&self, word: u32) {
         let Some(report) = &self.report else { return };
-        if report.stopped().is_some() {
+        report.stop(word);
+        if self.has_notified.swap(true, Ordering::Relaxed) {
             return;
         }
-        report.stop(word);
         self.links.abort();
         let Some(runtime) = runtime::usable() else { return };
         let contents = self.contents.lock();
@@ -278,11 +284,11 @@ impl ProcessGroup {
                 LinkState::Aborted => report.stop(Reason::Aborted.word(rank)),
                 // A rank leaves when its own work is done. It has then done its part of the others' pending work,
                 // however long that takes, but not of later work, which would wait forever.
-                LinkState::Left { done: Some(done) } if self.orders.lock().exceeds(rank, &done) => {
+                LinkState::Left { done: Some(done) } if self.launched.exceeds(rank, &done) => {
                     lost = lost.or(Some(rank))
                 }
                 LinkState::Left { done: Some(done) } if !self.waits_for(rank, &done) => {}
-                LinkState::Left { done: None } if self.orders.lock().is_idle() => {}
+                LinkState::Left { done: None } if self.is_idle() => {}
                 LinkState::Left { .. } => left = left.or(Some(rank)),
             }
         }
@@ -329,7 +335,13 @@ impl ProcessGroup {
         let Some(counters) = runtime::usable().and_then(|runtime| self.counters(runtime)) else { return false };
         // A collective that runs may be one of a replay, of which nothing else is known here.
         counters.completed_with(peer).collectives >= done.collectives
-            && (counters.is_in_collective(self.rank) || self.orders.lock().has_pending_collective())
+            && (counters.is_in_collective(self.rank)
+                || self.orders.try_lock().is_none_or(|orders| orders.has_pending_collective()))
+    }
+
+    /// Returns whether all work launched outside of captures has completed. A launch that waits for room is not idle.
+    fn is_idle(&self) -> bool {
+        self.orders.try_lock().is_some_and(|orders| orders.is_idle())
     }
 
     /// Returns the parameters that all kernels of the group share.
@@ -389,13 +401,14 @@ impl Counters {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         let Some(runtime) = runtime::usable() else { return };
-        let Some(report) = self.report.take() else { return self.release(runtime) };
-        self.report = Some(report);
+        if self.report.is_none() {
+            return self.release(runtime);
+        }
         // Pending work ends: when the others do their part, when they are found to be gone, or at its own timeout.
         let mut pause = Duration::from_micros(20);
         let timeout = Duration::from_nanos(self.timeout.load(Ordering::Relaxed));
         let deadline = Deadline::new(timeout.saturating_add(LONGEST_END));
-        while !self.orders.lock().is_idle() {
+        while !self.is_idle() {
             if deadline.is_expired() {
                 log::log(Level::Error, || {
                     format!("rank {} ends while its work still runs; the memory of the group stays in use", self.rank)

@@ -9,7 +9,7 @@ use crate::{
     error::{Error, Result},
     status::Status,
 };
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 /// The parameters of the algorithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +84,25 @@ const FEW_BLOCKS: u32 = 64;
 const LARGE_ALL_REDUCE: [(u32, u64); 2] = [(2, 2 << 20), (u32::MAX, u64::MAX)];
 const LARGE_ROW: [(u32, u64); 2] = [(2, 16 << 20), (u32::MAX, u64::MAX)];
 
+/// The most bytes of a row that is read and written where it is: kernels count its units of 16 bytes, and those of some more
+/// iterations, in 32 bits.
+const MOST_DIRECT: u64 = 16 * (u32::MAX as u64 - (1 << 16));
+
+/// The parameters by name, with their ranges and what sets them.
+type Key = (&'static str, RangeInclusive<u64>, fn(&mut Tuning, u64));
+const KEYS: [Key; 10] = [
+    ("one_shot", 0..=1 << 40, |tuning, value| tuning.one_shot = value),
+    ("packets", 0..=1 << 24, |tuning, value| tuning.packets = value & !15),
+    ("broadcast", 0..=1 << 24, |tuning, value| tuning.broadcast = value & !15),
+    ("registered", 0..=1 << 40, |tuning, value| tuning.registered = value),
+    ("block_bytes", 16..=1 << 30, |tuning, value| tuning.block_bytes = value),
+    ("blocks", 1..=MAX_BLOCKS as u64, |tuning, value| tuning.blocks = value as u32),
+    ("staging", 4096..=1 << 30, |tuning, value| tuning.staging = value),
+    ("entry", 16..=1 << 24, |tuning, value| tuning.entry = value & !15),
+    ("lanes", 1..=LANES as u64, |tuning, value| tuning.lanes = value as u32),
+    ("piece", 16..=1 << 24, |tuning, value| tuning.piece = value & !15),
+];
+
 /// Returns the maximum number of lanes of a transfer. A launch may send to all ranks and receive from all, with a block for
 /// each lane, and its blocks must run at the same time.
 fn lanes_for(size: u32, multiprocessors: u32) -> u32 {
@@ -131,35 +150,14 @@ impl Tuning {
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (key, value) = part.split_once('=').ok_or_else(|| wrong(format!("{part:?} has no =")))?;
             let value: u64 = value.trim().parse().map_err(|_| wrong(format!("{value:?} is no number")))?;
-            let range = match key.trim() {
-                "one_shot" | "registered" => 0..=1 << 40,
-                "packets" | "broadcast" => 0..=1 << 24,
-                "block_bytes" => 16..=1 << 30,
-                "lanes" => 1..=u64::from(LANES),
-                "blocks" => 1..=u64::from(MAX_BLOCKS),
-                "staging" => 4096..=1 << 30,
-                "entry" | "piece" => 16..=1 << 24,
-                other => {
-                    return Err(wrong(format!(
-                        "{other:?} is none of one_shot, packets, broadcast, registered, block_bytes, blocks, staging, entry, lanes, piece"
-                    )));
-                }
+            let Some((_, range, set)) = KEYS.iter().find(|(name, ..)| *name == key.trim()) else {
+                let names: Vec<&str> = KEYS.iter().map(|(name, ..)| *name).collect();
+                return Err(wrong(format!("{:?} is none of {}", key.trim(), names.join(", "))));
             };
             if !range.contains(&value) {
                 return Err(wrong(format!("{key} is not from {} to {}", range.start(), range.end())));
             }
-            match key.trim() {
-                "one_shot" => self.one_shot = value,
-                "packets" => self.packets = value & !15,
-                "broadcast" => self.broadcast = value & !15,
-                "registered" => self.registered = value,
-                "block_bytes" => self.block_bytes = value,
-                "blocks" => self.blocks = value as u32,
-                "staging" => self.staging = value,
-                "entry" => self.entry = value & !15,
-                "lanes" => self.lanes = value as u32,
-                _ => self.piece = value & !15,
-            }
+            set(self, value);
         }
         Ok(())
     }
@@ -168,6 +166,11 @@ impl Tuning {
     pub fn packets_for(&self, mode: Mode) -> u64 {
         let longer = if matches!(mode, Mode::Broadcast | Mode::BroadcastParts) { self.broadcast } else { 0 };
         longer.max(self.packets)
+    }
+
+    /// Returns whether a collective with rows of `bytes` bytes reads and writes registered memory where it is.
+    pub fn is_direct(&self, mode: Mode, bytes: u64) -> bool {
+        bytes > self.registered.max(self.packets_for(mode)) && bytes <= MOST_DIRECT
     }
 
     /// Returns the bytes of a slot of each of `size` ranks.
@@ -294,6 +297,14 @@ mod tests {
             tuning.read(text).unwrap();
             assert!(tuning.short_transfer() <= tuning.eager_transfer(), "{text}");
         }
+    }
+
+    #[test]
+    fn rows_whose_units_overflow_go_through_slots() {
+        let tuning = Tuning { registered: 1024, packets: 2048, ..plain() };
+        let is_direct = [2048, 2049, 60 << 30, (64 << 30) - (2 << 20), 64 << 30, 1 << 40]
+            .map(|bytes| tuning.is_direct(Mode::Gather, bytes));
+        assert_eq!(is_direct, [false, true, true, true, false, false]);
     }
 
     #[test]

@@ -281,7 +281,7 @@ impl ProcessGroup {
         };
         let waited = self.deadline().until(
             || format!("rank {} of {} waited for its work, to deregister memory", self.rank, self.size),
-            || Ok(self.orders.lock().is_idle().then_some(())),
+            || Ok(self.is_idle().then_some(())),
         );
         match waited {
             Ok(()) => window.release(&runtime.driver),
@@ -300,7 +300,7 @@ impl ProcessGroup {
         to: Span,
         bytes: u64,
     ) -> Option<(Mode, DirectMemory)> {
-        if bytes <= self.tuning.registered.max(self.tuning.packets_for(mode)) {
+        if !self.tuning.is_direct(mode, bytes) {
             return None;
         }
         let find = |span| windows.iter().find_map(|window| Some((window, window.offset_of(span)?)));
@@ -324,6 +324,7 @@ impl ProcessGroup {
                 let ((input, inputs), (output, outputs)) = (of(from, rank * part, part)?, of(to, rank * part, part)?);
                 Some((mode, DirectMemory::new([input, output], &inputs, &outputs)))
             }
+            // Each rank writes its own input, which it takes for that of the root, rank 0.
             Mode::Gather => output(mode, rank * bytes, &[from]),
             Mode::Broadcast | Mode::BroadcastParts if self.size > 1 => output(Mode::BroadcastParts, 0, &[]),
             Mode::ReduceScatter => input(rank * bytes, bytes),

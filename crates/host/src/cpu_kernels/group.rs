@@ -2,9 +2,8 @@
 //! which documents the protocol.
 //!
 //! A launch is one thread that does the work of all blocks, so only the flags of block 0 are used. There are no packets:
-//! short messages go through the slots, too, and short transfers through the chunks; headers are plain words before the
-//! flags, in front of each chunk of a transfer. These CPU kernels may wait for other processes and run on threads that may
-//! block.
+//! short messages go through the slots, too, and short transfers through the chunks; headers are plain words, which a flag
+//! or a number behind them publishes. These CPU kernels may wait for other processes and run on threads that may block.
 
 mod symmetric_buffers;
 mod transfer;
