@@ -11,6 +11,7 @@ use super::{
     growth::{DetachedHandle, ReclaimableHandle},
     lock::Lock,
     mapped::Backing,
+    mapped_totals::MappedTotals,
     pool::{self, MemoryOptions, PoolId},
     space::Space,
 };
@@ -19,7 +20,11 @@ use crate::{observe, runtime::thread, stream::event_pool::PooledEvent};
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
-use std::{collections::HashMap, mem, sync::atomic::AtomicBool};
+use std::{
+    collections::HashMap,
+    mem,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 /// The maximum number of arenas of a process.
 pub const MAX_ARENAS: usize = 1 << 16;
@@ -126,7 +131,12 @@ pub fn get(number: u32) -> Option<&'static Arena> {
 impl Arena {
     /// Creates an arena under `number`, which must be the next unused number. Arenas are never deallocated; an arena
     /// without memory is reused under another key. Returns `None` if all numbers are used.
-    pub fn new(number: u32, key: Key, stream_use: StreamUse) -> Option<&'static Arena> {
+    pub fn new(
+        number: u32,
+        key: Key,
+        stream_use: StreamUse,
+        mapped_totals: Arc<MappedTotals>,
+    ) -> Option<&'static Arena> {
         let cell = ARENAS.get(number as usize)?;
         Some(cell.get_or_init(|| {
             Box::leak(Box::new(Arena {
@@ -136,7 +146,7 @@ impl Arena {
                 stream_use: Lock::new(stream_use),
                 inner: Biased::new(
                     Inner {
-                        space: Space::new(number),
+                        space: Space::new(number, mapped_totals),
                         key,
                         memory: MemoryOptions::default(),
                         stream_uses: HashMap::new(),

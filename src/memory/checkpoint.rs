@@ -345,7 +345,7 @@ mod tests {
 
     impl Program {
         fn new() -> Program {
-            let mut space = Space::new(0);
+            let mut space = Space::new(0, Default::default());
             space.add_region(1 << 40, 1 << 34, Zone::Small);
             space.add_region(1 << 41, 1 << 36, Zone::Large);
             Program { space, handles: 0 }

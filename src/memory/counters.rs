@@ -37,6 +37,8 @@ pub type ScopedLevels = [Levels; 3];
 pub type QuantitySet = u32;
 /// All of them.
 pub const EVERYTHING: QuantitySet = (1 << (3 * QUANTITIES)) - 1;
+/// Those that have budgets: all but those of mapped memory, whose sums the device [counts itself](super::mapped_totals).
+pub const BUDGETED: QuantitySet = EVERYTHING & !(0b110_0000 * (1 | 1 << QUANTITIES | 1 << (2 * QUANTITIES)));
 
 /// A level that changes with every request, relative to a limit: one subtraction both changes and compares it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -220,11 +222,21 @@ pub struct Counters {
 }
 
 /// The values up to which the device need not count; see [`peak_budget`](super::peak_budget).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Budget {
     max: ScopedLevels,
     /// What may be added to `max` once without a count.
     allowance: ScopedLevels,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        let mut max = ScopedLevels::default();
+        for (index, max) in max.as_flattened_mut().iter_mut().enumerate() {
+            *max = if BUDGETED & 1 << index == 0 { u64::MAX } else { 0 };
+        }
+        Budget { max, allowance: ScopedLevels::default() }
+    }
 }
 
 /// Returns the larger value of each quantity.
@@ -458,11 +470,11 @@ impl Counters {
     pub fn use_allowance(&mut self) -> bool {
         let mut max = self.budget.max;
         for (max, more) in max.as_flattened_mut().iter_mut().zip(self.budget.allowance.as_flattened()) {
-            *max += more;
+            *max = max.saturating_add(*more);
         }
         let enough = !exceeds(&self.levels(), &max);
         if enough {
-            self.budget = Budget { max, allowance: ScopedLevels::default() };
+            self.budget = Budget { max, ..Budget::default() };
             self.set_limits();
         }
         enough

@@ -4,6 +4,7 @@ use super::{
     arena::{Arena, Key, MAX_ARENAS, StreamEvent, StreamUse},
     handle_types::Support,
     lock::Lock,
+    mapped_totals::MappedTotals,
     peak_budget::Peak,
     policy::{self, ExcessMoves, Supply},
     pool::{self, PoolId},
@@ -25,7 +26,10 @@ use once_cell::sync::OnceCell;
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{HashMap, VecDeque},
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
 };
 
 /// How physical memory gets addresses.
@@ -88,6 +92,8 @@ pub struct DeviceMemory {
     pub routes: Routes,
     /// The peaks since the last reset. Held during a count, which is shorter than a sleep.
     pub(super) peak: Lock<Peak>,
+    /// The mapped memory of all arenas.
+    pub(super) mapped_totals: Arc<MappedTotals>,
     /// The statistics of backends other than the caching allocator.
     pub(super) others: Mutex<Stats>,
     /// Requests that failed because of insufficient memory.
@@ -310,7 +316,7 @@ impl DeviceMemory {
             }
             None => {
                 let number = NEXT_ARENA.fetch_add(1, Ordering::Relaxed);
-                Arena::new(number, key, stream_use).ok_or_else(|| {
+                Arena::new(number, key, stream_use, self.mapped_totals.clone()).ok_or_else(|| {
                     Error::new(
                         Status::NOT_SUPPORTED,
                         format!("creating a memory arena: a process can have at most {MAX_ARENAS}"),

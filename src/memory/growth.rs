@@ -100,7 +100,7 @@ impl Space {
     ) -> u64 {
         let first = self.new_region(address, bytes, zone);
         self.mapped.insert(address, Mapped { bytes, backing });
-        self.counters.map(zone, bytes);
+        self.count_mapped(zone, bytes);
         self.on_segment(Action::SegmentAlloc, address, bytes);
         if !self.no_split && self.split_limits.is_none_or(|limits| zone == Zone::Small || limits.may_split(size)) {
             self.trim(first, size);
@@ -141,7 +141,7 @@ impl Space {
                 BlockState::Hole => self.holes.retain(|hole| *hole != first),
                 BlockState::Detached => {
                     self.mapped.remove(&region.address);
-                    self.counters.unmap(region.zone, region.bytes);
+                    self.count_unmapped(region.zone, region.bytes);
                     self.on_segment(Action::SegmentFree, region.address, region.bytes);
                 }
                 _ => {
@@ -298,7 +298,7 @@ impl Space {
     pub(super) fn note_mapped(&mut self, mut address: u64, zone: Zone, handles: &[Handle]) {
         for (physical, bytes) in handles {
             self.mapped.insert(address, Mapped { bytes: *bytes, backing: Backing::Handle(*physical) });
-            self.counters.map(zone, *bytes);
+            self.count_mapped(zone, *bytes);
             self.on_segment(Action::SegmentMap, address, *bytes);
             address += bytes;
         }
@@ -408,7 +408,7 @@ impl Space {
     pub fn mark_moved(&mut self, detached: &DetachedHandle) {
         if let Some(mapped) = self.mapped.get_mut(&detached.address) {
             mapped.backing = Backing::Moved;
-            self.counters.unmap(self.blocks[detached.block].zone, detached.bytes);
+            self.count_unmapped(self.blocks[detached.block].zone, detached.bytes);
             self.on_segment(Action::SegmentUnmap, detached.address, detached.bytes);
         }
     }

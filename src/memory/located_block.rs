@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn finds_a_block_by_any_address_in_it() {
-        let mut space = Space::new(0);
+        let mut space = Space::new(0, Default::default());
         space.add_region(1 << 40, 64 * MIB, Zone::Large);
         let spot = space.growth_candidates(Zone::Large, 8 * MIB, 2 * MIB, false)[0];
         let site = space.reserve_site(spot);

@@ -35,6 +35,7 @@ pub mod located_block;
 pub mod lock;
 pub mod log;
 pub mod mapped;
+mod mapped_totals;
 pub mod peak_budget;
 pub mod peer;
 pub mod peers;

@@ -12,18 +12,19 @@
 //! if that is more. An arena that has used its allowance takes budget of some other arenas, which changes no sum, and is
 //! counted if that does not suffice.
 //!
-//! A program whose sum stays close to the peak would trigger counts all the time, too. So only the peaks of all allocated
-//! bytes and of mappings are exact: the budgets of the other quantities sum up to a little more than the peak, by one part
-//! in `SLACK_DIVISOR`, unless there is one arena only.
+//! A program whose sum stays close to the peak would trigger counts all the time, too. So only the peak of all allocated bytes
+//! is exact: the budgets of the other quantities sum up to a little more than the peak, by one part in `SLACK_DIVISOR`, unless
+//! there is one arena only. Mapped memory has no budgets: a request that maps makes driver calls, beside which
+//! [shared counters](super::mapped_totals) cost nothing.
 //!
-//! So those peaks are exact if one thread allocates, in any number of arenas, or if several threads allocate one after
+//! So that peak is exact if one thread allocates, in any number of arenas, or if several threads allocate one after
 //! the other. With concurrent threads it is that of the allocations and frees in the order in which the counts saw them,
 //! less what the allowances hide; it is never too high.
 
 use super::{
     arena::{self, Arena, Inner},
     biased::BiasedGuard,
-    counters::{ALL, EVERYTHING, QUANTITIES, Quantity, QuantitySet, ScopedLevels},
+    counters::{ALL, BUDGETED, EVERYTHING, QUANTITIES, Quantity, QuantitySet, ScopedLevels},
     device_memory::DeviceMemory,
     stats::Stats,
 };
@@ -46,8 +47,7 @@ const MAX_LOOKUPS: usize = 64;
 const SLACK_DIVISOR: u64 = 64;
 /// The part of a peak that all allowances may be in sum: one in `ALLOWANCE_DIVISOR`.
 const ALLOWANCE_DIVISOR: u64 = 8;
-/// The minimum allowance of an arena, by quantity: 1024 blocks, 4 MiB. Mappings have no allowance: a request that maps
-/// memory makes driver calls, which cost more than a count.
+/// The minimum allowance of an arena, by quantity: 1024 blocks, 4 MiB.
 const MIN_ALLOWANCE: [u64; QUANTITIES] = [1 << 10, 4 << 20, 4 << 20, 1 << 10, 4 << 20, 0, 0];
 
 /// The index of all allocated bytes.
@@ -55,7 +55,7 @@ const ALL_BYTES: usize = ALL * QUANTITIES + Quantity::Bytes as usize;
 
 /// Returns whether the peak of a quantity, by its index in flattened [`ScopedLevels`], is exact for one thread.
 fn is_exact(index: usize) -> bool {
-    index == ALL_BYTES || MIN_ALLOWANCE[index % QUANTITIES] == 0
+    index == ALL_BYTES || BUDGETED & 1 << index == 0
 }
 
 /// The peaks of a device, and the state of the rate limit on counts.
@@ -247,15 +247,16 @@ fn count_with<T>(
             *level += own;
             needs += need;
         }
+        let mapped = memory.mapped_totals.peak(index / QUANTITIES, index % QUANTITIES);
         let peak = &mut peak.peaks.as_flattened_mut()[index];
-        *peak = (*peak).max(*level);
+        *peak = (*peak).max(*level).max(mapped.unwrap_or(0));
         rooms[index] = Room::new(index, (*peak, *level, needs), locked.len() as u64, preferred.is_some());
     }
     let value = body(Moment { others: &others, retired: list.retired(), locked: &locked });
     if !matches!(budgets, Budgets::Keep) {
         // Each arena is unlocked as soon as it has its budgets: its thread waits.
         for (number, mut counted) in locked.into_iter().enumerate() {
-            for index in indexes(which) {
+            for index in indexes(which & BUDGETED) {
                 rooms[index].distribute(&mut counted, index, preferred == Some(number));
             }
             counted.0.space.counters.set_limits();
@@ -300,10 +301,7 @@ impl Room {
         let meets_needs = needs <= room;
         let rest = if meets_needs { room - needs } else { room };
         let share = rest >> (shift + u32::from(any_preferred));
-        let allowance = match MIN_ALLOWANCE[index % QUANTITIES] {
-            0 => 0,
-            least => ((peak / ALLOWANCE_DIVISOR) >> shift).max(least),
-        };
+        let allowance = ((peak / ALLOWANCE_DIVISOR) >> shift).max(MIN_ALLOWANCE[index % QUANTITIES]);
         let slack = if is_exact(index) || arenas == 1 { 0 } else { (peak / SLACK_DIVISOR) >> shift };
         let share_of_preferred = if any_preferred { rest - share * (arenas - 1) } else { share };
         Room { meets_needs, share, share_of_preferred, slack, allowance }
@@ -324,6 +322,7 @@ pub fn reset(memory: &DeviceMemory) {
     for arena in memory.arenas() {
         arena.lock().space.counters.reset_peaks();
     }
+    memory.mapped_totals.reset_peaks();
     peak.peaks = ScopedLevels::default();
     count(memory, &mut peak, EVERYTHING, Budgets::Share);
 }

@@ -13,6 +13,8 @@
 //! 9. ask the processes that share the device for idle memory
 //! 10. wait for the device
 //!
+//! While memory is plentiful, small blocks begin with the search of step 1 and step 4.
+//!
 //! Steps 1 to 9 do not wait for device work.
 
 use super::{

@@ -13,13 +13,17 @@ use super::{
     counters::Counters,
     directory::{self, Entry},
     mapped::{Backing, Mapped},
+    mapped_totals::MappedTotals,
     policy::{MIN_GRANULE, SplitLimits},
     recorder::Recorder,
     sections::{self, LARGEST_SECTION},
     unreleasable::UnreleasableMemory,
 };
 use crate::base::stack::StackId;
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 const UNCOALESCED_LISTS: usize = (SMALL / UNIT) as usize + 1;
 
@@ -66,6 +70,8 @@ pub struct Space {
     pub(super) mapped: BTreeMap<u64, Mapped>,
     /// The counters of allocations.
     pub counters: Counters,
+    /// Those of the device's mapped memory.
+    mapped_totals: Arc<MappedTotals>,
     pub(super) unreleasable: UnreleasableMemory,
 }
 
@@ -82,9 +88,10 @@ pub enum FreeOutcome {
 
 impl Space {
     /// Creates a space without memory.
-    pub fn new(number: u32) -> Self {
+    pub fn new(number: u32, mapped_totals: Arc<MappedTotals>) -> Self {
         Space {
             number,
+            mapped_totals,
             recorder: None,
             generation: 0,
             orphaned: false,
@@ -102,6 +109,18 @@ impl Space {
             counters: Counters::default(),
             unreleasable: UnreleasableMemory::default(),
         }
+    }
+
+    /// Counts a mapped handle or segment.
+    pub(super) fn count_mapped(&mut self, zone: Zone, bytes: u64) {
+        self.counters.map(zone, bytes);
+        self.mapped_totals.add(zone, bytes);
+    }
+
+    /// Counts a handle or segment that was released or moved.
+    pub(super) fn count_unmapped(&mut self, zone: Zone, bytes: u64) {
+        self.counters.unmap(zone, bytes);
+        self.mapped_totals.sub(zone, bytes);
     }
 
     // ---- allocation

@@ -54,7 +54,7 @@ struct Program {
 
 impl Program {
     fn new() -> Self {
-        Program { space: Space::new(NUMBERS.fetch_add(1, Ordering::Relaxed)), live: Vec::new() }
+        Program { space: Space::new(NUMBERS.fetch_add(1, Ordering::Relaxed), Default::default()), live: Vec::new() }
     }
 
     fn region(&mut self, zone: Zone, bytes: u64) {

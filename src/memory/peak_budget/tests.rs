@@ -154,11 +154,11 @@ impl Program {
             }
             Step::Map(arena, bytes) => {
                 self.mapped.push((arena, bytes));
-                change(memory, self.arenas[arena], |counters| counters.map(zone(bytes), bytes));
+                self.arenas[arena].lock().space.count_mapped(zone(bytes), bytes);
             }
             Step::Unmap(index) if !self.mapped.is_empty() => {
                 let (arena, bytes) = self.mapped.swap_remove(index % self.mapped.len());
-                change(memory, self.arenas[arena], |counters| counters.unmap(zone(bytes), bytes));
+                self.arenas[arena].lock().space.count_unmapped(zone(bytes), bytes);
             }
             Step::AllocOther(requested) => {
                 self.other.push(requested);

@@ -93,11 +93,11 @@ impl Space {
         if let Some(zone) = self.region_of(mapping).map(|region| region.zone) {
             match backing {
                 Backing::Suspended => {
-                    self.counters.unmap(zone, mapping.bytes);
+                    self.count_unmapped(zone, mapping.bytes);
                     self.on_segment(Action::SegmentUnmap, mapping.address, mapping.bytes);
                 }
                 _ => {
-                    self.counters.map(zone, mapping.bytes);
+                    self.count_mapped(zone, mapping.bytes);
                     self.on_segment(Action::SegmentMap, mapping.address, mapping.bytes);
                 }
             }
