@@ -422,7 +422,7 @@ pub fn fraction(number: i32) -> Result<f64> {
 pub fn check() -> Result<()> {
     let runtime = runtime::ready()?;
     for device in runtime.devices() {
-        let mut held = backend::reserved_bytes(device);
+        let (mut held, mut mapped) = (backend::reserved_bytes(device), 0);
         let arenas = device.memory().arenas();
         let _growing: Vec<_> = arenas.iter().map(|arena| arena.growth.lock()).collect();
         for arena in &arenas {
@@ -436,6 +436,7 @@ pub fn check() -> Result<()> {
                 ));
             }
             held += inner.space.mapped_bytes();
+            mapped += inner.space.counters.zones.iter().map(|zone| zone.reserved.current).sum::<u64>();
             held += inner
                 .pending_unmaps
                 .iter()
@@ -449,6 +450,10 @@ pub fn check() -> Result<()> {
                 let what = format!("device {}: {address:#x} has memory beside its previous mapping", device.ordinal);
                 return Err(Error::new(Status::PANIC, what));
             }
+        }
+        if mapped != device.memory().mapped_totals.bytes() {
+            let what = format!("device {}: {mapped} bytes are mapped, but counted otherwise", device.ordinal);
+            return Err(Error::new(Status::PANIC, what));
         }
         if held != device.memory().held() {
             let what = format!(

@@ -474,7 +474,7 @@ impl Counters {
         }
         let enough = !exceeds(&self.levels(), &max);
         if enough {
-            self.budget = Budget { max, ..Budget::default() };
+            self.budget = Budget { max, allowance: ScopedLevels::default() };
             self.set_limits();
         }
         enough

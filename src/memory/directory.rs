@@ -16,7 +16,7 @@ const LEAF_BITS: u32 = 32;
 const CELL_BITS: u32 = 20;
 const CELLS: usize = 1 << (LEAF_BITS - CELL_BITS);
 const UNITS: usize = 1 << (CELL_BITS - UNIT.ilog2());
-/// The bits of an address on every machine that CUDA supports; the highest bit belongs to the kernel.
+/// The bits of a program's addresses: 47 on x86-64, and 48 on AArch64.
 pub const ADDRESS_BITS: u32 = 48;
 const LEAVES: usize = 1 << (ADDRESS_BITS - LEAF_BITS);
 

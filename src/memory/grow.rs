@@ -71,14 +71,14 @@ pub struct GrowthLimits {
 }
 
 impl GrowthLimits {
-    /// Returns the limits of a step that creates memory for small blocks, up to `limit`, and moves none.
-    pub fn creation(limit: u64, allowance: u64) -> GrowthLimits {
+    /// Returns the limits of a step that creates memory up to `limit`, and moves none, while `live` bytes are in use.
+    pub fn creation(limit: u64, allowance: u64, live: u64) -> GrowthLimits {
         GrowthLimits {
             max_held: limit,
             move_from: MoveSource::Nothing,
             move_first: false,
             section_growth: None,
-            live: 0,
+            live,
             limit,
             allowance,
         }
@@ -307,20 +307,16 @@ impl Grower<'_> {
             // The addresses begin at such a multiple, unless they are scarce, so that the first growth in sections is one handle.
             let alignment = if bytes > min_bytes.max(LARGEST_GROWTH) { LARGEST_GROWTH.max(granule) } else { granule };
             match self.driver().memory_reserve(bytes, alignment) {
-                Ok(address) if directory::accepts(address, bytes) => {
+                Ok(address) => {
+                    check_address("the driver", address, bytes).inspect_err(|_| {
+                        let _ = self.driver().memory_unreserve(address, bytes);
+                    })?;
                     let mut inner = self.arena.lock();
                     inner.space.add_region(address, bytes, zone);
                     if Self::may_split_handles(&inner) {
                         inner.space.enable_handle_splits(granule);
                     }
                     return Ok(true);
-                }
-                Ok(address) => {
-                    let _ = self.driver().memory_unreserve(address, bytes);
-                    return Err(Error::new(
-                        Status::NOT_SUPPORTED,
-                        format!("the driver reserved addresses at {address:#x}, which exceed {ADDRESS_BITS} bits"),
-                    ));
                 }
                 // Addresses may be scarce, for example under a limit on virtual memory: retry with fewer.
                 Err(failure) if failure.code == codes::CUDA_ERROR_OUT_OF_MEMORY && bytes > min_bytes => {

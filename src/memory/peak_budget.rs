@@ -1,7 +1,7 @@
 //! The peaks of a device's quantities, without a counter that all threads share.
 //!
 //! Each arena counts its own allocations, but no arena can see the peak of a sum. So the device assigns a budget to
-//! each arena, for each [`Quantity`] of the small zone, of the large zone, and of both: as long as no arena exceeds its
+//! each arena, for each [`Quantity`] of blocks, of the small zone, of the large zone, and of both: as long as no arena exceeds its
 //! budget, and the budgets sum up to at most the known peak, the sum cannot have exceeded that peak. Only an arena that
 //! exceeds a budget asks the device, which then adds up all arenas, records a new peak if there is one, and distributes
 //! the difference between peak and sum. All arenas are locked together meanwhile, so a sum is that of one moment.
@@ -47,16 +47,11 @@ const MAX_LOOKUPS: usize = 64;
 const SLACK_DIVISOR: u64 = 64;
 /// The part of a peak that all allowances may be in sum: one in `ALLOWANCE_DIVISOR`.
 const ALLOWANCE_DIVISOR: u64 = 8;
-/// The minimum allowance of an arena, by quantity: 1024 blocks, 4 MiB.
+/// The minimum allowance of an arena, by quantity: 1024 blocks, 4 MiB. Mapped memory has no budgets.
 const MIN_ALLOWANCE: [u64; QUANTITIES] = [1 << 10, 4 << 20, 4 << 20, 1 << 10, 4 << 20, 0, 0];
 
 /// The index of all allocated bytes.
 const ALL_BYTES: usize = ALL * QUANTITIES + Quantity::Bytes as usize;
-
-/// Returns whether the peak of a quantity, by its index in flattened [`ScopedLevels`], is exact for one thread.
-fn is_exact(index: usize) -> bool {
-    index == ALL_BYTES || BUDGETED & 1 << index == 0
-}
 
 /// The peaks of a device, and the state of the rate limit on counts.
 #[derive(Debug)]
@@ -250,7 +245,9 @@ fn count_with<T>(
         let mapped = memory.mapped_totals.peak(index / QUANTITIES, index % QUANTITIES);
         let peak = &mut peak.peaks.as_flattened_mut()[index];
         *peak = (*peak).max(*level).max(mapped.unwrap_or(0));
-        rooms[index] = Room::new(index, (*peak, *level, needs), locked.len() as u64, preferred.is_some());
+        if BUDGETED & 1 << index != 0 {
+            rooms[index] = Room::new(index, (*peak, *level, needs), locked.len() as u64, preferred.is_some());
+        }
     }
     let value = body(Moment { others: &others, retired: list.retired(), locked: &locked });
     if !matches!(budgets, Budgets::Keep) {
@@ -302,7 +299,7 @@ impl Room {
         let rest = if meets_needs { room - needs } else { room };
         let share = rest >> (shift + u32::from(any_preferred));
         let allowance = ((peak / ALLOWANCE_DIVISOR) >> shift).max(MIN_ALLOWANCE[index % QUANTITIES]);
-        let slack = if is_exact(index) || arenas == 1 { 0 } else { (peak / SLACK_DIVISOR) >> shift };
+        let slack = if index == ALL_BYTES || arenas == 1 { 0 } else { (peak / SLACK_DIVISOR) >> shift };
         let share_of_preferred = if any_preferred { rest - share * (arenas - 1) } else { share };
         Room { meets_needs, share, share_of_preferred, slack, allowance }
     }

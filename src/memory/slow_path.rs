@@ -162,7 +162,7 @@ impl SlowPath {
                 return Ok(Some(address));
             }
             self.collect_garbage()?;
-            if let Some(address) = grower.grow(self.request, GrowthLimits::creation(limit, allowance()))? {
+            if let Some(address) = grower.grow(self.request, GrowthLimits::creation(limit, allowance(), 0))? {
                 return Ok(Some(address));
             }
         }
@@ -189,9 +189,11 @@ impl SlowPath {
             return Ok(Some(address));
         }
         self.collect_garbage()?;
-        let limits = |max_held, move_from, move_first| {
-            let limits = GrowthLimits::creation(limit, allowance());
-            GrowthLimits { max_held, move_from, move_first, live, ..limits }
+        let limits = |max_held, move_from, move_first| GrowthLimits {
+            max_held,
+            move_from,
+            move_first,
+            ..GrowthLimits::creation(limit, allowance(), live)
         };
         if section_growth.is_some() && zone_of(self.request.size) == Zone::Large {
             let max_held = policy::most_in_sections(live.saturating_add(self.request.size), peak, soft);

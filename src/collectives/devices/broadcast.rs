@@ -3,7 +3,7 @@
 use super::{
     chunks::{Chunks, MAX_COPY_OPERANDS},
     local,
-    outputs::{AllocatedOutputs, Output, check_element_type, check_on_device, check_shape, check_writable},
+    outputs::{AllocatedOutputs, Output, check_existing, check_on_device},
     stream_group::StreamGroup,
     strided_copies,
 };
@@ -26,13 +26,9 @@ fn target(
     output: &Output,
     index: usize,
 ) -> Result<Tensor> {
-    let name = || format!("output {index}");
     match output {
         Output::Existing(tensor) => {
-            check_on_device(runtime, tensor, name)?;
-            check_element_type(tensor, source, name)?;
-            check_shape(tensor, source.shape(), name)?;
-            check_writable(tensor, name)?;
+            check_existing(runtime, tensor, source, Some(source.shape()), || format!("output {index}"))?;
             Ok(*tensor)
         }
         Output::Allocate { device, .. } if *device == source.device => Ok(*source),

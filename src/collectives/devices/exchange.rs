@@ -1,7 +1,7 @@
 //! `torch.cuda.comm.scatter` and `gather`.
 
 use super::{
-    outputs::{AllocatedOutputs, Output, check_element_type, check_on_device, check_writable},
+    outputs::{self, AllocatedOutputs, Output, check_element_type, check_on_device, check_writable},
     stream_group::StreamGroup,
     strided_copies,
 };
@@ -113,9 +113,7 @@ fn check_existing(runtime: &Runtime, tensor: &Tensor, outputs: &[Output], dimens
     for (index, output) in outputs.iter().enumerate() {
         let Output::Existing(existing) = output else { continue };
         let name = || format!("output {index}");
-        check_on_device(runtime, existing, name)?;
-        check_element_type(existing, tensor, name)?;
-        check_writable(existing, name)?;
+        outputs::check_existing(runtime, existing, tensor, None, name)?;
         check_shape_except(existing, tensor, dimension, name)?;
         sizes.push(existing.sizes[dimension]);
     }

@@ -4,12 +4,33 @@
 use super::{
     chunks::{Chunks, Reduction},
     stream_group::{StreamGroup, Workers},
+    tuning::Threshold,
 };
 use crate::memory::reach::ensure_access;
 use crate::{error::Result, runtime::Runtime, stream::Stream};
 
+/// Executes a task: in several streams, each with its part, if it may be split, otherwise in the group's working stream.
+pub fn execute(
+    group: &StreamGroup,
+    task: Task,
+    threshold: Threshold,
+    workers: &[Stream],
+    chunks: &Chunks,
+) -> Result<()> {
+    if may_split(group, threshold, workers, chunks)? {
+        in_all_streams(group, task, workers, chunks)
+    } else {
+        in_one_stream(group, task, chunks)
+    }
+}
+
+/// Returns whether a task is large enough to be split among several streams, and these can.
+pub fn may_split(group: &StreamGroup, threshold: Threshold, workers: &[Stream], chunks: &Chunks) -> Result<bool> {
+    Ok(chunks.bytes() >= threshold.bytes()? && group.is_complete() && can_share(group.runtime, workers, chunks)?)
+}
+
 /// Returns whether there are several distinct devices, and all of them have access to all operands.
-pub fn can_share(runtime: &Runtime, streams: &[Stream], chunks: &Chunks) -> Result<bool> {
+fn can_share(runtime: &Runtime, streams: &[Stream], chunks: &Chunks) -> Result<bool> {
     let distinct = streams
         .iter()
         .enumerate()
@@ -68,7 +89,7 @@ pub fn in_one_stream(group: &StreamGroup, task: Task, chunks: &Chunks) -> Result
 }
 
 /// Executes a task in all streams, each with its part.
-pub fn in_all_streams(group: &StreamGroup, task: Task, workers: &[Stream], chunks: &Chunks) -> Result<()> {
+fn in_all_streams(group: &StreamGroup, task: Task, workers: &[Stream], chunks: &Chunks) -> Result<()> {
     group.run(Workers::All, |_| {
         for (index, worker) in workers.iter().enumerate() {
             task.launch(group.runtime, *worker, &chunks.part_of(index, workers.len()))?;

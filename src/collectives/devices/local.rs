@@ -7,7 +7,7 @@
 use super::{
     ReduceOp,
     chunks::{Chunks, Reduction},
-    large::{self, Task, can_share, in_one_stream},
+    large::{self, Task},
     stream_group::{StreamGroup, Workers},
     tuning::Threshold,
 };
@@ -104,11 +104,8 @@ impl<'a> Call<'a> {
             all.append(chunks.clone());
         }
         let streams: Vec<Stream> = self.parts.iter().map(|part| part.stream).collect();
-        if all.bytes() < Threshold::ExchangeSplit.bytes()?
-            || !group.is_complete()
-            || !can_share(self.runtime, &streams, &all)?
-        {
-            return in_one_stream(&group, task, &all);
+        if !large::may_split(&group, Threshold::ExchangeSplit, &streams, &all)? {
+            return large::in_one_stream(&group, task, &all);
         }
         group.run(Workers::All, |_| {
             streams.iter().zip(&by_rank).try_for_each(|(stream, chunks)| task.launch(self.runtime, *stream, chunks))
@@ -126,15 +123,8 @@ pub fn all_reduce(parts: &[RankOperands], count: u64, element: ElementType, op: 
     let reduced = || {
         let mut chunks = Chunks::new(parts.len(), parts.len());
         chunks.push(call.bytes, call.source().chain(call.destination()));
-        let (group, task) = (call.group(0)?, Task::Reduce(reduction));
         let streams: Vec<Stream> = parts.iter().map(|part| part.stream).collect();
-        if call.bytes >= Threshold::ExchangeSplit.bytes()?
-            && group.is_complete()
-            && can_share(call.runtime, &streams, &chunks)?
-        {
-            return large::in_all_streams(&group, task, &streams, &chunks);
-        }
-        in_one_stream(&group, task, &chunks)
+        large::execute(&call.group(0)?, Task::Reduce(reduction), Threshold::ExchangeSplit, &streams, &chunks)
     };
     reduced().context(|| format!("all-reduce of {count} elements of {element}"))
 }
@@ -164,14 +154,8 @@ pub(super) fn reduce_chunks(
     root: Stream,
     streams: impl Iterator<Item = Stream>,
 ) -> Result<()> {
-    let task = Task::Reduce(reduction);
-    if chunks.bytes() >= Threshold::ReduceSplit.bytes()? && group.is_complete() {
-        let helpers: Vec<Stream> = streams.filter(|stream| stream.device() != root.device()).collect();
-        if can_share(group.runtime, &helpers, chunks)? {
-            return large::in_all_streams(group, task, &helpers, chunks);
-        }
-    }
-    in_one_stream(group, task, chunks)
+    let helpers: Vec<Stream> = streams.filter(|stream| stream.device() != root.device()).collect();
+    large::execute(group, Task::Reduce(reduction), Threshold::ReduceSplit, &helpers, chunks)
 }
 
 /// Copies the source of rank `root` to all destinations. The others' `from` is ignored; the root's `to` is written
@@ -206,14 +190,9 @@ pub(super) fn broadcast_chunks(
     receivers: &[Stream],
     chunks: &Chunks,
 ) -> Result<()> {
-    if chunks.bytes() >= Threshold::BroadcastSplit.bytes()? && group.is_complete() {
-        let helpers: Vec<Stream> =
-            receivers.iter().copied().filter(|receiver| receiver.device() != source.device()).collect();
-        if can_share(group.runtime, &helpers, chunks)? {
-            return large::in_all_streams(group, Task::Copy, &helpers, chunks);
-        }
-    }
-    in_one_stream(group, Task::Copy, chunks)
+    let helpers: Vec<Stream> =
+        receivers.iter().copied().filter(|receiver| receiver.device() != source.device()).collect();
+    large::execute(group, Task::Copy, Threshold::BroadcastSplit, &helpers, chunks)
 }
 
 /// Concatenates the sources of all ranks, `count` elements each, in all destinations. In place if a rank's `from` is

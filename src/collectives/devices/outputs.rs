@@ -69,6 +69,23 @@ impl Drop for AllocatedOutputs {
     }
 }
 
+/// Rejects an output that is not on a device, has another element type than `like`, cannot be written, or has another shape than
+/// `shape`, if that is given.
+pub fn check_existing(
+    runtime: &Runtime,
+    tensor: &Tensor,
+    like: &Tensor,
+    shape: Option<&[i64]>,
+    what: impl Fn() -> String,
+) -> Result<()> {
+    check_on_device(runtime, tensor, &what)?;
+    check_element_type(tensor, like, &what)?;
+    if let Some(shape) = shape {
+        check_shape(tensor, shape, &what)?;
+    }
+    check_writable(tensor, what)
+}
+
 /// Rejects a tensor that is not on a device.
 pub fn check_on_device(runtime: &Runtime, tensor: &Tensor, what: impl Fn() -> String) -> Result<()> {
     if host::is_on_cpu(tensor) {

@@ -4,7 +4,7 @@ use super::{
     chunks::{Chunks, tensor_sum},
     large::{Task, in_one_stream},
     local,
-    outputs::{AllocatedOutputs, Output, check_element_type, check_on_device, check_shape, check_writable},
+    outputs::{AllocatedOutputs, Output, check_element_type, check_existing, check_on_device, check_shape},
     stream_group::StreamGroup,
     strided_copies, tuning,
 };
@@ -75,10 +75,7 @@ fn target(
 ) -> Result<Tensor> {
     let (name, like) = (|| format!("output {index}"), set[0]);
     if let Output::Existing(tensor) = output {
-        check_on_device(runtime, tensor, name)?;
-        check_element_type(tensor, like, name)?;
-        check_shape(tensor, like.shape(), name)?;
-        check_writable(tensor, name)?;
+        check_existing(runtime, tensor, like, Some(like.shape()), name)?;
     }
     if !set.iter().any(|input| input.device == output.device()) {
         return Err(Error::new(

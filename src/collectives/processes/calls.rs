@@ -326,7 +326,9 @@ impl ProcessGroup {
         }
         let mut orders = orders.of(additions, device, &runtime.driver)?;
         // Before the launch, which may wait for a rank that has left.
-        let added = capture.is_none().then(|| self.launched.add(additions));
+        if capture.is_none() {
+            self.launched.add(additions);
+        }
         let launched = runtime.in_stream(stream, |driver, raw| {
             let stream_id = StreamId::of(driver, raw, capture);
             orders.iter().try_for_each(|order| order.wait(runtime, stream, stream_id, capture))?;
@@ -338,10 +340,8 @@ impl ProcessGroup {
             let record = |order: &mut &mut LaunchOrder| order.record(driver, stream_id, capture);
             Ok(orders.iter_mut().map(record).fold(Ok(()), Result::and))
         });
-        if launched.is_err()
-            && let Some(added) = added
-        {
-            added.undo();
+        if launched.is_err() && capture.is_none() {
+            self.launched.undo(additions);
         }
         launched?
     }

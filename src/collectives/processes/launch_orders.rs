@@ -93,12 +93,10 @@ impl LaunchOrders {
     fn pending(&self) -> Vec<&LaunchOrder> {
         let Ok(runtime) = runtime::ready() else { return Vec::new() };
         let launched = || self.0.iter().filter(|order| order.stream.is_some());
-        let is_pending = |order: &&LaunchOrder| {
-            order.is_unrecorded
-                || match runtime.in_any_context(|driver| Ok(driver.event_query(order.event.native())?)) {
-                    Ok(done) => !done,
-                    Err(error) => !codes::is_context_lost(error.driver_code()),
-                }
+        let query = |event: &PooledEvent| runtime.in_any_context(|driver| Ok(driver.event_query(event.native())?));
+        let is_pending = |order: &&LaunchOrder| match query(&order.event) {
+            Ok(done) => !done || order.is_unrecorded,
+            Err(error) => !codes::is_context_lost(error.driver_code()),
         };
         let pending = runtime.driver.with_relaxed_capture(|| launched().filter(is_pending).collect());
         pending.unwrap_or_else(|_| launched().collect())
@@ -115,27 +113,38 @@ struct SequenceWork {
     sequence: Sequence,
     /// See [`Addition::parts`].
     parts: u64,
-    /// What `parts` was after the last rendezvous.
+    /// What `parts` was after the last rendezvous, and before the last addition.
     parts_of_rendezvous: u64,
+    parts_of_rendezvous_before: u64,
 }
 
 impl LaunchedWork {
-    /// Adds what is about to be launched. The result undoes that if nothing is launched.
-    pub fn add(&self, additions: &[Addition]) -> UndoAddition<'_> {
+    /// Adds what is about to be launched.
+    pub fn add(&self, additions: &[Addition]) {
         let mut work = self.0.lock();
-        let before = work.clone();
         for Addition { sequence, parts, is_rendezvous } in additions {
             let index = work.iter().position(|of| of.sequence == *sequence).unwrap_or_else(|| {
-                work.push(SequenceWork { sequence: *sequence, parts: 0, parts_of_rendezvous: 0 });
+                work.push(SequenceWork::new(*sequence));
                 work.len() - 1
             });
             let of = &mut work[index];
             of.parts += parts;
+            of.parts_of_rendezvous_before = of.parts_of_rendezvous;
             if *is_rendezvous {
                 of.parts_of_rendezvous = of.parts;
             }
         }
-        UndoAddition { work: self, before }
+    }
+
+    /// Undoes the last addition, if nothing was launched.
+    pub fn undo(&self, additions: &[Addition]) {
+        let mut work = self.0.lock();
+        for Addition { sequence, parts, .. } in additions {
+            if let Some(of) = work.iter_mut().find(|of| of.sequence == *sequence) {
+                of.parts -= parts;
+                of.parts_of_rendezvous = of.parts_of_rendezvous_before;
+            }
+        }
     }
 
     /// Returns whether work was launched in which a rank that has left does not take part: it cannot complete. A send only
@@ -150,17 +159,9 @@ impl LaunchedWork {
     }
 }
 
-/// What was launched before an addition.
-#[must_use]
-pub struct UndoAddition<'a> {
-    work: &'a LaunchedWork,
-    before: Vec<SequenceWork>,
-}
-
-impl UndoAddition<'_> {
-    /// Removes the addition. No other one was made meanwhile.
-    pub fn undo(self) {
-        *self.work.0.lock() = self.before;
+impl SequenceWork {
+    fn new(sequence: Sequence) -> Self {
+        SequenceWork { sequence, parts: 0, parts_of_rendezvous: 0, parts_of_rendezvous_before: 0 }
     }
 }
 
@@ -242,5 +243,45 @@ impl LaunchOrder {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_exceeds_what_a_rank_has_done_until_it_is_undone() {
+        let work = LaunchedWork::default();
+        let done = |sent, received| CompletedWork { collectives: 2, sent, received };
+        let add = |sequence, parts, is_rendezvous| {
+            let addition = [Addition { sequence, parts, is_rendezvous }];
+            work.add(&addition);
+            addition
+        };
+        add(Sequence::Collectives, 1, false);
+        add(Sequence::Collectives, 1, false);
+        assert!(!work.exceeds(1, &done(0, 0)));
+        let third = add(Sequence::Collectives, 1, false);
+        assert!(work.exceeds(1, &done(0, 0)));
+        work.undo(&third);
+        assert!(!work.exceeds(1, &done(0, 0)));
+        // Four entries are free.
+        add(Sequence::Sends(1), 4, false);
+        assert!(!work.exceeds(1, &done(0, 0)));
+        let fifth = add(Sequence::Sends(1), 1, false);
+        assert!(work.exceeds(1, &done(0, 0)) && !work.exceeds(2, &done(0, 0)) && !work.exceeds(1, &done(0, 1)));
+        work.undo(&fifth);
+        // A rendezvous needs the receiver, also after an eager send.
+        add(Sequence::Sends(2), 1, true);
+        let eager = add(Sequence::Sends(2), 1, false);
+        assert!(work.exceeds(2, &done(0, 0)) && !work.exceeds(2, &done(0, 1)));
+        work.undo(&eager);
+        let second = add(Sequence::Sends(2), 1, true);
+        assert!(work.exceeds(2, &done(0, 1)));
+        work.undo(&second);
+        assert!(!work.exceeds(2, &done(0, 1)) && work.exceeds(2, &done(0, 0)));
+        add(Sequence::Receives(3), 1, false);
+        assert!(work.exceeds(3, &done(0, 0)) && !work.exceeds(3, &done(1, 0)));
     }
 }

@@ -328,7 +328,7 @@ impl ProcessGroup {
         Some(Counters(counts))
     }
 
-    /// Returns whether this rank waits in a collective for a rank that has left, which [`LaunchOrders::exceeds`] cannot
+    /// Returns whether this rank waits in a collective for a rank that has left, which [`LaunchedWork::exceeds`] cannot
     /// detect because of replays. The answer is meaningful only if it stays the same for a while, because the kernels
     /// count their work shortly before their events complete.
     fn waits_for(&self, peer: u32, done: &CompletedWork) -> bool {
@@ -336,7 +336,7 @@ impl ProcessGroup {
         // A collective that runs may be one of a replay, of which nothing else is known here.
         counters.completed_with(peer).collectives >= done.collectives
             && (counters.is_in_collective(self.rank)
-                || self.orders.try_lock().is_none_or(|orders| orders.has_pending_collective()))
+                || self.orders.try_lock().is_some_and(|orders| orders.has_pending_collective()))
     }
 
     /// Returns whether all work launched outside of captures has completed. A launch that waits for room is not idle.

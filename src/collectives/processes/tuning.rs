@@ -302,9 +302,11 @@ mod tests {
     #[test]
     fn rows_whose_units_overflow_go_through_slots() {
         let tuning = Tuning { registered: 1024, packets: 2048, ..plain() };
-        let is_direct = [2048, 2049, 60 << 30, (64 << 30) - (2 << 20), 64 << 30, 1 << 40]
+        let is_direct = [2048, 2049, 60 << 30, MOST_DIRECT, MOST_DIRECT + 1, 64 << 30]
             .map(|bytes| tuning.is_direct(Mode::Gather, bytes));
         assert_eq!(is_direct, [false, true, true, true, false, false]);
+        // A thread adds up to four units of each of a block's threads to the number of the last one.
+        assert!((MOST_DIRECT / 16 + u64::from(MAX_BLOCKS + 4 * THREADS)) < 1 << 32);
     }
 
     #[test]

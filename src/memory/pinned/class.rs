@@ -8,7 +8,7 @@ const FINE: u64 = 512;
 const FINE_CLASSES: usize = (FINE / UNIT) as usize;
 const STEP_BITS: u32 = 3;
 const FINE_BITS: u32 = FINE.ilog2();
-/// User-space addresses have 47 bits on every machine that CUDA supports.
+/// No larger memory can be pinned: a program's addresses have 47 bits on x86-64, and 48 on AArch64.
 const LARGEST_BITS: u32 = 47;
 
 /// The number of classes.

@@ -163,33 +163,40 @@ impl Call<'_> {
             if self.mode.has_parts() {
                 for peer in (0..size).filter(|_| sends_data) {
                     let part = from + offset + each * u64::from(peer);
-                    copy(part as *const u8, buffers.slot(peer, step, rank), part_bytes(bytes, each, peer));
+                    // SAFETY: of this rank's row, which was checked with the parameters, to a slot of this size.
+                    unsafe { copy(part as *const u8, buffers.slot(peer, step, rank), part_bytes(bytes, each, peer)) };
                 }
                 self.synchronize(step, begins, call)?;
                 let part = self.own_part(&self.slots(step), part_bytes(bytes, each, rank));
                 step += 1;
                 for peer in ranks.clone() {
-                    copy(part.as_ptr(), buffers.slot(peer, step, rank), part.len() as u64);
+                    // SAFETY: the part is not longer than a slot.
+                    unsafe { copy(part.as_ptr(), buffers.slot(peer, step, rank), part.len() as u64) };
                 }
                 self.synchronize(step, false, call)?;
                 for peer in (0..size).filter(|_| receives_data) {
                     let part = to + offset + each * u64::from(peer);
-                    copy(buffers.slot(rank, step, peer), part as *mut u8, part_bytes(bytes, each, peer));
+                    // SAFETY: of a slot of this size to this rank's output, which was checked with the parameters.
+                    unsafe { copy(buffers.slot(rank, step, peer), part as *mut u8, part_bytes(bytes, each, peer)) };
                 }
             } else {
                 for peer in ranks.clone().filter(|_| sends_data) {
-                    copy(row_address(peer) as *const u8, buffers.slot(peer, step, rank), bytes);
+                    // SAFETY: of this rank's rows, which were checked with the parameters, to a slot of this size.
+                    unsafe { copy(row_address(peer) as *const u8, buffers.slot(peer, step, rank), bytes) };
                 }
                 self.synchronize(step, begins, call)?;
                 match self.mode {
                     Mode::Gather | Mode::AllToAll => {
                         for peer in 0..size {
                             let row = to + u64::from(peer) * c.bytes + offset;
-                            copy(buffers.slot(rank, step, peer), row as *mut u8, bytes);
+                            // SAFETY: of a slot of this size to the output, which was checked with the parameters.
+                            unsafe { copy(buffers.slot(rank, step, peer), row as *mut u8, bytes) };
                         }
                     }
                     _ if receives_data => {
-                        copy(self.own_part(&self.slots(step), bytes).as_ptr(), (to + offset) as *mut u8, bytes)
+                        let part = self.own_part(&self.slots(step), bytes);
+                        // SAFETY: the part has as many bytes, and the output was checked with the parameters.
+                        unsafe { copy(part.as_ptr(), (to + offset) as *mut u8, bytes) }
                     }
                     _ => {}
                 }
@@ -219,7 +226,8 @@ impl Call<'_> {
                 for (row, (input, output)) in inputs.iter().zip(outputs).enumerate().take(size as usize) {
                     let offset = row as u64 * c.bytes;
                     let (from, to) = if writes { (from + offset, *output) } else { (*input, to + offset) };
-                    copy(from as *const u8, to as *mut u8, c.bytes);
+                    // SAFETY: a row of each; both were checked with the parameters.
+                    unsafe { copy(from as *const u8, to as *mut u8, c.bytes) };
                 }
             }
             Mode::ReduceParts => self.reduce(call)?,
@@ -229,7 +237,8 @@ impl Call<'_> {
                 for output in
                     if self.mode == Mode::ReduceScatter { std::slice::from_ref(&to) } else { &outputs[..size as usize] }
                 {
-                    copy(part.as_ptr(), *output as *mut u8, part.len() as u64);
+                    // SAFETY: the part of the output, which was checked with the parameters, has as many bytes.
+                    unsafe { copy(part.as_ptr(), *output as *mut u8, part.len() as u64) };
                 }
             }
         }
@@ -258,7 +267,9 @@ impl Call<'_> {
         }
         let inputs: Vec<*const u8> =
             c.direct().memory().0[..size as usize].iter().map(|input| *input as *const u8).collect();
-        copy(self.own_part(&inputs, bytes).as_ptr(), to as *mut u8, bytes);
+        let part = self.own_part(&inputs, bytes);
+        // SAFETY: the part has as many bytes; the output is the root's own, checked with the parameters, or was checked above.
+        unsafe { copy(part.as_ptr(), to as *mut u8, bytes) };
         Ok(())
     }
 
@@ -282,7 +293,8 @@ impl Call<'_> {
                 let bytes = c.bytes.saturating_sub(start).min(piece.min(each - offset));
                 let write = |source: u64, to: u64| {
                     if source != to && bytes > 0 {
-                        copy((source + start) as *const u8, (to + start) as *mut u8, bytes);
+                        // SAFETY: a piece of the row and of an output; both were checked with the parameters.
+                        unsafe { copy((source + start) as *const u8, (to + start) as *mut u8, bytes) };
                     }
                 };
                 if is_root {
@@ -308,7 +320,8 @@ impl Call<'_> {
     fn own_part(&self, sources: &[*const u8], bytes: u64) -> Vec<u8> {
         let mut part = vec![0; bytes as usize];
         match self.combine {
-            None => copy(sources[self.c.root as usize], part.as_mut_ptr(), bytes),
+            // SAFETY: as below.
+            None => unsafe { copy(sources[self.c.root as usize], part.as_mut_ptr(), bytes) },
             // SAFETY: a source has the bytes of the part: it is a slot, or was checked with the parameters.
             Some(combine) => unsafe {
                 combine(&sources[..self.c.group_info.size as usize], &mut part, self.c.op);

@@ -182,7 +182,11 @@ impl Backoff {
 }
 
 /// Copies between a program's memory and a symmetric buffer, or from one program's memory to that of another, or the same.
-pub fn copy(from: *const u8, to: *mut u8, bytes: u64) {
-    // SAFETY: the launch checked access to both for all of its parameters.
+///
+/// # Safety
+///
+/// The launch may read so many bytes at `from`, and write them at `to`.
+pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: u64) {
+    // SAFETY: as the caller guarantees; the ranges may overlap.
     unsafe { std::ptr::copy(from, to, bytes as usize) };
 }

@@ -225,9 +225,13 @@ impl Lane<'_> {
         let offset = (begin + (self.number - self.first) * entry).min(end);
         let bytes = (end - offset).min(entry);
         let memory = t.address().wrapping_add(offset);
-        match self.sends() {
-            true => copy(memory as *const u8, chunk, bytes),
-            false => copy(chunk, memory as *mut u8, bytes),
+        // SAFETY: the transfer's memory was checked before the launch, and a chunk of a lane, whose number is less than the group
+        // has, is within the buffers that `SymmetricBuffers::of` checked.
+        unsafe {
+            match self.sends() {
+                true => copy(memory as *const u8, chunk, bytes),
+                false => copy(chunk, memory as *mut u8, bytes),
+            }
         }
         self.publish(self.number + 1);
         Ok(true)
@@ -263,7 +267,8 @@ impl Lane<'_> {
             buffers.abort(Reason::Mismatch.word(t.peer), buffers.0.rank, Some((&header, &header)));
             return Err(Aborted);
         };
-        copy((t.address() + begin) as *const u8, (target + begin) as *mut u8, end - begin);
+        // SAFETY: the transfer's memory was checked before the launch, and the target above.
+        unsafe { copy((t.address() + begin) as *const u8, (target + begin) as *mut u8, end - begin) };
         Ok(())
     }
 }
