@@ -140,7 +140,8 @@ static inline void start_processes(int count, void (*body)(int rank)) {
     CHECK(processes.pids[rank] >= 0);
     if (processes.pids[rank] == 0) {
       body(rank);
-      _exit(0);
+      /* As programs end, so that the library ends its threads. */
+      exit(0);
     }
   }
 }
