@@ -145,6 +145,7 @@ static void *use_objects(void *context) {
     CHECK_OK(plinth_begin_allocate_current_thread_to_pool(0, own_pool));
     CHECK_OK(plinth_caching_allocator_alloc(KIB, 0, own, &block));
     CHECK_OK(plinth_end_allocate_to_pool(0, own_pool));
+    CHECK_OK(plinth_release_pool(0, own_pool));
     CHECK_OK(plinth_caching_allocator_delete(block));
     CHECK_OK(plinth_mem_pool_destroy(own_pool));
     CHECK_OK(plinth_stream_destroy(dedicated));
