@@ -293,8 +293,8 @@ fn copy_chunk(bytes: u64, processors: u64) -> u64 {
     }
 }
 
-/// Returns the bytes that a block reduces in a launch that reduces to `bytes`: one unit for each thread as long as all blocks of an H200
-/// run at the same time, because a load from another device takes long; then enough to keep its threads busy.
+/// Returns the bytes that a block reduces in a launch that reduces to `bytes`: one unit for each thread as long as all blocks of an
+/// H200 run at the same time, because a load from another device takes long; then enough to keep its threads busy.
 fn reduction_chunk(bytes: u64) -> u64 {
     match bytes {
         0..=0x40_0000 => 4 << 10,
