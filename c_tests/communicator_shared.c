@@ -43,6 +43,60 @@ TEST(messages_are_ordered_across_streams) {
   destroy_communicators();
 }
 
+/* ---- a full queue */
+
+enum { MESSAGES = 20000 };
+
+static _Atomic int launched;
+
+/* Sends until the stream takes no more launches, which no rank receives yet, and goes on when one does. */
+static void *send_many(void *context) {
+  const int32_t *numbers = (const int32_t *)context;
+  plinth_stream_t stream = stream_on(0);
+  for (launched = 0; launched < MESSAGES; launched++) {
+    CHECK_OK(plinth_communicator_send(communicators[0], numbers + launched, 1, INT32, 1, stream));
+  }
+  CHECK_OK(plinth_communicator_wait(communicators[0], limit, stream));
+  return NULL;
+}
+
+/* Returns when the count has not changed for a while. */
+static int await_last_launch(void) {
+  int before = -1;
+  while (before != launched) {
+    before = launched;
+    sleep_milliseconds(300);
+  }
+  return before;
+}
+
+TEST(a_query_does_not_wait_for_a_launch_that_waits_for_room) {
+  make_communicators();
+  int32_t sent[MESSAGES + 1], last = 0;
+  for (int index = 0; index <= MESSAGES; index++) {
+    sent[index] = index;
+  }
+  int32_t *from = (int32_t *)device_memory(sizeof sent, 0), *to = (int32_t *)device_memory(sizeof *to, 1);
+  put(from, sent, sizeof sent);
+  pthread_t sender;
+  CHECK(pthread_create(&sender, NULL, send_many, from) == 0);
+  const bool is_full = await_last_launch() < MESSAGES;
+  const double begin = seconds_now();
+  bool ready = false;
+  CHECK_OK(plinth_communicator_query(communicators[0], &ready));
+  CHECK(ready && seconds_now() - begin < 10);
+  plinth_stream_t stream = stream_on(1);
+  for (int index = 0; index < MESSAGES; index++) {
+    CHECK_OK(plinth_communicator_recv(communicators[1], to, 1, INT32, 0, stream));
+  }
+  CHECK_OK(plinth_communicator_wait(communicators[1], limit, stream));
+  CHECK(pthread_join(sender, NULL) == 0);
+  fetch(&last, to, sizeof last);
+  CHECK_EQ(last, MESSAGES - 1);
+  destroy_communicators();
+  CHECK(is_full);
+}
+
 /* ---- threads without a context */
 
 enum { CALLS = 8 };

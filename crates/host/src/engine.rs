@@ -111,7 +111,7 @@ impl Engine {
             }
             Some(Op::Signal(signal)) => {
                 let signal = signal.clone();
-                stream.queue.pop_front();
+                stream.pop();
                 self.complete(&signal, error);
                 return true;
             }
@@ -130,7 +130,7 @@ impl Engine {
             Some(Op::Publish(shared, recording)) => shared.finish_recording(*recording),
             Some(Op::ResetConditions(program)) => program.conditions.iter().for_each(|condition| condition.reset()),
             Some(Op::Retire(_)) => {
-                if let Some(Op::Retire(retired)) = stream.queue.pop_front() {
+                if let Some(Op::Retire(retired)) = stream.pop() {
                     self.retire(retired);
                 }
                 return true;
@@ -167,7 +167,7 @@ impl Engine {
             }
         }
         if let Some(stream) = self.streams.get_mut(&id) {
-            stream.queue.pop_front();
+            stream.pop();
         }
         true
     }
@@ -197,6 +197,6 @@ impl Engine {
     /// Removes the operation that a thread is about to execute.
     pub fn take(&mut self, id: Id) -> Option<(usize, Op)> {
         let stream = self.streams.get_mut(&id)?;
-        stream.queue.pop_front().map(|op| (stream.device, op))
+        stream.pop().map(|op| (stream.device, op))
     }
 }

@@ -9,12 +9,14 @@ use super::{
         plan::{PlanIndex, Program},
     },
     ids::{self, Id},
+    scheduler::RETRY_INTERVAL,
     shared::SharedEvent,
     signal::Signal,
     work::{HostCall, Work},
 };
 use crate::driver::{codes, signals, table::Code, types::*, work_report};
 use once_cell::sync::OnceCell;
+use parking_lot::{Condvar, MutexGuard};
 use std::{
     cell::RefCell,
     collections::VecDeque,
@@ -27,6 +29,9 @@ use std::{
 /// The range of priorities: lower numbers go first.
 pub const LEAST_PRIORITY: i32 = 0;
 pub const GREATEST_PRIORITY: i32 = -5;
+
+/// The number of operations from which on a queue is full. Drivers take about as many launches.
+const LONGEST_QUEUE: usize = 1024;
 
 /// The kind of a stream, as the program sees it.
 pub enum Kind {
@@ -76,6 +81,8 @@ pub struct Stream {
     /// The number that `cuStreamGetId` returns.
     pub number: u64,
     pub queue: VecDeque<Op>,
+    /// Threads that sleep until the queue has room, with the engine's lock.
+    room: Arc<Condvar>,
     /// Whether its first operation runs or waits for a thread to run it.
     pub busy: bool,
     /// Whether that operation is a copy.
@@ -105,6 +112,20 @@ impl Stream {
     /// Returns whether the program can use the stream's handle.
     pub fn is_visible(&self) -> bool {
         !self.destroyed && !matches!(self.kind, Kind::Branch)
+    }
+
+    /// Returns whether the program must wait before it adds work; a capture has room for any number of nodes.
+    fn is_full(&self) -> bool {
+        self.queue.len() >= LONGEST_QUEUE && self.capture.is_none()
+    }
+
+    /// Removes the first operation.
+    pub fn pop(&mut self) -> Option<Op> {
+        let op = self.queue.pop_front();
+        if self.queue.len() < LONGEST_QUEUE {
+            self.room.notify_all();
+        }
+        op
     }
 
     pub fn check(&self) -> Result<(), Code> {
@@ -171,6 +192,7 @@ impl Engine {
             priority: priority.clamp(GREATEST_PRIORITY, LEAST_PRIORITY),
             number: self.stream_number,
             queue: VecDeque::new(),
+            room: Arc::default(),
             busy: false,
             copying: false,
             parked: false,
@@ -375,6 +397,21 @@ pub fn synchronize_device(state: &'static super::state::State, device: usize) ->
 pub fn await_copies(state: &'static super::state::State, device: usize) {
     while state.engine.lock().streams.values().any(|stream| stream.device == device && stream.copying) {
         thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// Locks the engine and finds the stream to which a call adds work. Blocks while its queue is full, as a driver does.
+pub fn lock_for_work(
+    state: &'static super::state::State,
+    handle: CUstream,
+) -> Result<(MutexGuard<'static, Engine>, Id), Code> {
+    let mut engine = state.engine.lock();
+    loop {
+        let id = engine.find_stream(handle, context::current(state))?;
+        let Some(stream) = engine.streams.get(&id).filter(|stream| stream.is_full()) else { return Ok((engine, id)) };
+        let room = stream.room.clone();
+        room.wait_for(&mut engine, RETRY_INTERVAL);
+        engine.retry_threads();
     }
 }
 

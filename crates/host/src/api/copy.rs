@@ -96,8 +96,7 @@ struct Request {
 fn copy(state: &'static State, request: Request, handle: CUstream) -> Result<(), Code> {
     let Request { ends, bytes, rows, devices } = request;
     let [to, from] = ends.map(|end| end.address);
-    let mut engine = state.engine.lock();
-    let id = engine.find_stream(handle, context::current(state))?;
+    let (mut engine, id) = stream::lock_for_work(state, handle)?;
     engine.forbid_implicit(id)?;
     if devices.is_some() {
         engine.forbid_capturing(id)?;
@@ -197,8 +196,7 @@ pub unsafe extern "C" fn cuMemcpyPeerAsync(
 }
 
 fn fill(state: &'static State, fill: Fill, handle: CUstream) -> Result<(), Code> {
-    let mut engine = state.engine.lock();
-    let id = engine.find_stream(handle, context::current(state))?;
+    let (mut engine, id) = stream::lock_for_work(state, handle)?;
     engine.forbid_implicit(id)?;
     let capturing = engine.capture_of(id)?.is_some();
     if fill.count == 0 {

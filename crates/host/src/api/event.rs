@@ -11,6 +11,7 @@ use crate::{
     event,
     ids::Id,
     state::State,
+    stream::lock_for_work,
 };
 use std::ffi::c_uint;
 
@@ -31,8 +32,7 @@ pub unsafe extern "C" fn cuEventDestroy_v2(event: CUevent) -> Code {
 }
 
 fn record(state: &'static State, event: CUevent, stream: CUstream, flags: c_uint) -> Result<(), Code> {
-    let mut engine = state.engine.lock();
-    let id = engine.find_stream(stream, context::current(state))?;
+    let (mut engine, id) = lock_for_work(state, stream)?;
     engine.forbid_implicit(id)?;
     engine.capture_of(id)?;
     engine.event(event as Id)?;

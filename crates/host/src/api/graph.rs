@@ -9,6 +9,7 @@ use crate::{
         types::*,
     },
     ids::Id,
+    stream::lock_for_work,
 };
 use std::ffi::{c_uint, c_ulonglong};
 
@@ -84,8 +85,7 @@ pub unsafe extern "C" fn cuGraphUpload(exec: CUgraphExec, stream: CUstream) -> C
 
 pub unsafe extern "C" fn cuGraphLaunch(exec: CUgraphExec, stream: CUstream) -> Code {
     enter(Call::cuGraphLaunch, 0, |state| {
-        let mut engine = state.engine.lock();
-        let id = engine.find_stream(stream, context::current(state))?;
+        let (mut engine, id) = lock_for_work(state, stream)?;
         engine.forbid_implicit(id)?;
         engine.forbid_capturing(id)?;
         engine.launch(exec as Id, id)?;

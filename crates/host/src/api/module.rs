@@ -12,6 +12,7 @@ use crate::{
     ids::Id,
     kernels::{Function, Launch},
     model::MAX_THREADS_PER_BLOCK,
+    stream::lock_for_work,
     work::Work,
 };
 use parking_lot::Mutex;
@@ -283,9 +284,8 @@ unsafe fn launch(
     extra: *mut *mut c_void,
 ) -> Code {
     enter(call, 0, |state| {
-        let mut engine = state.engine.lock();
+        let (mut engine, id) = lock_for_work(state, stream)?;
         let function = *engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
-        let id = engine.find_stream(stream, context::current(state))?;
         if engine.stream_device(id)? != function.device {
             return Err(codes::CUDA_ERROR_INVALID_HANDLE);
         }

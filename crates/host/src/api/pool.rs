@@ -12,7 +12,7 @@ use crate::{
     graph::Action,
     ids::Id,
     state::State,
-    stream::Op,
+    stream::{Op, lock_for_work},
 };
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -151,8 +151,7 @@ fn free_in_capture(state: &State, engine: &mut Engine, stream: Id, address: CUde
 
 pub unsafe extern "C" fn cuMemFreeAsync(pointer: CUdeviceptr, stream: CUstream) -> Code {
     enter(Call::cuMemFreeAsync, 0, |state| {
-        let mut engine = state.engine.lock();
-        let id = engine.find_stream(stream, context::current(state))?;
+        let (mut engine, id) = lock_for_work(state, stream)?;
         engine.forbid_implicit(id)?;
         if engine.capture_of(id)?.is_some() {
             return if pointer == 0 { Ok(()) } else { free_in_capture(state, &mut engine, id, pointer) };

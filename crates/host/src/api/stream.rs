@@ -108,8 +108,7 @@ pub unsafe extern "C" fn cuStreamSynchronize(stream: CUstream) -> Code {
 
 pub unsafe extern "C" fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint) -> Code {
     enter(Call::cuStreamWaitEvent, 0, |state| {
-        let mut engine = state.engine.lock();
-        let id = engine.find_stream(stream, context::current(state))?;
+        let (mut engine, id) = stream::lock_for_work(state, stream)?;
         engine.forbid_implicit(id)?;
         engine.capture_of(id)?;
         if flags & !CU_EVENT_WAIT_EXTERNAL != 0 {
@@ -172,8 +171,7 @@ pub unsafe extern "C" fn cuStreamBatchMemOp_v2(
         if writes.iter().any(|write| !write.address.is_multiple_of(8)) {
             return Err(INVALID);
         }
-        let mut engine = state.engine.lock();
-        let id = engine.find_stream(stream, context::current(state))?;
+        let (mut engine, id) = stream::lock_for_work(state, stream)?;
         engine.forbid_implicit(id)?;
         let accessor = Accessor::Device(engine.stream_device(id)?);
         writes.iter().try_for_each(|write| {
@@ -186,8 +184,7 @@ pub unsafe extern "C" fn cuStreamBatchMemOp_v2(
 pub unsafe extern "C" fn cuLaunchHostFunc(stream: CUstream, function: CUhostFn, data: *mut c_void) -> Code {
     enter(Call::cuLaunchHostFunc, 0, |state| {
         let function = function.ok_or(INVALID)?;
-        let mut engine = state.engine.lock();
-        let id = engine.find_stream(stream, context::current(state))?;
+        let (mut engine, id) = stream::lock_for_work(state, stream)?;
         engine.forbid_implicit(id)?;
         engine.submit_action(id, Action::Host(HostCall { function, data: data as usize }))
     })

@@ -2,6 +2,10 @@
 
 use super::*;
 use crate::{driver::codes::*, kernels};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 #[test]
 fn streams_keep_their_order() {
@@ -12,6 +16,38 @@ fn streams_keep_their_order() {
     assert_eq!(log.entries(), (0..100).collect::<Vec<_>>());
     ok!(t.cuStreamQuery(stream));
     ok!(t.cuStreamDestroy_v2(stream));
+}
+
+#[test]
+fn a_full_stream_blocks_calls_that_add_work() {
+    let t = setup(0);
+    let (stream, other, log) =
+        (new_stream(&t, CU_STREAM_NON_BLOCKING), new_stream(&t, CU_STREAM_NON_BLOCKING), Log::default());
+    let gate = Gate::close(&t, stream);
+    let (noted, handle) = (AtomicUsize::new(0), stream as usize);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            ok!(t.cuCtxSetCurrent(context(&t, 0)));
+            (0..2000).for_each(|entry| {
+                log.note(&t, handle as CUstream, entry);
+                noted.store(entry + 1, Ordering::SeqCst);
+            });
+        });
+        while noted.load(Ordering::SeqCst) < 1024 {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(noted.load(Ordering::SeqCst), 1024);
+        // Queries and other streams go on.
+        assert_eq!(code!(t.cuStreamQuery(stream)), CUDA_ERROR_NOT_READY);
+        let elsewhere = Log::default();
+        elsewhere.note(&t, other, 1);
+        ok!(t.cuStreamSynchronize(other));
+        gate.open();
+    });
+    ok!(t.cuStreamSynchronize(stream));
+    assert_eq!(log.entries(), (0..2000).collect::<Vec<_>>());
+    [stream, other].iter().for_each(|stream| ok!(t.cuStreamDestroy_v2(*stream)));
 }
 
 #[test]
