@@ -11,7 +11,7 @@ use crate::{
     error::Error,
     ffi::{
         Output,
-        guard::{guard, release},
+        guard::{guard, guard_short, release},
         null, plinth_stream_t, span,
         status::plinth_status_t,
         tensor::{DLTensor, tensor_anywhere},
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn plinth_memcpy(
     bytes: usize,
     stream: plinth_stream_t,
 ) -> plinth_status_t {
-    guard(|| {
+    guard_short(|| {
         // SAFETY: the caller promises that both ranges stay valid until the copy is complete.
         let (to, from) = unsafe { (span(destination, bytes), span(source, bytes)) };
         copy::in_stream(to, from, stream as usize)
@@ -243,7 +243,7 @@ pub unsafe extern "C" fn plinth_memset(
     bytes: usize,
     stream: plinth_stream_t,
 ) -> plinth_status_t {
-    guard(|| {
+    guard_short(|| {
         // SAFETY: the caller promises that the range stays valid until the fill is complete.
         copy::fill(unsafe { span(destination, bytes) }, Pattern::One(value), stream as usize)
     })

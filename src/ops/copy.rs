@@ -1,7 +1,7 @@
 //! Copies and fills between any kinds of memory.
 
 use crate::{
-    base::units::Bytes,
+    base::{cancellation, units::Bytes},
     driver::{MemoryKind, Span, codes},
     error::{Context, Error, Result, invalid},
     memory, observe,
@@ -70,6 +70,8 @@ fn resolve_for(runtime: &Runtime, handle: usize, spans: &[Span]) -> Result<strea
 /// that of the destination, or of the source if the destination is in host memory. If one of them is pageable host memory, the driver
 /// may block the CPU until the copy is done, and the sync debug mode reports the call.
 pub fn in_stream(destination: Span, source: Span, handle: usize) -> Result<()> {
+    // For pageable memory the driver may wait as it likes.
+    let _uncancellable = cancellation::disable();
     let runtime = runtime::ready()?;
     let stream = resolve_for(runtime, handle, &[destination, source])?;
     if destination.bytes() == 0 {
