@@ -302,3 +302,50 @@ TEST(a_call_that_nccl_never_enqueues_aborts_ranks_with_nccl_for_large_calls) {
   }
   destroy_communicators();
 }
+
+/* ---- registered memory of two ranks, and their messages, whatever the size */
+
+enum { LARGE = 64 << 20, FLOATS = LARGE / 4 };
+
+static void *sources[2], *targets[2];
+
+static void *register_with_other(void *context) {
+  const int rank = *(int *)context;
+  CHECK_OK(plinth_communicator_register(communicators[rank], sources[rank], LARGE));
+  CHECK_OK(plinth_communicator_register(communicators[rank], targets[rank], LARGE));
+  return NULL;
+}
+
+static plinth_status_t reduce_large(int rank) {
+  return plinth_communicator_all_reduce(communicators[rank], sources[rank], targets[rank], FLOATS, FLOAT32, 0, NULL);
+}
+
+TEST(nccl_does_no_messages_and_no_registered_collectives_of_two_ranks) {
+  setenv("PLINTH_COMMUNICATOR_ENGINE", "auto", 1);
+  unsetenv("PLINTH_COMMUNICATOR_NCCL_FROM");
+  make_ranks(PLINTH_ENGINE_AUTO, 20000);
+  for (int rank = 0; rank < 2; rank++) {
+    CHECK_OK(plinth_caching_allocator_alloc(LARGE, rank, NULL, &sources[rank]));
+    CHECK_OK(plinth_caching_allocator_alloc(LARGE, rank, NULL, &targets[rank]));
+  }
+  setenv("FAKE_NCCL_STUCK", "1", 1);
+  CHECK_OK(plinth_communicator_send(communicators[0], sources[0], LARGE, UINT8, 1, NULL));
+  CHECK_OK(plinth_communicator_recv(communicators[1], targets[1], LARGE, UINT8, 0, NULL));
+  run_threads(2, register_with_other);
+  for (int rank = 0; rank < 2; rank++) {
+    CHECK_OK(reduce_large(rank));
+  }
+  for (int rank = 0; rank < 2; rank++) {
+    CHECK_OK(plinth_communicator_wait(communicators[rank], 20000, NULL));
+    CHECK_OK(plinth_communicator_deregister(communicators[rank], targets[rank]));
+  }
+  CHECK_OK(plinth_communicator_set_timeout(communicators[0], 200));
+  CHECK_STATUS(reduce_large(0), PLINTH_ERROR_TIMED_OUT);
+  CHECK_MESSAGE("NCCL worked at all_reduce");
+  unsetenv("FAKE_NCCL_STUCK");
+  destroy_communicators();
+  for (int rank = 0; rank < 2; rank++) {
+    CHECK_OK(plinth_caching_allocator_delete(sources[rank]));
+    CHECK_OK(plinth_caching_allocator_delete(targets[rank]));
+  }
+}

@@ -24,8 +24,8 @@ use std::ffi::{c_char, c_void};
 
 /// Allocates device memory for work in a stream, from cached blocks if possible.
 ///
-/// If a free block fits, the call makes no driver call. It waits for work of the device only when no memory is left
-/// otherwise. Sizes are rounded up to multiples of 512 bytes. A freed block is reused immediately in the same stream:
+/// If a free block fits, the call makes no driver call, except queries of events while freed blocks wait for recorded
+/// streams. It waits for work of the device only when no memory is left otherwise. Sizes are rounded up to multiples of 512 bytes. A freed block is reused immediately in the same stream:
 /// the order of the stream protects it. For every other stream that uses the block, call plinth_record_stream, or
 /// order the work of that stream before the free.
 ///
@@ -63,8 +63,9 @@ pub unsafe extern "C" fn plinth_caching_allocator_alloc(
 
 /// Frees memory from plinth_caching_allocator_alloc, from any thread and with any current device.
 ///
-/// The call makes no driver call unless other streams were recorded with plinth_record_stream. In that case the block
-/// is not reused until the recorded work of those streams is done.
+/// The call makes no driver call unless other streams were recorded with plinth_record_stream, or the block is the last one
+/// of a destroyed pool, whose memory is then released. A recorded block is not reused until the recorded work of those
+/// streams is done.
 ///
 /// @param pointer The memory; NULL does nothing.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for a pointer that plinth_caching_allocator_alloc did not return,

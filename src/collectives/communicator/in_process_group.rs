@@ -6,7 +6,7 @@
 //! the group.
 
 use super::{
-    engine::{EngineKind, LOCAL_NCCL_FROM, nccl_from},
+    engine::{EngineKind, local_nccl_from},
     in_process_sleep,
     nccl::{self, IssueError, NcclRank},
     nccl_end,
@@ -168,7 +168,7 @@ pub fn create(runtime: &Runtime, devices: &[u32], engine: EngineKind, limit: Dur
         devices: devices.to_vec(),
         engine,
         limit,
-        nccl_from: nccl_from(LOCAL_NCCL_FROM)?,
+        nccl_from: local_nccl_from()?,
         state: Mutex::new(state),
         changed: Condvar::new(),
         nccl: OnceCell::new(),

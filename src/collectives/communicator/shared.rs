@@ -5,7 +5,7 @@
 //! their machines.
 
 use super::{
-    engine::{nccl_from, shared_nccl_from},
+    engine::NcclShare,
     nccl::{self, IssueError},
     nccl_exchange::{ROW, exchange},
     operation::{Kind, Operation},
@@ -26,11 +26,11 @@ use std::{
 pub struct ProcessRank {
     group: ProcessGroup,
     nccl: Option<Arc<nccl::NcclRank>>,
-    /// The number of bytes from which NCCL is used.
-    nccl_from: u64,
+    /// What NCCL executes.
+    nccl_share: NcclShare,
 }
 
-/// The size of an id in a row that ranks exchange, before the identity of the machine and the threshold for NCCL.
+/// The size of an id in a row that ranks exchange, before the identity of the machine and the share of NCCL.
 const ID: usize = 128;
 /// The maximum duration of a rendezvous of ranks that NCCL has connected. A rank that cannot take part waits for the
 /// others in NCCL meanwhile, so half of its limit must remain.
@@ -39,7 +39,7 @@ const RENDEZVOUS_LIMIT: Duration = Duration::from_secs(30);
 impl ProcessRank {
     /// Creates a rank without NCCL.
     pub fn from_group(group: ProcessGroup) -> ProcessRank {
-        ProcessRank { group, nccl: None, nccl_from: u64::MAX }
+        ProcessRank { group, nccl: None, nccl_share: NcclShare::NONE }
     }
 
     /// Joins a group by an id of the library.
@@ -69,15 +69,15 @@ impl ProcessRank {
                 })
                 .context(|| "asking the ranks for their machines")
         };
-        let nccl_from = nccl_from(shared_nccl_from(rank_and_size.1))?;
+        let nccl_share = NcclShare::of(rank_and_size.1)?;
         // Prepare before the exchange: a rank that cannot share memory reports it there, and no rank waits for it.
         let candidate = Candidate::new(rank_and_size.0, rank_and_size.1, device);
         let mut row = [0; ROW];
         row[..ID].copy_from_slice(&ProcessGroup::new_id()?);
         row[ID..ID + 8].copy_from_slice(&machine().to_le_bytes());
-        // Ranks with different thresholds do not share memory.
-        row[ID + 8..ID + 16].copy_from_slice(&nccl_from.to_le_bytes());
-        row[ID + 16] = u8::from(candidate.is_ok());
+        // Ranks that use NCCL differently do not share memory.
+        row[ID + 8..ID + 17].copy_from_slice(&nccl_share.bytes());
+        row[ID + 17] = u8::from(candidate.is_ok());
         let rows = exchange(&row)?;
         let candidate = match candidate {
             Ok(candidate) if rows.iter().all(|other| other[ID..] == row[ID..]) => candidate,
@@ -91,7 +91,7 @@ impl ProcessRank {
         match joined {
             Ok(group) if rows.iter().all(|row| row[0] == 1) => {
                 group.set_timeout(limit);
-                Ok(Ok(ProcessRank { group, nccl: Some(rank), nccl_from }))
+                Ok(Ok(ProcessRank { group, nccl: Some(rank), nccl_share }))
             }
             _ => Ok(Err(rank)),
         }
@@ -104,7 +104,21 @@ impl ProcessRank {
 
     /// Returns NCCL's communicator if NCCL executes the operation.
     pub fn nccl_for(&self, operation: &Operation) -> Option<&Arc<nccl::NcclRank>> {
-        self.nccl.as_ref().filter(|_| operation.bytes() >= self.nccl_from)
+        let NcclShare { from, only_unregistered } = self.nccl_share;
+        self.nccl.as_ref().filter(|_| operation.bytes() >= from && !(only_unregistered && self.is_direct(operation)))
+    }
+
+    /// Returns whether the operation is a message, or a collective that uses registered memory where it is.
+    fn is_direct(&self, operation: &Operation) -> bool {
+        let Operation { from, to, .. } = *operation;
+        let is_registered = |memory| self.group.is_registered(memory);
+        match operation.kind {
+            Kind::Send { .. } | Kind::Receive { .. } => true,
+            Kind::AllReduce { .. } => is_registered(from) && is_registered(to),
+            Kind::Reduce { .. } | Kind::ReduceScatter { .. } => is_registered(from),
+            Kind::Broadcast { .. } | Kind::AllGather => is_registered(to),
+            Kind::AllToAll => from.address() != to.address() && (is_registered(from) || is_registered(to)),
+        }
     }
 
     /// Returns the error that aborted the group, or NCCL's asynchronous error.

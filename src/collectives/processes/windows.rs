@@ -290,6 +290,11 @@ impl ProcessGroup {
         waited
     }
 
+    /// Returns whether memory of this rank is registered with the group, all of it in one window.
+    pub fn is_registered(&self, memory: Span) -> bool {
+        self.windows.lock().iter().any(|window| window.offset_of(memory).is_some())
+    }
+
     /// Returns the registered memory of a call, if its kernels can use it where it is, and their mode.
     pub(super) fn direct(
         &self,
