@@ -94,6 +94,65 @@ TEST(memory_of_a_busy_stream_is_waited_for) {
   expect_nothing_left();
 }
 
+/* ---- several threads that wait */
+
+/* Requests more than the limit in a stream, which fails only after all work of the device. */
+static void *request_too_much(void *stream) {
+  expect_out_of_memory(2 * LIMIT, 0, (plinth_stream_t)stream);
+  return NULL;
+}
+
+static pthread_t request_too_much_in(plinth_stream_t stream) {
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, request_too_much, stream) == 0);
+  sleep_milliseconds(100);
+  return thread;
+}
+
+TEST(a_thread_finds_its_freed_memory_while_another_one_waits_for_it) {
+  plinth_stream_t first = stream_on(0), second = stream_on(0), other = stream_on(0);
+  limit_memory(LIMIT, 0);
+  release(alloc_on(MIB, 0, first));
+  void *memory = alloc_on(100 * MIB, 0, second);
+  CHECK_OK(plinth_record_stream(memory, other));
+  gate *shut = gate_shut(other);
+  release(memory);
+  pthread_t waiting = request_too_much_in(first);
+  pthread_t opener = gate_open_soon(shut);
+  release(alloc_on(100 * MIB, 0, second));
+  pthread_join(opener, NULL);
+  pthread_join(waiting, NULL);
+  expect_nothing_left();
+}
+
+TEST(the_cache_can_be_emptied_while_a_thread_waits) {
+  plinth_stream_t first = stream_on(0), second = stream_on(0);
+  limit_memory(LIMIT, 0);
+  /* Nothing is free: the driver waits for the device when it frees a segment. */
+  void *memory[] = {alloc_on(MIB, 0, first), alloc_on(MIB, 0, second)};
+  gate *shut = hold(second);
+  pthread_t waiting = request_too_much_in(first);
+  CHECK_OK(plinth_empty_cache());
+  expect_held(shut);
+  gate_open(shut);
+  pthread_join(waiting, NULL);
+  release(memory[0]);
+  release(memory[1]);
+  expect_nothing_left();
+}
+
+TEST(memory_that_the_driver_refuses_was_never_reserved) {
+  if (!on_host_device()) {
+    SKIP("takes most of the device's memory");
+  }
+  const size_t most = total_memory(0) / 10 * 6;
+  void *memory = device_memory(most, 0);
+  expect_out_of_memory(most, 0, NULL);
+  CHECK(max_reserved(0) < most);
+  CHECK_OK(plinth_device_free(memory));
+  expect_nothing_left();
+}
+
 /* As above, for another thread's per-thread default stream, whose handle means a different stream in this thread. */
 static void *allocate_from_another_stream(void *context) {
   plinth_stream_t stream = stream_on(0);

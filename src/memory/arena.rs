@@ -79,7 +79,7 @@ pub struct PendingUnmap {
     pub bytes: u64,
     /// The handle to return to the driver after the unmap, if any.
     pub physical: Option<crate::driver::Physical>,
-    /// The event in the arena's stream that must complete first.
+    /// The event that must complete first, in the stream of the arena or of the one that got the memory.
     pub event: StreamEvent,
 }
 

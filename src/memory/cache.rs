@@ -20,9 +20,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 /// segments, which makes the driver wait for the device, only if `allowed`. Fails only if the sync debug mode forbids
 /// that: other memory that cannot be released now is tried again later.
 pub fn release_idle(runtime: &Runtime, device: &Device, growing: &Arena, allowed: bool) -> Result<()> {
-    if !allowed && matches!(device.memory().method(device, &runtime.driver), Ok(Method::Segments)) {
-        return Ok(());
-    }
+    let target = Target { spares_segments: !allowed, ..Target::default() };
     let mut refused = Ok(());
     let mut released = |outcome: Result<()>| {
         if outcome.as_ref().is_err_and(|error| error.status() == Status::WOULD_SYNCHRONIZE) {
@@ -31,12 +29,12 @@ pub fn release_idle(runtime: &Runtime, device: &Device, growing: &Arena, allowed
     };
     for arena in device.memory().arenas() {
         if arena.number == growing.number {
-            released(release(runtime, device, arena, false));
+            released(release_until(runtime, device, arena, false, target));
         } else if arena.is_outside_graphs()
             && let Some(_growing) = arena.growth.try_lock()
         {
             // A thread that grows another arena now needs that arena's memory itself.
-            released(release(runtime, device, arena, false));
+            released(release_until(runtime, device, arena, false, target));
         }
     }
     refused
@@ -56,7 +54,7 @@ pub fn collect(runtime: &Runtime, device: &Device, growing: &Arena, max_held: u6
             }
         }
         // Memory that cannot be released now is tried again when more is needed.
-        let _ = release_until(runtime, device, arena, false, Target { most: max_held, least: 0 });
+        let _ = release_until(runtime, device, arena, false, Target { most: max_held, ..Target::default() });
     }
 }
 
@@ -69,7 +67,7 @@ pub fn give_back(
     (most, least): (u64, u64),
     deadline: &Deadline,
 ) {
-    let target = Target { most, least };
+    let target = Target { most, least, spares_segments: false };
     for arena in arenas {
         if arena.is_outside_graphs()
             && !target.is_reached(device)
@@ -82,7 +80,7 @@ pub fn give_back(
     let is_released = || {
         for arena in arenas {
             if let Some(_growing) = arena.growth.try_lock() {
-                stream_events::process_events(runtime, device, arena, false);
+                stream_events::process_events(runtime, device, arena);
             }
         }
         Ok((device.memory().pending_release.load(Ordering::Acquire) == 0).then_some(()))
@@ -104,6 +102,8 @@ struct Target {
     most: u64,
     /// Nothing is released that would leave fewer bytes.
     least: u64,
+    /// Whether segments stay, for whose release the driver waits for the device.
+    spares_segments: bool,
 }
 
 impl Target {
@@ -124,11 +124,11 @@ impl Target {
 
 /// Releases as [`release`] does, until a target is reached.
 fn release_until(runtime: &Runtime, device: &Device, arena: &'static Arena, later: bool, target: Target) -> Result<()> {
-    stream_events::process_events(runtime, device, arena, false);
+    stream_events::process_events(runtime, device, arena);
     if !stream_events::may_move_memory(runtime, device, arena, false) {
         return Ok(());
     }
-    if arena.lock().space.has_segments() {
+    if !target.spares_segments && arena.lock().space.has_segments() {
         release_segments(runtime, device, arena, target)?;
     }
     match device.memory().method(device, &runtime.driver) {

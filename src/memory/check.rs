@@ -88,7 +88,7 @@ impl Space {
             let mut id = *head;
             while id != NONE {
                 if self.blocks[id].size != index as u64 * super::block::UNIT || !uncoalesced.insert(id) {
-                    return Err(format!("block {id} is in the violation uncoalesced list"));
+                    return Err(format!("block {id} is in the wrong list of uncoalesced blocks"));
                 }
                 id = self.blocks[id].link;
             }

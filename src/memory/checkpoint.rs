@@ -197,7 +197,7 @@ fn with_pool<T>(
     device.with_context(&runtime.driver, |driver| {
         Ok(driver.with_relaxed_capture(|| {
             for arena in &arenas {
-                stream_events::process_events(runtime, device, arena, false);
+                stream_events::process_events(runtime, device, arena);
             }
         })?)
     })?;

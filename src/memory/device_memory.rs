@@ -70,6 +70,13 @@ impl Count {
     }
 }
 
+/// The bytes that a device holds, and those that calls of the driver in progress may add.
+#[derive(Debug, Default)]
+struct Held {
+    stat: Stat,
+    pending: u64,
+}
+
 /// The memory of one device; see the module documentation.
 #[derive(Default)]
 pub struct DeviceMemory {
@@ -78,7 +85,7 @@ pub struct DeviceMemory {
     /// How memory can be shared.
     pub(super) support: Support,
     /// The held bytes. Only calls that also make driver calls change them.
-    held: Mutex<Stat>,
+    held: Mutex<Held>,
     /// The bits of the explicitly set fraction plus 1; 0 if none was set.
     fraction: AtomicU64,
     /// The budget beside other processes in bytes; 0 for none.
@@ -212,19 +219,20 @@ impl DeviceMemory {
 
     /// Returns the held bytes.
     pub fn held(&self) -> u64 {
-        self.held_stat().current
+        let held = self.held.lock();
+        held.stat.current.saturating_add(held.pending)
     }
 
     /// Returns the held bytes as a statistic with torch's fields.
     pub fn held_stat(&self) -> Stat {
-        *self.held.lock()
+        self.held.lock().stat
     }
 
     /// Resets all sums and counts.
     pub fn reset_accumulated(&self) {
         // No statistics are read meanwhile.
         let _peak = self.peak.lock();
-        self.held.lock().reset_accumulated();
+        self.held.lock().stat.reset_accumulated();
         for count in [&self.ooms, &self.retries, &self.waits, &self.created, &self.released] {
             count.reset();
         }
@@ -234,31 +242,47 @@ impl DeviceMemory {
         arenas.in_use.iter().for_each(|arena| arena.lock().space.counters.reset_accumulated());
     }
 
-    /// Counts `bytes` as held if the total stays within `max_held`. Returns whether it did.
+    /// Counts `bytes` as about to be held if the total stays within `max_held`. Returns whether it did; then
+    /// [`confirm_hold`](Self::confirm_hold) or [`cancel_hold`](Self::cancel_hold) must follow.
     pub fn try_hold(&self, bytes: u64, max_held: u64) -> bool {
         let mut held = self.held.lock();
-        let holds = held.current.checked_add(bytes).is_some_and(|sum| sum <= max_held);
+        let sum = held.stat.current.checked_add(held.pending).and_then(|sum| sum.checked_add(bytes));
+        let holds = sum.is_some_and(|sum| sum <= max_held);
         if holds {
-            held.add(bytes);
+            held.pending += bytes;
         }
         holds
     }
 
-    /// Counts `bytes` as no longer held.
-    pub fn release_held(&self, bytes: u64) {
-        self.held.lock().sub(bytes);
+    /// Counts bytes that the driver has provided, in one allocation.
+    pub fn confirm_hold(&self, bytes: u64) {
+        self.created.increment();
+        let mut held = self.held.lock();
+        held.pending = held.pending.saturating_sub(bytes);
+        held.stat.add(bytes);
     }
 
-    /// Undoes [`try_hold`](Self::try_hold) for bytes that the driver could not provide. They are in no sum.
+    /// Forgets bytes that the driver could not provide. They are in no sum.
     pub fn cancel_hold(&self, bytes: u64) {
         let mut held = self.held.lock();
+        held.pending = held.pending.saturating_sub(bytes);
+    }
+
+    /// Counts `bytes` as no longer held.
+    pub fn release_held(&self, bytes: u64) {
+        self.held.lock().stat.sub(bytes);
+    }
+
+    /// Does the same for bytes that were never used, which are in no sum then.
+    pub fn undo_hold(&self, bytes: u64) {
+        let held = &mut self.held.lock().stat;
         held.current -= bytes.min(held.current);
         held.allocated = held.allocated.saturating_sub(bytes);
     }
 
     /// Resets the peak to the current value.
     pub fn reset_held_peak(&self) {
-        self.held.lock().reset_peak();
+        self.held.lock().stat.reset_peak();
     }
 
     /// Returns the fraction of the device's memory that may be held.

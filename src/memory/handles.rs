@@ -27,7 +27,7 @@ pub fn create(
     let types = handle_types::types_for(device, driver, options).inspect_err(|_| memory.cancel_hold(bytes))?;
     match driver.memory_create(bytes, device.native, types) {
         Ok(physical) => {
-            memory.created.increment();
+            memory.confirm_hold(bytes);
             Ok(Some((physical, bytes)))
         }
         Err(failure) => {
@@ -78,7 +78,7 @@ pub fn undo(device: &Device, driver: &Driver, handles: Vec<Handle>) {
     for (physical, bytes) in handles {
         if retry(|| driver.memory_release(physical)) {
             device.memory().released.increment();
-            device.memory().cancel_hold(bytes);
+            device.memory().undo_hold(bytes);
         }
     }
 }

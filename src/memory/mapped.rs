@@ -23,7 +23,7 @@ impl Backing {
 pub enum Backing {
     /// A handle that is mapped only here.
     Handle(Physical),
-    /// A handle that is already mapped elsewhere. This mapping is removed when the device is done with it.
+    /// A handle that is already mapped elsewhere. This mapping stays until its addresses are needed or the handle is released.
     Moved,
     /// No memory, because the pool is suspended.
     Suspended,

@@ -27,7 +27,7 @@ impl MappedTotals {
     pub fn add(&self, zone: Zone, bytes: u64) {
         for (total, amount) in self.totals_of(zone, bytes) {
             let current = total.current.fetch_add(amount, Ordering::Relaxed) + amount;
-            total.peak.fetch_max(current, Ordering::Relaxed);
+            total.peak.fetch_max(current, Ordering::AcqRel);
         }
     }
 
@@ -53,10 +53,11 @@ impl MappedTotals {
         Some(self.0[scope][quantity.checked_sub(FIRST)?].peak.load(Ordering::Relaxed))
     }
 
-    /// Resets the peaks to the current values.
+    /// Resets the peaks to the current values. What another thread adds meanwhile is in the old peak or in the new one.
     pub fn reset_peaks(&self) {
         for total in self.0.as_flattened() {
-            total.peak.store(total.current.load(Ordering::Relaxed), Ordering::Relaxed);
+            total.peak.swap(0, Ordering::AcqRel);
+            total.peak.fetch_max(total.current.load(Ordering::Relaxed), Ordering::AcqRel);
         }
     }
 }

@@ -24,6 +24,7 @@ pub mod directory;
 mod driver_memory;
 mod ended_threads;
 pub mod external_segments;
+mod fill_site;
 pub mod grow;
 pub mod growth;
 pub mod handle_types;

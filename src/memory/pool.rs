@@ -220,7 +220,11 @@ pub fn set_budget(id: PoolId, budget: Option<u64>) -> Result<()> {
 
 /// Returns the maximum number of physical bytes of a pool on each device.
 pub fn budget(id: PoolId) -> Result<Option<u64>> {
-    with(|pools| Ok(settings_of(pools, id)?.budget))
+    with(|pools| match pools.get(&id) {
+        Some(pool) => Ok(pool.budget),
+        None if id.is_issued_for_graphs() => Ok(None),
+        None => Err(unknown(id)),
+    })
 }
 
 /// Called with a pool and a device that nothing uses the pool on any more, before its memory there is released.
@@ -290,8 +294,11 @@ pub fn lock_budget(id: PoolId) -> Option<(u64, MutexGuard<'static, ()>)> {
     if id == PoolId::DEFAULT {
         return None;
     }
-    let budget = with(|pools| pools.get(&id)?.budget)?;
-    Some((budget, LOCK.lock()))
+    let budget = || with(|pools| pools.get(&id)?.budget);
+    budget()?;
+    let lock = LOCK.lock();
+    // It may have changed while this waited.
+    Some((budget()?, lock))
 }
 
 /// Marks a pool as destroyed by the program. Returns the devices on which it still has users.

@@ -15,7 +15,7 @@
 //!
 //! While memory is plentiful, small blocks begin with the search of step 1 and step 4.
 //!
-//! Steps 1 to 9 do not wait for device work.
+//! Steps 1 to 8 do not wait for device work; step 9 waits for other processes, which may.
 
 use super::{
     arena::Arena,
@@ -124,6 +124,27 @@ struct SlowPath {
     request: Request,
 }
 
+/// What the steps of one pass have in common.
+#[derive(Debug, Clone, Copy)]
+struct Pass {
+    /// Whether the pass began with a wait for the device.
+    waited: bool,
+    /// Whether a search and the creation of memory up to the limit have failed already.
+    was_tried: bool,
+    /// The pool's budget in bytes, if it has one.
+    budget: Option<u64>,
+    /// The limit of held bytes of the device.
+    limit: u64,
+    /// The live bytes of the device.
+    live: u64,
+    /// Their peak, with this request.
+    peak: u64,
+    /// The bytes that may be held before memory is moved instead of created.
+    soft: u64,
+    /// As in [`GrowthLimits`].
+    section_growth: Option<u64>,
+}
+
 impl SlowPath {
     fn memory(&self) -> &'static DeviceMemory {
         self.device.memory()
@@ -133,6 +154,10 @@ impl SlowPath {
     fn run(&self, wait: bool) -> Result<Outcome> {
         self.device.with_context(&self.runtime.driver, |driver| {
             driver.with_relaxed_capture(|| {
+                // With no lock, because other threads may need it for as long.
+                if wait {
+                    self.wait_for_device()?;
+                }
                 let _growth = self.arena.growth.lock();
                 let locked_budget = pool::lock_budget(self.arena.key().pool);
                 // The arena cannot be retired while this thread holds `growth`.
@@ -148,24 +173,41 @@ impl SlowPath {
         })
     }
 
-    fn run_steps(&self, wait: bool, budget: Option<u64>) -> Result<Option<u64>> {
-        if wait {
-            self.wait_for_device()?;
-        }
+    fn run_steps(&self, waited: bool, budget: Option<u64>) -> Result<Option<u64>> {
         let limit = self.memory().max_held(self.device, &self.runtime.driver)?;
-        let grower = Grower { runtime: self.runtime, device: self.device, arena: self.arena, stream: self.stream };
-        let allowance = || budget.map_or(u64::MAX, |budget| self.remaining_budget(budget));
         // A count locks all arenas, and many threads may need small blocks. While memory is plentiful, no limit of the search or of
         // the growth depends on the count.
-        if zone_of(self.request.size) == Zone::Small && self.memory().supply(limit) == Supply::Plenty {
-            if let Ok(address) = self.search() {
-                return Ok(Some(address));
-            }
-            self.collect_garbage()?;
-            if let Some(address) = grower.grow(self.request, GrowthLimits::creation(limit, allowance(), 0))? {
+        let is_uncounted = zone_of(self.request.size) == Zone::Small && self.memory().supply(limit) == Supply::Plenty;
+        if is_uncounted && let Some(address) = self.search_and_create(limit, budget)? {
+            return Ok(Some(address));
+        }
+        let pass = Pass { waited, was_tried: is_uncounted, ..self.count(limit, budget)? };
+        let steps = [
+            SlowPath::search_and_collect,
+            SlowPath::grow_in_sections,
+            SlowPath::grow_within_limits,
+            SlowPath::grow_from_busy_arenas,
+            SlowPath::release_and_grow,
+        ];
+        for step in steps {
+            if let Some(address) = step(self, &pass)? {
                 return Ok(Some(address));
             }
         }
+        Ok(self.allocate_from_oom_pools())
+    }
+
+    /// Searches the arena, and creates memory up to the limit, for a small block while memory is plentiful.
+    fn search_and_create(&self, limit: u64, budget: Option<u64>) -> Result<Option<u64>> {
+        if let Ok(address) = self.search() {
+            return Ok(Some(address));
+        }
+        self.collect_garbage()?;
+        self.grower().grow(self.request, GrowthLimits::creation(limit, self.allowance(budget), 0))
+    }
+
+    /// Adds up what is in use, and sets the limits of the pass and of the arena's blocks.
+    fn count(&self, limit: u64, budget: Option<u64>) -> Result<Pass> {
         let (counted, allocated) = peak_budget::flush_peak(self.memory(), self.arena, |moment| {
             moment.arenas().map(|inner| inner.space.counters.allocated_in(Zone::Large)).sum()
         });
@@ -175,68 +217,100 @@ impl SlowPath {
         let supply = self.memory().supply(limit);
         let arenas = self.memory().count_arenas();
         let section_growth = self.section_growth(supply, peak, limit)?;
-        let soft = if section_growth.is_some() {
-            policy::soft_limit_with_sections(peak, earned, arenas, limit)
-        } else {
-            policy::soft_limit(peak, earned, arenas)
+        let soft = match section_growth {
+            Some(_) => policy::soft_limit_with_sections(peak, earned, arenas, limit),
+            None => policy::soft_limit(peak, earned, arenas),
         };
         let soft = soft.min(limit);
         // The addresses of a graph's inputs are those of the default pool.
         let section_growth = section_growth.filter(|_| self.arena.key().pool == PoolId::DEFAULT);
         self.arena.lock().space.uses_sections = section_growth.is_some();
         self.set_unreleasable_limits(supply, limit, soft, live, live_peak);
-        if let Some(address) = self.search_again() {
-            return Ok(Some(address));
+        Ok(Pass { waited: false, was_tried: false, budget, limit, live, peak, soft, section_growth })
+    }
+
+    fn search_and_collect(&self, pass: &Pass) -> Result<Option<u64>> {
+        if pass.was_tried {
+            return Ok(None);
         }
-        self.collect_garbage()?;
-        let limits = |max_held, move_from, move_first| GrowthLimits {
-            max_held,
-            move_from,
-            move_first,
-            ..GrowthLimits::creation(limit, allowance(), live)
-        };
-        if section_growth.is_some() && zone_of(self.request.size) == Zone::Large {
-            let max_held = policy::most_in_sections(live.saturating_add(self.request.size), peak, soft);
-            let step = GrowthLimits { section_growth, ..limits(max_held, MoveSource::Nothing, false) };
-            if let Some(address) = grower.grow(self.request, step)? {
-                return Ok(Some(address));
-            }
+        let found = self.search_again();
+        if found.is_none() {
+            self.collect_garbage()?;
+        }
+        Ok(found)
+    }
+
+    /// Creates memory for whole sections, where addresses must repeat.
+    fn grow_in_sections(&self, pass: &Pass) -> Result<Option<u64>> {
+        if pass.section_growth.is_none() || zone_of(self.request.size) == Zone::Small {
+            return Ok(None);
+        }
+        let max_held = policy::most_in_sections(pass.live.saturating_add(self.request.size), pass.peak, pass.soft);
+        let limits = self.limits(pass, (max_held, MoveSource::Nothing, false));
+        let limits = GrowthLimits { section_growth: pass.section_growth, ..limits };
+        let address = self.grower().grow(self.request, limits)?;
+        if address.is_none() {
             // Blocks are packed into other memory.
             self.arena.lock().space.uses_sections = false;
         }
-        // Small blocks need little memory, and many threads may wait for theirs: moving memory for them does not pay
-        // off.
-        let soft_steps = match zone_of(self.request.size) {
-            Zone::Small => vec![],
-            Zone::Large => vec![limits(soft, MoveSource::Nothing, false), limits(soft, MoveSource::Idle, false)],
-        };
-        let hard_steps = match zone_of(self.request.size) {
-            Zone::Small => [limits(limit, MoveSource::Nothing, false), limits(limit, MoveSource::Idle, true)],
-            Zone::Large => [limits(limit, MoveSource::Idle, true), limits(limit, MoveSource::Nothing, false)],
-        };
-        for step in soft_steps.into_iter().chain(hard_steps) {
-            if let Some(address) = grower.grow(self.request, step)? {
-                return Ok(Some(address));
-            }
+        Ok(address)
+    }
+
+    /// Creates and moves memory, first within the slack, then up to the limit.
+    fn grow_within_limits(&self, pass: &Pass) -> Result<Option<u64>> {
+        use MoveSource::{Idle, Nothing};
+        let (soft, limit) = (pass.soft, pass.limit);
+        // Small blocks need little memory, and many threads may wait for theirs: moving memory for them does not pay off.
+        match zone_of(self.request.size) {
+            Zone::Small if pass.was_tried => self.grow(pass, &[(limit, Idle, true)]),
+            Zone::Small => self.grow(pass, &[(limit, Nothing, false), (limit, Idle, true)]),
+            Zone::Large => self.grow(
+                pass,
+                &[(soft, Nothing, false), (soft, Idle, false), (limit, Idle, true), (limit, Nothing, false)],
+            ),
         }
-        // The device may have less free memory than the limit allows, because other processes use it too.
-        let max_held = self.max_holdable(limit)?;
-        for move_from in [MoveSource::Idle, MoveSource::Ordered] {
-            if let Some(address) = grower.grow(self.request, limits(max_held, move_from, true))? {
-                return Ok(Some(address));
-            }
-        }
-        cache::release_idle(self.runtime, self.device, self.arena, wait)?;
+    }
+
+    /// Moves memory of every arena. The device may have less free memory than the limit allows, because other processes use it.
+    fn grow_from_busy_arenas(&self, pass: &Pass) -> Result<Option<u64>> {
+        let max_held = self.max_holdable(pass.limit)?;
+        self.grow(pass, &[(max_held, MoveSource::Idle, true), (max_held, MoveSource::Ordered, true)])
+    }
+
+    /// Returns idle memory to the driver, and creates it anew in the size that is missing.
+    fn release_and_grow(&self, pass: &Pass) -> Result<Option<u64>> {
+        cache::release_idle(self.runtime, self.device, self.arena, pass.waited)?;
         if let Some(address) = self.search_again() {
             return Ok(Some(address));
         }
-        let max_held = self.max_holdable(limit)?;
-        for move_from in [MoveSource::Nothing, MoveSource::Idle] {
-            if let Some(address) = grower.grow(self.request, limits(max_held, move_from, false))? {
+        let max_held = self.max_holdable(pass.limit)?;
+        self.grow(pass, &[(max_held, MoveSource::Nothing, false), (max_held, MoveSource::Idle, false)])
+    }
+
+    /// Tries growths in order; see [`SlowPath::limits`].
+    fn grow(&self, pass: &Pass, growths: &[(u64, MoveSource, bool)]) -> Result<Option<u64>> {
+        for growth in growths {
+            if let Some(address) = self.grower().grow(self.request, self.limits(pass, *growth))? {
                 return Ok(Some(address));
             }
         }
-        Ok(self.allocate_from_oom_pools())
+        Ok(None)
+    }
+
+    /// Returns the limits of a growth, given the most bytes to hold, where memory may be moved from, and whether that comes first.
+    fn limits(&self, pass: &Pass, (max_held, move_from, move_first): (u64, MoveSource, bool)) -> GrowthLimits {
+        let creation = GrowthLimits::creation(pass.limit, self.allowance(pass.budget), pass.live);
+        GrowthLimits { max_held, move_from, move_first, ..creation }
+    }
+
+    fn grower(&self) -> Grower<'static> {
+        Grower { runtime: self.runtime, device: self.device, arena: self.arena, stream: self.stream }
+    }
+
+    /// Returns the bytes by which the pool may grow: what remains of its budget, if it has one.
+    fn allowance(&self, budget: Option<u64>) -> u64 {
+        let held = || stats_aggregation::pool_bytes(self.memory(), self.arena.key().pool).1;
+        budget.map_or(u64::MAX, |budget| budget.saturating_sub(held()))
     }
 
     /// Returns [`policy::section_growth`] if addresses should repeat on the device.
@@ -263,11 +337,6 @@ impl SlowPath {
         Ok(())
     }
 
-    /// Returns the bytes that remain of the pool's budget.
-    fn remaining_budget(&self, budget: u64) -> u64 {
-        budget.saturating_sub(stats_aggregation::pool_bytes(self.memory(), self.arena.key().pool).1)
-    }
-
     /// Returns how many bytes may be held, given what the device has left.
     fn max_holdable(&self, limit: u64) -> Result<u64> {
         let (free, _) = self.device.memory_info(&self.runtime.driver)?;
@@ -277,9 +346,11 @@ impl SlowPath {
     /// Searches the arena for a block, after what is free by now has been coalesced. Fails with the split of a handle that would
     /// make a block fit, if any.
     fn search(&self) -> std::result::Result<u64, Option<HandleSplit>> {
-        stream_events::process_events(self.runtime, self.device, self.arena, false);
+        stream_events::process_events(self.runtime, self.device, self.arena);
         let mut inner = self.arena.lock();
         inner.space.coalesce_all();
+        // A split that an earlier search proposed is of no use for this one.
+        inner.space.take_pending_split();
         let found = inner.space.allocate(self.request.size, self.request.requested);
         found.ok_or_else(|| inner.space.take_pending_split())
     }
@@ -339,8 +410,7 @@ impl SlowPath {
         self.memory().waits.increment();
         // Synchronizing the whole device would invalidate every capture on it.
         for arena in self.memory().arenas() {
-            stream_events::process_events(self.runtime, self.device, arena, true);
-            stream_events::may_move_memory(self.runtime, self.device, arena, true);
+            stream_events::wait_for_events(self.runtime, self.device, arena);
             stream_events::wait_for_stream(self.runtime, arena);
         }
         Ok(())

@@ -11,7 +11,7 @@ use super::{
     registration::registered,
 };
 use crate::{
-    driver::{Stream, observer},
+    driver::{self, Driver, Stream, observer},
     error::{Context, Error, Result},
     runtime::{Runtime, device::Device},
     status::Status,
@@ -137,16 +137,11 @@ pub(super) fn is_complete(runtime: &Runtime, event: &mut StreamEvent, wait: bool
         StreamEvent::Registered(arena, block) => return !registered::is_registered(*arena, *block),
         StreamEvent::Pending(_) | StreamEvent::PendingDevice | StreamEvent::Taken => return false,
     };
-    let done = runtime.in_any_context(|driver| {
-        Ok(driver.with_relaxed_capture(|| {
-            if wait {
-                observer::run_unobserved(|| driver.event_synchronize(event)).map(|()| true)
-            } else {
-                driver.event_query(event)
-            }
-        })??)
-    });
-    done.unwrap_or(false)
+    if wait {
+        return synchronize(runtime, event).is_ok();
+    }
+    let query = |driver: &Driver| driver.with_relaxed_capture(|| driver.event_query(event));
+    runtime.in_any_context(|driver| Ok(query(driver)??)).unwrap_or(false)
 }
 
 /// Waits for the current work of an arena's stream, unless the stream is capturing.
@@ -174,7 +169,7 @@ pub fn defer_free(runtime: &Runtime, arena: &Arena, block: u32, uses: Vec<Stream
     }
 }
 
-/// Frees addresses whose memory was moved or returns to the driver: at once if the arena's stream is idle, otherwise later. After
+/// Frees addresses whose memory was moved or returns to the driver: at once if the stream that used them is idle, otherwise later. After
 /// a failed unmap, it is retried later.
 pub fn free_addresses_when_idle(
     runtime: &Runtime,
@@ -214,9 +209,9 @@ fn free_addresses(runtime: &Runtime, device: &Device, arena: &Arena, pending: &P
     Ok(())
 }
 
-/// Frees the blocks of an arena whose events are complete, and the addresses that the device no longer uses. With
-/// `wait`, waits for the remaining events. Returns whether anything was freed.
-pub fn process_events(runtime: &Runtime, device: &Device, arena: &Arena, wait: bool) -> bool {
+/// Frees the blocks of an arena whose events are complete, and the addresses that the device no longer uses. Returns whether
+/// anything was freed.
+pub fn process_events(runtime: &Runtime, device: &Device, arena: &Arena) -> bool {
     let (deferred_frees, pending_unmaps) = {
         let mut inner = arena.lock();
         if inner.deferred_frees.is_empty() && inner.pending_unmaps.is_empty() {
@@ -224,9 +219,9 @@ pub fn process_events(runtime: &Runtime, device: &Device, arena: &Arena, wait: b
         }
         (std::mem::take(&mut inner.deferred_frees), std::mem::take(&mut inner.pending_unmaps))
     };
-    let mut any = finish_deferred_frees(runtime, arena, deferred_frees, wait);
+    let mut any = finish_deferred_frees(runtime, arena, deferred_frees);
     for mut entry in pending_unmaps {
-        let mut complete = is_complete(runtime, &mut entry.event, wait);
+        let mut complete = is_complete(runtime, &mut entry.event, false);
         if complete {
             complete = free_addresses(runtime, device, arena, &entry).is_ok();
             any |= complete;
@@ -242,10 +237,10 @@ pub fn process_events(runtime: &Runtime, device: &Device, arena: &Arena, wait: b
 }
 
 /// Frees the blocks whose events are complete; the others stay deferred. Returns whether anything was freed.
-fn finish_deferred_frees(runtime: &Runtime, arena: &Arena, entries: Vec<DeferredFree>, wait: bool) -> bool {
+fn finish_deferred_frees(runtime: &Runtime, arena: &Arena, entries: Vec<DeferredFree>) -> bool {
     let mut any = false;
     for mut entry in entries {
-        entry.events.retain_mut(|event| !is_complete(runtime, event, wait));
+        entry.events.retain_mut(|event| !is_complete(runtime, event, false));
         let mut inner = arena.lock();
         if entry.events.is_empty() {
             inner.space.finish_deferred_free(entry.block);
@@ -255,6 +250,36 @@ fn finish_deferred_frees(runtime: &Runtime, arena: &Arena, entries: Vec<Deferred
         }
     }
     any
+}
+
+/// Waits for the events of what an arena defers, and of the work of its pool's graphs. All of it stays in the arena meanwhile:
+/// the thread that grows the arena must find it.
+pub fn wait_for_events(runtime: &Runtime, device: &Device, arena: &Arena) {
+    let process = || {
+        let _growth = arena.growth.lock();
+        process_events(runtime, device, arena);
+    };
+    process();
+    let events: Vec<driver::Event> = {
+        let inner = arena.lock();
+        let deferred = inner.deferred_frees.iter().flat_map(|entry| &entry.events);
+        let all = deferred.chain(inner.pending_unmaps.iter().map(|entry| &entry.event)).chain(&inner.graph_work);
+        let native = |event: &StreamEvent| match event {
+            StreamEvent::Recorded(event) => Some(event.native()),
+            _ => None,
+        };
+        all.filter_map(native).collect()
+    };
+    // One that another thread has recorded again only makes this wait longer.
+    events.into_iter().for_each(|event| drop(synchronize(runtime, event)));
+    process();
+    may_move_memory(runtime, device, arena, true);
+}
+
+/// Waits for an event, unseen by the sanitizer.
+fn synchronize(runtime: &Runtime, event: driver::Event) -> Result<()> {
+    let wait = |driver: &Driver| observer::run_unobserved(|| driver.event_synchronize(event));
+    runtime.in_any_context(|driver| Ok(driver.with_relaxed_capture(|| wait(driver))??))
 }
 
 /// Frees blocks whose events are complete, of those that have waited longest. A request does this at most once in each
@@ -271,14 +296,14 @@ pub fn poll_deferred_frees(runtime: &Runtime, device: &Device, arena: &Arena) ->
             let count = inner.deferred_frees.len().min(MAX_POLLED);
             inner.deferred_frees.drain(..count).collect()
         };
-        finish_deferred_frees(runtime, arena, entries, false);
+        finish_deferred_frees(runtime, arena, entries);
     };
     device.with_context(&runtime.driver, |driver| Ok(driver.with_relaxed_capture(poll)?))
 }
 
-/// Returns whether [`process_events`] and [`wait_for_stream`] would wait for work of the device.
+/// Returns whether [`wait_for_events`] and [`wait_for_stream`] would wait for work of the device.
 pub fn would_wait(runtime: &Runtime, device: &Device, arena: &Arena) -> bool {
-    process_events(runtime, device, arena, false);
+    process_events(runtime, device, arena);
     let waits_for_device =
         |event: &StreamEvent| !matches!(event, StreamEvent::HeldByProcesses(_) | StreamEvent::Registered(..));
     let pending = {
@@ -292,7 +317,7 @@ pub fn would_wait(runtime: &Runtime, device: &Device, arena: &Arena) -> bool {
 
 /// Processes events, and returns whether no deferred frees and no pending unmaps remain.
 pub fn poll_events_done(runtime: &Runtime, device: &Device, arena: &Arena) -> bool {
-    process_events(runtime, device, arena, false);
+    process_events(runtime, device, arena);
     let inner = arena.lock();
     inner.pending_unmaps.is_empty() && inner.deferred_frees.is_empty()
 }

@@ -231,7 +231,7 @@ fn collect_blocks(runtime: &Runtime) -> Result<()> {
         device.with_context(&runtime.driver, |driver| {
             Ok(driver.with_relaxed_capture(|| {
                 for arena in &arenas {
-                    stream_events::process_events(runtime, device, arena, false);
+                    stream_events::process_events(runtime, device, arena);
                 }
             })?)
         })?;

@@ -303,7 +303,7 @@ impl Registration {
         let Ok(device) = device(runtime, self.arena.device) else { return };
         // If the context is unavailable, the next request that needs memory tries again.
         let _ = device.with_context(&runtime.driver, |driver| {
-            Ok(driver.with_relaxed_capture(|| stream_events::process_events(runtime, device, self.arena, false))?)
+            Ok(driver.with_relaxed_capture(|| stream_events::process_events(runtime, device, self.arena))?)
         });
     }
 }

@@ -235,9 +235,11 @@ pub fn sleep(runtime: &'static Runtime, ids: &[PoolId], options: &Options, block
 /// [`sleep`].
 pub fn wake(runtime: &'static Runtime, ids: &[PoolId], asynchronous: bool) -> Result<()> {
     let mut changes = lock_changes();
-    let asleep: Vec<PoolId> = ids.iter().copied().filter(|id| pool::is_suspended(*id)).collect();
+    // Others may have been destroyed while this waited for the lock.
+    let existing: Vec<PoolId> = ids.iter().copied().filter(|id| pool::exists(*id)).collect();
+    let asleep: Vec<PoolId> = existing.iter().copied().filter(|id| pool::is_suspended(*id)).collect();
     let changing = Changing::new(&asleep);
-    let mut pools: Vec<_> = ids.iter().map(|id| (*id, parts_of(runtime, &mut changes, *id))).collect();
+    let mut pools: Vec<_> = existing.iter().map(|id| (*id, parts_of(runtime, &mut changes, *id))).collect();
     let outcome = resume::resume_pools(runtime, &mut pools, asynchronous);
     pools.into_iter().for_each(|(_, parts)| return_parts(&mut changes, parts));
     drop(changing);

@@ -42,7 +42,16 @@ pub(super) fn suspend_parts(
         check_can_suspend(runtime, part, blocks)?;
     }
     for parts in parts.chunk_by(|one, other| one.device.ordinal == other.device.ordinal) {
-        await_device(runtime, parts[0].device, options.no_wait)?;
+        let device = parts[0].device;
+        await_device(runtime, device, options.no_wait)?;
+        // Another arena may have got a handle of these pools, whose mapping there keeps the memory from the driver.
+        in_context(runtime, device, || {
+            let arenas = device.memory().arenas();
+            for arena in arenas {
+                stream_events::process_events(runtime, device, arena);
+            }
+            Ok(())
+        })?;
     }
     let arenas: Vec<&'static Arena> = parts.iter().flat_map(|part| part.arenas.clone()).collect();
     let _growing: Vec<_> = arenas.iter().map(|arena| arena.growth.lock()).collect();
@@ -161,7 +170,7 @@ fn prepare(runtime: &Runtime, part: &mut Part<'_>, options: &Options) -> Result<
             Deadline::new(LONGEST_MOVE).until(
                 || what.to_owned(),
                 || {
-                    stream_events::process_events(runtime, part.device, arena, true);
+                    stream_events::process_events(runtime, part.device, arena);
                     Ok((!arena.lock().space.is_any_moving()).then_some(()))
                 },
             )
