@@ -145,14 +145,15 @@ TEST(a_missing_rank_is_named_and_the_communicator_aborted) {
   CHECK_OK(plinth_communicator_set_timeout(communicators[0], TIMED_OUT_AFTER));
   CHECK_STATUS(plinth_communicator_sleep(communicators[0]), PLINTH_ERROR_TIMED_OUT);
   CHECK_MESSAGE("rank 1");
-  CHECK_STATUS(plinth_communicator_query(communicators[1], &ready), PLINTH_ERROR_ABORTED);
+  CHECK_STATUS(plinth_communicator_query(communicators[1], &ready), PLINTH_ERROR_TIMED_OUT);
+  CHECK_MESSAGE("rank 0 of 2 waited too long for rank 1");
   destroy_communicators();
   make_communicators();
   SLEEP();
   CHECK_OK(plinth_communicator_set_timeout(communicators[1], TIMED_OUT_AFTER));
   CHECK_STATUS(plinth_communicator_wake(communicators[1]), PLINTH_ERROR_TIMED_OUT);
   CHECK_MESSAGE("rank 0");
-  CHECK_STATUS(plinth_communicator_query(communicators[0], &ready), PLINTH_ERROR_ABORTED);
+  CHECK_STATUS(plinth_communicator_query(communicators[0], &ready), PLINTH_ERROR_TIMED_OUT);
   CHECK_STATUS(plinth_communicator_wake(communicators[0]), PLINTH_ERROR_ABORTED);
   destroy_communicators();
 }

@@ -26,6 +26,7 @@ constexpr u32 kDone = 4;
 constexpr u32 kCalls = 8;
 constexpr u32 kSteps = 16;
 constexpr u32 kPolled = 24;
+constexpr u32 kReporting = 32;
 constexpr u32 kPoison = 1024;
 constexpr u32 kSent = 2048;
 constexpr u32 kReceived = 10240;
@@ -172,10 +173,16 @@ __device__ __forceinline__ uint4 value_of(u64 low, u64 high) {
   return make_uint4(static_cast<u32>(low), static_cast<u32>(low >> 32), static_cast<u32>(high), static_cast<u32>(high >> 32));
 }
 
-// Marks the group as failed. The first caller reports the reason and writes it to the other ranks' windows.
+// Marks the group as failed. The first caller reports the reason and writes it to the other ranks' windows. No caller returns
+// before the report is complete: its launch may end next, and the host then takes the absence of a report for success.
 __device__ __noinline__ void fail(const GroupInfo &group, u32 word, u32 by, const u64 *own, const u64 *other) {
   const u64 window = group.windows[group.rank];
-  if (atomicCAS(reinterpret_cast<u32 *>(window + kFailed), 0u, word) != 0) return;
+  if (peek(window + kFailed) != 0) return;
+  if (atomicCAS(reinterpret_cast<u32 *>(window + kReporting), 0u, word) != 0) {
+    while (peek(window + kFailed) == 0) {
+    }
+    return;
+  }
   volatile Report *report = reinterpret_cast<volatile Report *>(group.report);
   report->by = by;
   for (u32 index = 0; index < 4 && own != nullptr; ++index) {
@@ -184,6 +191,8 @@ __device__ __noinline__ void fail(const GroupInfo &group, u32 word, u32 by, cons
   }
   __threadfence_system();
   report->word = word;
+  __threadfence_system();
+  *reinterpret_cast<volatile u32 *>(window + kFailed) = word;
   for (u32 peer = 0; peer < group.size; ++peer) {
     if (peer == group.rank) continue;
     *reinterpret_cast<volatile u32 *>(group.windows[peer] + kPoison + group.rank * 4) = word;

@@ -17,6 +17,7 @@ pub const SCENARIOS: &[Scenario] = &[
     ("mismatch", mismatch),
     ("transfer_mismatch", transfer_mismatch),
     ("timeout", timeout),
+    ("missing_row", missing_row),
     ("abort", abort),
     ("killed", killed),
     ("aborted_after_a_loss", aborted_after_a_loss),
@@ -46,6 +47,7 @@ fn a_message_of_another_size_is_reported_by_the_receiver() {
 #[test]
 fn a_timeout_names_the_missing_rank() {
     run("timeout", 3, &[]);
+    run("missing_row", 3, &[]);
 }
 
 #[test]
@@ -225,6 +227,21 @@ fn timeout() {
     group.gather_bytes(b"").unwrap();
 }
 
+/// A rank that waits for a row in vain tells the others why the group has ended.
+fn missing_row() {
+    let (me, group, ..) = begin();
+    group.gather_bytes(b"").unwrap();
+    group.set_timeout(Duration::from_secs(if me.rank == 0 { 1 } else { 30 }));
+    if me.rank != 1 {
+        let error = group.gather_bytes(b"").unwrap_err();
+        assert_eq!(error.status(), Status::TIMED_OUT, "{error}");
+        assert!(error.message().contains("rank 1"), "{error}");
+    }
+    let error = eventually("no rank fails", || group.error());
+    assert_eq!(error.status(), Status::TIMED_OUT, "{error}");
+    assert!(error.message().contains("rank 0 of 3 waited too long for rank 1"), "{error}");
+}
+
 fn abort() {
     let (me, group, stream, memory) = begin();
     if me.rank != 2 {
@@ -392,7 +409,7 @@ fn late_row() {
     }
     if me.rank == 1 {
         let error = eventually("no rank aborts", || group.error());
-        assert_eq!(error.status(), Status::ABORTED, "{error}");
+        assert_eq!(error.status(), Status::TIMED_OUT, "{error}");
     }
 }
 

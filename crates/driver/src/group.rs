@@ -44,6 +44,8 @@ pub mod offsets {
     pub const STEPS: u64 = 16;
     /// Owner: a `u64`, the time at which a kernel last read the page of the report, in nanoseconds of the device's clock.
     pub const POLLED: u64 = 24;
+    /// Owner: a `u32`, nonzero once one of the rank's launches writes the report. [`FAILED`] follows when it is complete.
+    pub const REPORTING: u64 = 32;
     /// A `u32` for each rank, nonzero once that rank has broken the group.
     pub const POISON: u64 = 1024;
     /// Owner: a `u64` for each rank and lane, the number of chunks sent to it so far.
@@ -570,6 +572,7 @@ mod tests {
             ("kCalls", offsets::CALLS),
             ("kSteps", offsets::STEPS),
             ("kPolled", offsets::POLLED),
+            ("kReporting", offsets::REPORTING),
             ("kSent", offsets::SENT),
             ("kReceived", offsets::RECEIVED),
             ("kPoison", offsets::POISON),

@@ -39,21 +39,21 @@ fn describe(header: &[u64; 4]) -> String {
 }
 
 /// Returns the error of a kernel's report, for a rank of the group.
-pub fn explain(rank: u32, size: u32, arguments: &FailureReport) -> Error {
-    let Some((reason, about)) = Reason::read(arguments.word) else {
-        return Error::new(Status::PANIC, format!("the group's kernels reported {:#x}", arguments.word));
+pub fn explain(rank: u32, size: u32, failure: &FailureReport) -> Error {
+    let Some((reason, about)) = Reason::read(failure.word) else {
+        return Error::new(Status::PANIC, format!("the group's kernels reported {:#x}", failure.word));
     };
-    let own = arguments.by == rank;
-    let finder = if own { format!("rank {rank} of {size}") } else { format!("rank {} of {size}", arguments.by) };
+    let own = failure.by == rank;
+    let finder = if own { format!("rank {rank} of {size}") } else { format!("rank {} of {size}", failure.by) };
     match reason {
         Reason::Timeout => Error::new(Status::TIMED_OUT, format!("{finder} waited too long for rank {about}")),
         Reason::Aborted => Error::new(Status::ABORTED, format!("rank {about} of {size} aborted the group")),
         Reason::Lost => Error::new(Status::PEER_LOST, format!("rank {about} of {size} is gone")),
         Reason::Mismatch if own => {
-            let mut calls = [&arguments.own, &arguments.other].map(describe);
-            if arguments.own[2..] != arguments.other[2..] && calls[0] == calls[1] {
-                calls[0] += &describe_memory(&arguments.own);
-                calls[1] += &describe_memory(&arguments.other);
+            let mut calls = [&failure.own, &failure.other].map(describe);
+            if failure.own[2..] != failure.other[2..] && calls[0] == calls[1] {
+                calls[0] += &describe_memory(&failure.own);
+                calls[1] += &describe_memory(&failure.other);
             }
             let message = format!(
                 "collective mismatch: rank {rank} of {size} calls {}, rank {about} calls {}",

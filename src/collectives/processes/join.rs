@@ -20,7 +20,7 @@ use std::{
     os::fd::OwnedFd,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64},
+        atomic::{AtomicBool, AtomicU32, AtomicU64},
     },
     time::Duration,
 };
@@ -65,6 +65,7 @@ impl ProcessGroup {
             orders: Mutex::new(LaunchOrders::default()),
             launched: LaunchedWork::default(),
             has_notified: AtomicBool::new(false),
+            failed_by: AtomicU32::new(rank),
             windows: Mutex::default(),
             left: Mutex::new(None),
             sleep: Arc::default(),
@@ -177,7 +178,7 @@ fn check_id(id: &[u8; 128]) -> Result<Id> {
 
 /// Returns a digest that differs between builds of the library and between kinds of devices.
 fn version_digest(kind: Kind) -> u64 {
-    let version = concat!(env!("CARGO_PKG_VERSION"), " 8");
+    let version = concat!(env!("CARGO_PKG_VERSION"), " 9");
     let start = if kind == Kind::Host { 1 } else { 2 };
     version.bytes().fold(start, |sum: u64, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }

@@ -20,8 +20,13 @@ use std::{os::unix::net::UnixStream, time::Instant};
 pub enum LinkState {
     /// It takes part.
     Connected,
-    /// It has aborted the group.
-    Aborted,
+    /// It has ended the group.
+    Failed {
+        /// The encoded reason.
+        word: u32,
+        /// The rank that detected it.
+        by: u32,
+    },
     /// It has left the group after completing its own work.
     Left {
         /// The work it completed; `None` if the group had a sticky error for it, which its kernels have reported to the
@@ -33,7 +38,7 @@ pub enum LinkState {
 }
 
 const DATA: u8 = 0;
-const ABORT: u8 = 1;
+const FAIL: u8 = 1;
 const LEAVE: u8 = 2;
 const FAILURE: u8 = 3;
 /// The maximum bytes of a row.
@@ -83,6 +88,12 @@ impl GatherRow {
     }
 }
 
+/// Returns the two numbers in the body of a message.
+fn unpack(bytes: [u8; 8]) -> [u32; 2] {
+    let number = u64::from_le_bytes(bytes);
+    [number as u32, (number >> 32) as u32]
+}
+
 impl Link {
     /// Sends pending bytes, and receives what has arrived.
     fn poll(&mut self) {
@@ -116,8 +127,11 @@ impl Link {
                         self.failure = Some((u64::from_le_bytes(*number), status, text));
                     }
                 }
-                (ABORT, _) => self.state = LinkState::Aborted,
-                (LEAVE, _) if self.state != LinkState::Aborted => {
+                (FAIL, Some((reason, _))) => {
+                    let [word, by] = unpack(*reason);
+                    self.state = LinkState::Failed { word, by };
+                }
+                (LEAVE, _) if !matches!(self.state, LinkState::Failed { .. }) => {
                     self.state = LinkState::Left { done: CompletedWork::read(body) }
                 }
                 _ => {}
@@ -186,10 +200,10 @@ impl Links {
         .collect()
     }
 
-    /// Notifies the others that this rank aborts the group.
-    pub fn abort(&self) {
+    /// Notifies the others that the group has ended at this rank, with the encoded reason and the rank that detected it.
+    pub fn fail(&self, word: u32, by: u32) {
         for link in self.0.lock().links.iter_mut().flatten() {
-            link.push(ABORT, &[]);
+            link.push(FAIL, &[&word.to_le_bytes(), &by.to_le_bytes()]);
         }
     }
 
@@ -345,7 +359,7 @@ mod tests {
     fn messages_after_an_uncollected_row_are_complete() {
         let links = three();
         let row = links[0].send_row(&[7; 4_000_000]).unwrap();
-        links[0].abort();
+        links[0].fail(7, 2);
         assert_eq!(
             links[1].send_row(b"x").map(|row| links[1].try_collect(&row)).unwrap(),
             Err((2, LinkState::Connected))
@@ -356,7 +370,7 @@ mod tests {
             assert!(start.elapsed() < Duration::from_secs(20));
             let _ = links[0].try_collect(&row);
         }
-        assert_eq!(links[1].missing(), [(0, LinkState::Aborted)]);
+        assert_eq!(links[1].missing(), [(0, LinkState::Failed { word: 7, by: 2 })]);
         let all = links[1].0.lock();
         assert_eq!(all.links[0].as_ref().unwrap().rows, [(1, vec![7; 4_000_000])]);
     }
@@ -403,8 +417,8 @@ mod tests {
         drop(links.pop());
         let left = |rank: u32| (2, LinkState::Left { done: done(rank) });
         assert_eq!(links[0].missing(), [left(0)]);
-        links[1].abort();
-        assert_eq!(links[0].missing(), [(1, LinkState::Aborted), left(0)]);
+        links[1].fail(7, 2);
+        assert_eq!(links[0].missing(), [(1, LinkState::Failed { word: 7, by: 2 }), left(0)]);
         assert_eq!(links[1].missing(), [left(1)]);
         let links = three();
         links[1].leave(|_| None);

@@ -46,7 +46,7 @@ use sleep::SavedContents;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -89,6 +89,8 @@ pub struct ProcessGroup {
     launched: LaunchedWork,
     /// Whether the other ranks were notified of the end of the group.
     has_notified: AtomicBool,
+    /// The rank that detected the failure that ended the group, if its kernels did not report one.
+    failed_by: AtomicU32,
     /// The time at which work was found to wait for a rank that has left.
     left: Mutex<Option<Instant>>,
     sleep: Arc<SleepState>,
@@ -179,7 +181,13 @@ impl ProcessGroup {
                 LinkState::Connected => {
                     (Reason::Timeout, Status::TIMED_OUT, format!("did not send them within {:?}", deadline.elapsed()))
                 }
-                LinkState::Aborted => (Reason::Aborted, Status::ABORTED, "aborted the group".to_owned()),
+                LinkState::Failed { word, by } => {
+                    if let Some(report) = &self.report {
+                        self.stop(report, word, by);
+                    }
+                    self.abort_with(word);
+                    return Err(self.sticky_error().unwrap_or_else(unknown_error));
+                }
                 LinkState::Left { .. } | LinkState::Gone => (Reason::Lost, Status::PEER_LOST, "is gone".to_owned()),
             };
             self.abort_with(reason.word(peer));
@@ -235,6 +243,14 @@ impl ProcessGroup {
         self.abort_with(Reason::Aborted.word(self.rank));
     }
 
+    /// Ends this rank's work for a reason that another rank detected.
+    fn stop(&self, report: &Report, word: u32, by: u32) {
+        if report.stopped().is_none() {
+            self.failed_by.store(by, Ordering::Relaxed);
+        }
+        report.stop(word);
+    }
+
     /// Aborts the group, here and at the other ranks, which may not know yet why it has ended here.
     fn abort_with(&self, word: u32) {
         let Some(report) = &self.report else { return };
@@ -242,7 +258,7 @@ impl ProcessGroup {
         if self.has_notified.swap(true, Ordering::Relaxed) {
             return;
         }
-        self.links.abort();
+        self.links.fail(word, self.failed_by.load(Ordering::Relaxed));
         let Some(runtime) = runtime::usable() else { return };
         let contents = self.contents.lock();
         if contents.is_some() {
@@ -265,12 +281,15 @@ impl ProcessGroup {
     /// Returns the sticky error as far as it is known without polling the links.
     fn sticky_error(&self) -> Option<Error> {
         let report = self.report.as_ref()?;
-        let report_word = match (report.read(), report.stopped()) {
-            (Some(report_word), _) => report_word,
-            (None, Some(word)) => FailureReport { word, by: self.rank, own: [0; 4], other: [0; 4] },
+        let by = self.failed_by.load(Ordering::Relaxed);
+        let failure = match (report.read(), report.stopped()) {
+            // The kernels report what stopped them as their own finding.
+            (Some(failure), Some(word)) if failure.word == word => FailureReport { by, ..failure },
+            (Some(failure), _) => failure,
+            (None, Some(word)) => FailureReport { word, by, own: [0; 4], other: [0; 4] },
             (None, None) => return None,
         };
-        Some(failure_report::explain(self.rank, self.size, &report_word))
+        Some(failure_report::explain(self.rank, self.size, &failure))
     }
 
     /// Checks that all ranks are still there.
@@ -281,7 +300,7 @@ impl ProcessGroup {
             match state {
                 LinkState::Connected => {}
                 LinkState::Gone => report.stop(Reason::Lost.word(rank)),
-                LinkState::Aborted => report.stop(Reason::Aborted.word(rank)),
+                LinkState::Failed { word, by } => self.stop(report, word, by),
                 // A rank leaves when its own work is done. It has then done its part of the others' pending work,
                 // however long that takes, but not of later work, which would wait forever.
                 LinkState::Left { done: Some(done) } if self.launched.exceeds(rank, &done) => {

@@ -21,7 +21,7 @@ use crate::{
     kernels::{HostKernel, Launch, Run},
 };
 use std::sync::atomic::Ordering;
-use symmetric_buffers::{Aborted, Header, SymmetricBuffers, copy};
+use symmetric_buffers::{Aborted, Backoff, Header, SymmetricBuffers, copy};
 
 // SAFETY: all of its fields are integers.
 unsafe impl Parameter for Collective {}
@@ -98,6 +98,9 @@ fn collective(launch: &Launch, combine: Option<Combine>) {
         let c = parameter::<Collective>(launch, 0)?;
         let buffers = SymmetricBuffers::of(launch, &c.group_info)?;
         let mode = *Mode::ALL.get(c.mode as usize).ok_or(codes::CUDA_ERROR_INVALID_VALUE)?;
+        if c.root >= c.group_info.size {
+            return Err(codes::CUDA_ERROR_INVALID_VALUE);
+        }
         let (read, written) = mode.rows(c.group_info.rank, c.root, c.group_info.size);
         let (from, to) = c.memory();
         for (address, rows, write) in [(from, read, false), (to, written, true)] {
@@ -354,13 +357,20 @@ impl Call<'_> {
             }
             buffers.word64(peer, offsets::FLAGS + rank * 8).store(step + 1, Ordering::Release);
         }
-        for peer in 0..c.group_info.size {
-            let flag = buffers.word64(c.group_info.rank, offsets::FLAGS + u64::from(peer) * 8);
-            buffers.wait(flag, step + 1, peer)?;
+        // In the order in which they arrive, so that a rank that is late hides no mismatch of the others.
+        let mut missing: Vec<u32> = (0..c.group_info.size).collect();
+        let mut backoff = Backoff::new();
+        loop {
+            let has_arrived = |peer: &u32| {
+                let flag = buffers.word64(c.group_info.rank, offsets::FLAGS + u64::from(*peer) * 8);
+                flag.load(Ordering::Acquire) > step
+            };
+            let arrived: Vec<u32> = missing.extract_if(.., |peer| has_arrived(peer)).collect();
             if begins {
-                buffers.compare(headers + u64::from(peer) * 32, &header, peer)?;
+                arrived.iter().try_for_each(|peer| buffers.compare(headers + u64::from(*peer) * 32, &header, *peer))?;
             }
+            let Some(late) = missing.first() else { return Ok(()) };
+            backoff.pause(|start| buffers.check_wait(start, *late))?;
         }
-        Ok(())
     }
 }

@@ -79,10 +79,18 @@ impl SymmetricBuffers<'_> {
         (word(0) == number).then(|| word(1 + u64::from(rank)) + offset)
     }
 
-    /// Aborts the group. The first call reports its reason and notifies the other ranks.
+    /// Aborts the group. The first call reports its reason and notifies the other ranks. No call returns before the report is
+    /// complete: a launch that ends without one counts as a success.
     pub fn abort(&self, word: u32, by: u32, headers: Option<(&Header, &Header)>) {
         let failed = self.word32(self.0.rank, offsets::FAILED);
-        if failed.compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        if failed.load(Ordering::Acquire) != 0 {
+            return;
+        }
+        let reporting = self.word32(self.0.rank, offsets::REPORTING);
+        if reporting.compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            while failed.load(Ordering::Acquire) == 0 {
+                std::thread::yield_now();
+            }
             return;
         }
         let report = self.report();
@@ -94,6 +102,7 @@ impl SymmetricBuffers<'_> {
             }
         }
         report.word.store(word, Ordering::Release);
+        failed.store(word, Ordering::Release);
         for peer in (0..self.0.size).filter(|peer| *peer != self.0.rank) {
             self.word32(peer, offsets::POISON + u64::from(self.0.rank) * 4).store(word, Ordering::Release);
         }

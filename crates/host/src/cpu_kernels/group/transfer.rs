@@ -12,11 +12,16 @@ use crate::{
     },
     kernels::Launch,
 };
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Instant,
+};
 
 /// The bytes of a header, and the offset of the number that tells that it is there.
 const HEADER_BYTES: u64 = 64;
 const HEADER_NUMBER: u64 = 32;
+/// How often lanes are tried before the waits of all are checked.
+const ROUNDS_PER_CHECK: u64 = 256;
 
 /// A lane of a transfer.
 struct Lane<'a> {
@@ -28,6 +33,8 @@ struct Lane<'a> {
     number: u64,
     first: u64,
     next: Step,
+    /// When it began to wait for its peer, if that was noticed.
+    waits_since: Option<Instant>,
 }
 
 /// What a lane does next. It ends after all chunks.
@@ -57,8 +64,16 @@ pub fn run(launch: &Launch) -> Result<(), Code> {
             launch.memory(transfer.address(), transfer.bytes, transfer.sends == 0)?;
         }
         for lane in 0..transfer.lanes {
-            let mut lane =
-                Lane { launch, buffers: &buffers, transfer, lane, number: 0, first: 0, next: Step::SenderHeader };
+            let mut lane = Lane {
+                launch,
+                buffers: &buffers,
+                transfer,
+                lane,
+                number: 0,
+                first: 0,
+                next: Step::SenderHeader,
+                waits_since: None,
+            };
             lane.first = lane.counter().load(Ordering::Relaxed);
             lane.number = lane.first;
             if !lane.sends() && lane.is_rendezvous() {
@@ -78,18 +93,35 @@ pub fn run(launch: &Launch) -> Result<(), Code> {
 /// Transfers the chunks of all lanes; no lane waits for another.
 fn run_lanes(lanes: &mut [Lane<'_>]) -> Result<(), Aborted> {
     let mut backoff = Backoff::new();
-    loop {
+    for round in 0u64.. {
         let mut progressed = false;
         for lane in lanes.iter_mut().filter(|lane| !lane.has_ended()) {
-            progressed |= lane.advance()?;
+            if lane.advance()? {
+                (lane.waits_since, progressed) = (None, true);
+            }
         }
-        let Some(waiting) = lanes.iter().find(|lane| !lane.has_ended()) else { return Ok(()) };
+        if lanes.iter().all(Lane::has_ended) {
+            break;
+        }
         if progressed {
             backoff = Backoff::new();
         } else {
-            backoff.pause(|start| waiting.buffers.check_wait(start, waiting.transfer.peer))?;
+            backoff.pause(|_| check_waits(lanes))?;
+        }
+        // A lane may wait too long while others go on.
+        if round % ROUNDS_PER_CHECK == 0 {
+            check_waits(lanes)?;
         }
     }
+    Ok(())
+}
+
+/// Fails if the wait of a lane must end.
+fn check_waits(lanes: &mut [Lane<'_>]) -> Result<(), Aborted> {
+    lanes.iter_mut().filter(|lane| !lane.has_ended()).try_for_each(|lane| {
+        let since = *lane.waits_since.get_or_insert_with(Instant::now);
+        lane.buffers.check_wait(since, lane.transfer.peer)
+    })
 }
 
 impl Lane<'_> {
