@@ -20,7 +20,7 @@ import comm_model
 PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs/collectives_scale.md"
 KIB, MIB = 1 << 10, 1 << 20
 
-# As in tuning.rs and window.cuh; tests/comm/test_collectives_scale.py compares them. Large messages between two ranks have more blocks
+# As in tuning.rs and symmetric_buffer.cuh; tests/comm/test_collectives_scale.py compares them. Large messages between two ranks have more blocks
 # than BLOCKS.
 ONE_SHOT = ((2, 4 * MIB), (4, 512 * KIB), (None, 128 * KIB))
 PACKETS = ((2, 512 * KIB), (4, 64 * KIB), (None, 32 * KIB))

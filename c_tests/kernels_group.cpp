@@ -1,5 +1,5 @@
 // The kernels of process groups: what the host device runs in their place against kernels/group.cu, compiled for the host
-// device. The ranks are streams of this process. Each version runs with windows of its own: the host device's has no packets
+// device. The ranks are streams of this process. Each version runs with buffers of its own: the host device's has no packets
 // and other headers. Results must be the same, bit for bit; where a NaN is computed, any NaN.
 //
 // device: host
@@ -10,23 +10,23 @@
 
 namespace {
 
-constexpr std::uint32_t kRanks = 16, kThreads = 512, kStaging = 458752, kWindows = 446464, kTransfers = 32, kEntries = 4;
+constexpr std::uint32_t kRanks = 16, kThreads = 512, kStaging = 458752, kRegistrations = 446464, kTransfers = 32, kEntries = 4;
 constexpr std::uint32_t kSlot = 1024, kEntry = 512, kLanes = 3, kPackets = 4096, kBroadcastPackets = 8192, kPiece = 256;
 constexpr std::uint32_t kShortTransfer = 768, kShortEntry = kShortTransfer / kLanes;
 constexpr std::uint64_t kPlace = 1ull << 40, kEagerTransfer = 4000;
 
-/* As in kernels/group/window.cuh and launch.cuh. */
+/* As in kernels/group/symmetric_buffer.cuh and launch.cuh. */
 struct GroupInfo {
-  std::uint64_t windows[kRanks];
-  std::uint64_t window_bytes, report, timeout, eager_transfer;
+  std::uint64_t buffers[kRanks];
+  std::uint64_t buffer_bytes, report, timeout, eager_transfer;
   std::uint32_t rank, size, slot, entry, packets, piece, lanes, broadcast, short_transfer, short_entry;
 };
-struct Report {
+struct ReportPage {
   std::uint32_t stop, word, by, reserved;
   std::uint64_t own[4], other[4];
 };
 enum Mode : std::uint32_t {
-  kGather,
+  kAllGather,
   kAllToAll,
   kBroadcast,
   kBroadcastParts,
@@ -66,7 +66,7 @@ struct Call {
   std::uint32_t blocks;
 
   std::size_t in_rows(std::size_t size) const { return mode == kAllToAll || mode == kReduceScatter ? size : 1; }
-  std::size_t out_rows(std::size_t size) const { return mode == kGather || mode == kAllToAll ? size : 1; }
+  std::size_t out_rows(std::size_t size) const { return mode == kAllGather || mode == kAllToAll ? size : 1; }
   std::size_t in_bytes(std::size_t size) const { return (in_rows(size) * bytes + offset + 255) / 256 * 256 + 256; }
   std::size_t all_bytes(std::size_t size) const { return in_bytes(size) + out_rows(size) * bytes + offset; }
 };
@@ -75,7 +75,7 @@ std::uint64_t address(const void *pointer) { return reinterpret_cast<std::uint64
 
 std::size_t up_to_16(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
 
-/* The ranks of a group, each with a stream and a window. */
+/* The ranks of a group, each with a stream and a buffer. */
 class Group {
  public:
   explicit Group(std::uint32_t size) : size_(size), streams_(size), infos_(size) {
@@ -85,13 +85,13 @@ class Group {
     std::vector<std::uint64_t> contents(bytes / 8);
     std::fill(contents.begin() + kStaging / 8, contents.begin() + chunks_end / 8, 0x1FFFFFFFF);
     for (std::uint32_t rank = 0; rank < size; rank++) {
-      windows_.emplace_back(new Device<std::uint64_t>(contents));
-      reports_.emplace_back(new Device<Report>(1));
+      buffers_.emplace_back(new Device<std::uint64_t>(contents));
+      reports_.emplace_back(new Device<ReportPage>(1));
     }
     for (std::uint32_t rank = 0; rank < size; rank++) {
       GroupInfo &info = infos_[rank];
-      for (std::uint32_t peer = 0; peer < size; peer++) info.windows[peer] = address(windows_[peer]->get());
-      info.window_bytes = bytes;
+      for (std::uint32_t peer = 0; peer < size; peer++) info.buffers[peer] = address(buffers_[peer]->get());
+      info.buffer_bytes = bytes;
       info.report = address(reports_[rank]->get());
       info.timeout = 20000000000;
       info.eager_transfer = kEagerTransfer;
@@ -109,14 +109,14 @@ class Group {
   std::uint32_t size() const { return size_; }
   GroupInfo &info(std::uint32_t rank) { return infos_[rank]; }
   const plinth::Stream &stream(std::uint32_t rank) const { return streams_[rank]; }
-  Report report(std::uint32_t rank) const { return reports_[rank]->read()[0]; }
+  ReportPage report(std::uint32_t rank) const { return reports_[rank]->read()[0]; }
 
-  /* Registers memory of each rank as the window with the number 1. */
+  /* Registers memory of each rank, with the number 1. */
   void list(const std::vector<std::uint64_t> &memory) {
     std::vector<std::uint64_t> row = {1};
     row.insert(row.end(), memory.begin(), memory.end());
-    for (const auto &window : windows_) {
-      plinth::copy(window->get() + (kWindows + 256) / 8, row.data(), row.size() * 8);
+    for (const auto &buffer : buffers_) {
+      plinth::copy(buffer->get() + (kRegistrations + 256) / 8, row.data(), row.size() * 8);
     }
     plinth::synchronize(0);
   }
@@ -125,11 +125,11 @@ class Group {
   std::uint32_t size_;
   std::vector<plinth::Stream> streams_;
   std::vector<GroupInfo> infos_;
-  std::vector<std::unique_ptr<Device<std::uint64_t>>> windows_;
-  std::vector<std::unique_ptr<Device<Report>>> reports_;
+  std::vector<std::unique_ptr<Device<std::uint64_t>>> buffers_;
+  std::vector<std::unique_ptr<Device<ReportPage>>> reports_;
 };
 
-/* Sets the registered memory of a call, as src/collectives/processes/windows.rs does. */
+/* Sets the registered memory of a call, as src/collectives/processes/group_registration.rs does. */
 void use_registered(const Call &call, const std::vector<std::uint64_t> &memory, std::uint32_t rank, Collective *c) {
   const std::size_t size = memory.size(), bytes = call.bytes;
   const std::uint64_t in = call.offset, out = call.in_bytes(size) + call.offset;
@@ -148,7 +148,7 @@ void use_registered(const Call &call, const std::vector<std::uint64_t> &memory, 
       outputs(rank * each);
       break;
     }
-    case kGather:
+    case kAllGather:
       outputs(rank * bytes);
       c->inputs[0] = c->from;
       break;
@@ -220,15 +220,15 @@ void compare(const Pair &pair, Group &own, Group &source, Mode mode, std::uint32
              std::uint32_t element) {
   const std::uint32_t size = own.size();
   const std::size_t width = type.type[0] == 'c' ? 2 * type.width : type.width;
-  const bool by_parts = mode == kBroadcastParts || mode == kAllReduceParts || mode == kReduceParts;
+  const bool has_parts = mode == kBroadcastParts || mode == kAllReduceParts || mode == kReduceParts;
   for (const Path path : {kSlots, kInPackets, kRegistered, kRegisteredInput}) {
-    if (path == kInPackets && by_parts) continue;
+    if (path == kInPackets && has_parts) continue;
     if (path == kRegisteredInput && mode != kAllToAll) continue;
     if (path == kRegistered && (mode == kBroadcast || mode == kAllReduce || mode == kReduce)) continue;
     const std::size_t most = path == kInPackets ? (mode == kBroadcast ? kBroadcastPackets : kPackets) : 10 * kSlot;
     for (const std::size_t count : {std::size_t(5), most / width - 3}) {
       const std::size_t offset = count == 5 ? 0 : op % 2 * width;
-      const Call call = {mode, path, op, element, mode == kGather ? 0 : size - 1, count * width, width, offset, 1 + op % 3};
+      const Call call = {mode, path, op, element, mode == kAllGather ? 0 : size - 1, count * width, width, offset, 1 + op % 3};
       std::vector<Bytes> inputs;
       for (std::uint32_t rank = 0; rank < size; rank++) {
         inputs.push_back(numbers(call.in_rows(size) * call.bytes / type.width, type, 100 + rank));
@@ -279,7 +279,7 @@ TEST(group_copies_match_the_source) {
   for (const std::uint32_t size : {2u, 3u}) {
     Group own(size), source(size);
     for (std::uint32_t variant = 0; variant < 3; variant++) {
-      for (const Mode mode : {kGather, kAllToAll, kBroadcast, kBroadcastParts}) {
+      for (const Mode mode : {kAllGather, kAllToAll, kBroadcast, kBroadcastParts}) {
         compare(pair, own, source, mode, variant, bytes, 4);
       }
     }
@@ -357,7 +357,7 @@ TEST(group_transfers_match_the_source) {
 namespace {
 
 /* Runs an all-reduce of two ranks with these numbers of elements, or of one rank alone. Returns the report of rank 0. */
-Report fail(const plinth::Kernel &kernel, std::vector<std::uint64_t> counts, Path path) {
+ReportPage fail(const plinth::Kernel &kernel, std::vector<std::uint64_t> counts, Path path) {
   Group group(2);
   const Device<float> from(2048), to(2048);
   for (std::uint32_t rank = 0; rank < counts.size(); rank++) {
@@ -382,8 +382,8 @@ Report fail(const plinth::Kernel &kernel, std::vector<std::uint64_t> counts, Pat
 
 namespace {
 
-/* Rank 0 sends, and rank 1 receives with another element type, or in memory whose window is not known. Returns the reports. */
-std::array<Report, 2> fail_to_transfer(const plinth::Kernel &kernel, bool is_unknown) {
+/* Rank 0 sends, and rank 1 receives with another element type, or in memory whose registration is not known. Returns the reports. */
+std::array<ReportPage, 2> fail_to_transfer(const plinth::Kernel &kernel, bool is_unknown) {
   Group group(2);
   const Device<unsigned char> from(20000), to(Bytes(20000, 0x5A));
   for (std::uint32_t rank = 0; rank < 2; rank++) {
@@ -403,7 +403,7 @@ std::array<Report, 2> fail_to_transfer(const plinth::Kernel &kernel, bool is_unk
 TEST(group_transfers_that_do_not_match_fail_as_in_the_source) {
   const Pair pair("transfer", "group.cu", "plinth_group_");
   for (const plinth::Kernel *kernel : {&pair.own, &pair.from_source}) {
-    /* The receiver finds that the types differ, and the sender that it does not know the window. */
+    /* The receiver finds that the types differ, and the sender that it does not know the registration. */
     const auto types = fail_to_transfer(*kernel, false), unknown = fail_to_transfer(*kernel, true);
     CHECK_EQ(types[0].word, kMismatch);
     CHECK_EQ(types[0].by, 1u);
@@ -420,10 +420,10 @@ TEST(group_failures_match_the_source) {
   const Pair pair("f32", "group.cu", "plinth_group_");
   for (const Path path : {kSlots, kInPackets}) {
     for (const plinth::Kernel *kernel : {&pair.own, &pair.from_source}) {
-      const Report late = fail(*kernel, {100}, path);
+      const ReportPage late = fail(*kernel, {100}, path);
       CHECK_EQ(late.word, kTimeout | 1 << 8);
       CHECK_EQ(late.by, 0u);
-      const Report mismatch = fail(*kernel, {100, 101}, path);
+      const ReportPage mismatch = fail(*kernel, {100, 101}, path);
       // The rank that finds the mismatch second may know of the other's failure only.
       CHECK_EQ(mismatch.word & 0xFF, kMismatch);
     }

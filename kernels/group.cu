@@ -1,7 +1,7 @@
 // Collectives between processes whose devices see each other's memory.
 //
-// Each rank has a symmetric buffer, its window, that all ranks have mapped. A rank sends data by writing it into a slot of the
-// receiver's window, and then the number of the step into a flag there, with a release in the scope of the system; so every rank
+// Each rank has a symmetric buffer, its buffer, that all ranks have mapped. A rank sends data by writing it into a slot of the
+// receiver's buffer, and then the number of the step into a flag there, with a release in the scope of the system; so every rank
 // spins on its own memory. The number of the step is kept in memory and is no argument of the launch, so that a captured launch
 // is correct in every replay.
 //
@@ -22,7 +22,7 @@
 // that it has written, in a step in which the other ranks publish nothing.
 //
 // A transfer between two ranks goes through lanes, each of which has a block at both ranks, a ring of chunks in the receiver's
-// window, and two counts: of the chunks that have arrived, which the sender publishes, and of those that are consumed, which the
+// buffer, and two counts: of the chunks that have arrived, which the sender publishes, and of those that are consumed, which the
 // receiver publishes, so that the sender overwrites nothing that is still to be read. Both ranks also keep the count in their own
 // memory, for the next launch. The header goes in packets, and tells what the sender sends before any data is used. A short
 // transfer has all of its data in packets, in a ring of their own, with one chunk in each lane: the receiver waits for each
@@ -34,7 +34,7 @@
 // Values are combined in the order of ranks, so every rank gets the same bits, and the same ones each time.
 //
 // A waiting thread checks from time to time whether the group has failed: the timeout has passed, the host has aborted it, or
-// another rank or block has failed. Then it writes the reason to the report and to the other ranks' windows, and every later
+// another rank or block has failed. Then it writes the reason to the report and to the other ranks' buffers, and every later
 // launch does nothing.
 #include "group/collective.cuh"
 
@@ -43,15 +43,15 @@ PLINTH_GROUP(f16, plinth::Reduction<plinth::F16>)
 PLINTH_GROUP(bf16, plinth::Reduction<plinth::Bf16>)
 PLINTH_GROUP(f32, plinth::Reduction<plinth::Real<float>>)
 PLINTH_GROUP(f64, plinth::Reduction<plinth::Real<double>>)
-PLINTH_GROUP(u8, plinth::Reduction<plinth::Whole<plinth::u8, plinth::u32>>)
-PLINTH_GROUP(i8, plinth::Reduction<plinth::Whole<plinth::i8, plinth::i32>>)
-PLINTH_GROUP(u16, plinth::Reduction<plinth::Whole<plinth::u16, plinth::u32>>)
-PLINTH_GROUP(i16, plinth::Reduction<plinth::Whole<plinth::i16, plinth::i32>>)
-PLINTH_GROUP(u32, plinth::Reduction<plinth::Whole<plinth::u32, plinth::u32>>)
-PLINTH_GROUP(i32, plinth::Reduction<plinth::Whole<plinth::i32, plinth::i32>>)
-PLINTH_GROUP(u64, plinth::Reduction<plinth::Whole<plinth::u64, plinth::u64>>)
-PLINTH_GROUP(i64, plinth::Reduction<plinth::Whole<plinth::i64, plinth::i64>>)
-PLINTH_GROUP(bool, plinth::Reduction<plinth::Truth>)
+PLINTH_GROUP(u8, plinth::Reduction<plinth::Integer<plinth::u8, plinth::u32>>)
+PLINTH_GROUP(i8, plinth::Reduction<plinth::Integer<plinth::i8, plinth::i32>>)
+PLINTH_GROUP(u16, plinth::Reduction<plinth::Integer<plinth::u16, plinth::u32>>)
+PLINTH_GROUP(i16, plinth::Reduction<plinth::Integer<plinth::i16, plinth::i32>>)
+PLINTH_GROUP(u32, plinth::Reduction<plinth::Integer<plinth::u32, plinth::u32>>)
+PLINTH_GROUP(i32, plinth::Reduction<plinth::Integer<plinth::i32, plinth::i32>>)
+PLINTH_GROUP(u64, plinth::Reduction<plinth::Integer<plinth::u64, plinth::u64>>)
+PLINTH_GROUP(i64, plinth::Reduction<plinth::Integer<plinth::i64, plinth::i64>>)
+PLINTH_GROUP(bool, plinth::Reduction<plinth::Bool>)
 PLINTH_GROUP(c64, plinth::Reduction<plinth::Complex<float>>)
 PLINTH_GROUP(c128, plinth::Reduction<plinth::Complex<double>>)
 

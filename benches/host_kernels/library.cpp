@@ -65,9 +65,9 @@ struct Permutation {
   u32 n, code, bits, bucket_bits, index_bits, chunks, lanes[8], begins[9], padding;
   u64 calls[8];
 };
-// As in kernels/group/window.cuh and launch.cuh.
+// As in kernels/group/symmetric_buffer.cuh and launch.cuh.
 struct GroupInfo {
-  u64 windows[16], window_bytes, report, timeout, eager_transfer;
+  u64 buffers[16], buffer_bytes, report, timeout, eager_transfer;
   u32 rank, size, slot, entry, packets, piece, lanes, broadcast, short_transfer, short_entry;
 };
 struct Collective {
@@ -332,12 +332,12 @@ void permutations(const Memory &m) {
 class Group {
  public:
   static constexpr u32 kRanks = 2, kSlot = 4 << 20, kPackets = 256 << 10, kLanes = 16, kEntry = 16 << 10;
-  static constexpr std::size_t kWindow = 458752 + kRanks * (2 * kSlot + kLanes * 4 * 3 * kEntry + 4 * kPackets);
+  static constexpr std::size_t kBufferBytes = 458752 + kRanks * (2 * kSlot + kLanes * 4 * 3 * kEntry + 4 * kPackets);
 
   Group() {
     for (u32 rank = 0; rank < kRanks; rank++) {
-      windows_.emplace_back(kWindow);
-      MUST(plinth_memset(windows_[rank].get(), 0, kWindow, nullptr));
+      buffers_.emplace_back(kBufferBytes);
+      MUST(plinth_memset(buffers_[rank].get(), 0, kBufferBytes, nullptr));
       MUST(plinth_pinned_malloc(4096, &reports_[rank]));
       memset(reports_[rank], 0, 4096);
     }
@@ -345,8 +345,8 @@ class Group {
   }
   GroupInfo info(u32 rank) const {
     GroupInfo info = {};
-    for (u32 peer = 0; peer < kRanks; peer++) info.windows[peer] = address(windows_[peer]);
-    info.window_bytes = kWindow;
+    for (u32 peer = 0; peer < kRanks; peer++) info.buffers[peer] = address(buffers_[peer]);
+    info.buffer_bytes = kBufferBytes;
     info.report = reinterpret_cast<u64>(reports_[rank]);
     info.timeout = 20000000000;
     info.eager_transfer = 1 << 20;
@@ -368,7 +368,7 @@ class Group {
   plinth::StreamView stream(u32 rank) const { return streams_[rank]; }
 
  private:
-  std::vector<Buffer> windows_;
+  std::vector<Buffer> buffers_;
   void *reports_[kRanks];
   plinth::Stream streams_[kRanks];
 };
@@ -396,8 +396,8 @@ void groups(const Memory &m) {
       // As src/collectives/processes/tuning.rs.
       if (bytes > 4 << 20 && mode == 5) mode = 6;
       if (bytes > Group::kPackets && mode == 2) mode = 3;
-      const bool by_parts = mode == 3 || mode == 6;
-      const u64 part = by_parts ? bytes / 2 : bytes;
+      const bool has_parts = mode == 3 || mode == 6;
+      const u64 part = has_parts ? bytes / 2 : bytes;
       const u32 blocks = std::min(blocks_for(std::min<u64>(part, Group::kSlot), 8 << 10), 64u);
       for (u32 rank = 0; rank < 2; rank++) {
         Collective &call = calls[rank] = {};

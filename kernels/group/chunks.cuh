@@ -70,7 +70,7 @@ __device__ __noinline__ void push(u64 step, const u8 *from, u64 stride, u64 byte
   }
 }
 
-// Copies this block's slice of the data of a rank out of the window.
+// Copies this block's slice of the data of a rank out of the buffer.
 __device__ __forceinline__ void pull(u64 step, u32 rank, u8 *to, u64 bytes, u64 most) {
   copy_slice(reinterpret_cast<const u8 *>(slot_of(shared.group, shared.group.rank, step, rank)), to, bytes, most);
 }
@@ -100,8 +100,8 @@ __device__ __noinline__ void set_route(u64 step, u64 to, u32 rank) {
 }
 
 // Returns the address of the packet with the place of the root's output, for this block.
-__device__ __forceinline__ u64 target_place(u64 window, u64 call) {
-  return window + kTargets + ((call & 1) * kBlocks + blockIdx.x) * 16;
+__device__ __forceinline__ u64 target_place(u64 buffer, u64 call) {
+  return buffer + kTargets + ((call & 1) * kBlocks + blockIdx.x) * 16;
 }
 
 // Waits for the place of the root's output, and sets the route of the own part to it. Returns false if there is no such place,
@@ -110,7 +110,7 @@ __device__ __noinline__ bool receive_target(u64 step) {
   const Collective &c = shared;
   const GroupInfo &group = c.group;
   u64 place[1];
-  if (!await<true>(group, target_place(group.windows[group.rank], shared_call.number), shared_call.number + 1, c.root, place)) {
+  if (!wait<true>(group, target_place(group.buffers[group.rank], shared_call.number), shared_call.number + 1, c.root, place)) {
     return false;
   }
   u64 target = find_place(group, place[0], c.root);
@@ -134,18 +134,18 @@ __device__ __noinline__ u64 direct_reduce_part() {
 }
 
 // Publishes that this block has written its part of a step, and waits for the others' parts. Returns false if the group has
-// failed. In the first step of a call the first block compares the headers, and so do the others if they are to write into the
-// memory of other ranks. Sets the route of the part that is combined after this, while the others' flags are on their way.
-__device__ __noinline__ bool meet(u64 step, bool begins, u64 to) {
+// failed. In the first step of a call the first block compares the headers, and the others digests of them if the call uses registered
+// memory. Sets the route of the part that is combined after this, while the others' flags are on their way.
+__device__ __noinline__ bool synchronize(u64 step, bool begins, u64 to) {
   const GroupInfo &group = shared.group;
   const Header &header = shared_call.header;
   const u64 call = shared_call.number;
-  bool met = true;
+  bool succeeded = true;
   __syncthreads();
   if (threadIdx.x < group.size) {
     const u32 peer = threadIdx.x;
-    const u32 poison = shared_call.poison[peer];
-    const u64 own_flags = group.windows[group.rank] + kFlags;
+    const u32 peer_failed = shared_call.peer_failed[peer];
+    const u64 own_flags = group.buffers[group.rank] + kFlags;
     const u64 flags = static_cast<u64>(blockIdx.x) * kRanks * 8;
     const bool compares = begins && blockIdx.x == 0;
     if (compares) header.send_to(group, call, peer);
@@ -155,21 +155,21 @@ __device__ __noinline__ bool meet(u64 step, bool begins, u64 to) {
       // The host reads this number to see whether a collective runs.
       if (compares && peer == 0) *reinterpret_cast<volatile u64 *>(own_flags + group.rank * 8) = step + 1;
       const bool reduces = shared.is_direct_reduce();
-      if (reduces && shared.is_root()) send(target_place(group.windows[peer], call), shared.target, call + 1);
+      if (reduces && shared.is_root()) send(target_place(group.buffers[peer], call), shared.target, call + 1);
       set_route(step, to, peer);
-      if (poison != 0) fail(group, poison, peer, nullptr, nullptr);
-      met = poison == 0 && (compares ? header.matches(group, call, peer) : header.matches_digest(group, call, peer));
-      if (reduces && !shared.is_root() && peer == shared.root) met = met && receive_target(step);
+      if (peer_failed != 0) fail(group, peer_failed, peer, nullptr, nullptr);
+      succeeded = peer_failed == 0 && (compares ? header.matches(group, call, peer) : header.matches_digest(group, call, peer));
+      if (reduces && !shared.is_root() && peer == shared.root) succeeded = succeeded && receive_target(step);
     } else {
       // The release covers what the other threads wrote before the barrier.
-      publish(group.windows[peer] + kFlags + flags + group.rank * 8, step + 1);
+      publish(group.buffers[peer] + kFlags + flags + group.rank * 8, step + 1);
       set_route(step, to, peer);
-      if (poison != 0) fail(group, poison, peer, nullptr, nullptr);
-      met = poison == 0 && (!compares || header.matches(group, call, peer)) &&
-            await(group, own_flags + flags + peer * 8, step + 1, peer);
+      if (peer_failed != 0) fail(group, peer_failed, peer, nullptr, nullptr);
+      succeeded = peer_failed == 0 && (!compares || header.matches(group, call, peer)) &&
+            wait(group, own_flags + flags + peer * 8, step + 1, peer);
     }
   }
-  return __syncthreads_and(met) != 0;
+  return __syncthreads_and(succeeded) != 0;
 }
 
 // Takes the first of four values that were loaded, and moves the others up.

@@ -10,7 +10,7 @@ namespace plinth {
 
 // Counts this block as done. The last one writes the numbers for the next launch; by then every one has read them.
 __device__ __noinline__ void end_call(u64 step) {
-  const u64 own = shared.group.windows[shared.group.rank];
+  const u64 own = shared.group.buffers[shared.group.rank];
   if (threadIdx.x != 0) return;
   if (gridDim.x > 1) {
     if (atomicAdd(reinterpret_cast<u32 *>(own + kDone), 1u) != gridDim.x - 1) return;
@@ -26,7 +26,7 @@ __device__ __noinline__ void send_chunk(u64 step, u64 offset, u64 bytes, u64 mos
   const bool copies = c.mode == kBroadcast || c.mode == kBroadcastParts;
   if (c.is_direct() || (copies && !c.is_root())) return;
   const u8 *from = reinterpret_cast<const u8 *>(c.from) + offset;
-  if (!c.by_parts()) {
+  if (!c.has_parts()) {
     push(step, from, c.by_rows() ? c.bytes : 0, bytes, most, c.first(), c.last());
     return;
   }
@@ -49,10 +49,10 @@ __device__ __noinline__ void receive_chunk(u64 step, u64 offset, u64 bytes, u64 
     pull(step, c.root, to, bytes, most);
     return;
   }
-  const u64 each = c.by_parts() ? whole_part(bytes, c.group.size) : 0;
+  const u64 each = c.has_parts() ? whole_part(bytes, c.group.size) : 0;
 #pragma unroll 1
   for (u32 rank = 0; rank < c.group.size; ++rank) {
-    if (c.by_parts()) {
+    if (c.has_parts()) {
       pull(step, rank, to + each * rank, part_bytes(bytes, each, rank), most);
     } else {
       pull(step, rank, to + rank * c.bytes, bytes, most);
@@ -63,12 +63,12 @@ __device__ __noinline__ void receive_chunk(u64 step, u64 offset, u64 bytes, u64 
 template <class Part>
 __device__ __forceinline__ void run(const Collective &c) {
   const GroupInfo &group = c.group;
-  const u64 window = group.windows[group.rank];
-  const u32 failed = peek(window + kFailed);
-  u64 step = *reinterpret_cast<volatile u64 *>(window + kSteps);
-  const u64 number = *reinterpret_cast<volatile u64 *>(window + kCalls);
+  const u64 buffer = group.buffers[group.rank];
+  const u32 failed = peek(buffer + kFailed);
+  u64 step = *reinterpret_cast<volatile u64 *>(buffer + kSteps);
+  const u64 number = *reinterpret_cast<volatile u64 *>(buffer + kCalls);
   // Otherwise this rank would go on without a rank that failed after it had written its parts.
-  const u32 poison = threadIdx.x < group.size ? peek(window + kPoison + threadIdx.x * 4) : 0;
+  const u32 peer_failed = threadIdx.x < group.size ? peek(buffer + kPeerFailed + threadIdx.x * 4) : 0;
   const Header header = {c.mode | c.op << 8 | c.element << 16 | c.root << 24 | static_cast<u64>(gridDim.x) << 32, c.count,
                          c.places[0], c.places[1]};
   if (is_short(c) && failed == 0) send_packets(c, header, step, number);
@@ -76,7 +76,7 @@ __device__ __forceinline__ void run(const Collective &c) {
   for (u32 word = threadIdx.x / 8; threadIdx.x % 8 == 0 && word < sizeof(Collective) / 8; word += kThreads / 8) {
     reinterpret_cast<u64 *>(&shared)[word] = reinterpret_cast<const u64 *>(&c)[word];
   }
-  if (threadIdx.x < kRanks) shared_call.poison[threadIdx.x] = poison;
+  if (threadIdx.x < kRanks) shared_call.peer_failed[threadIdx.x] = peer_failed;
   if (threadIdx.x == 0) {
     shared_call.header = header;
     shared_call.number = number;
@@ -85,40 +85,40 @@ __device__ __forceinline__ void run(const Collective &c) {
   // All threads of the block return, or none: those that went on would not wait for other ranks.
   if (__syncthreads_and(failed == 0) == 0) return;
   const u32 size = group.size;
-  const bool by_parts = c.by_parts();
+  const bool has_parts = c.has_parts();
   const bool direct = c.is_direct();
   if (is_short(c)) {
     const bool done = receive_packets<Part>(c, step);
     if (__syncthreads_and(done) != 0) end_call(step + 1);
     return;
   }
-  if (!Part::kReduces && direct && c.mode != kGather) {
+  if (!Part::kReduces && direct && c.mode != kAllGather) {
     const u64 end = run_registered(step);
     if (end != 0) end_call(end);
     return;
   }
-  const u64 slots = by_parts ? static_cast<u64>(group.slot) * size : group.slot;
+  const u64 slots = has_parts ? static_cast<u64>(group.slot) * size : group.slot;
   const u64 chunk = direct ? c.bytes : slots;
   // What a slot gets in the first step: no later one has more.
-  u64 most = by_parts ? whole_part(min(c.bytes, chunk), size) : min(c.bytes, chunk);
+  u64 most = has_parts ? whole_part(min(c.bytes, chunk), size) : min(c.bytes, chunk);
   const bool reduces = Part::kReduces && c.is_direct_reduce();
   u64 offset = 0;
 #pragma unroll 1
   do {
     const u64 bytes = min(c.bytes - offset, chunk);
-    u64 part = by_parts ? part_bytes(bytes, whole_part(bytes, size), group.rank) : bytes;
+    u64 part = has_parts ? part_bytes(bytes, whole_part(bytes, size), group.rank) : bytes;
     send_chunk(step, offset, bytes, most);
-    const bool own = reduces ? c.is_root() : !by_parts && c.mode != kGather;
-    if (!meet(step, offset == 0, own ? c.to + offset : 0)) return;
+    const bool own = reduces ? c.is_root() : !has_parts && c.mode != kAllGather;
+    if (!synchronize(step, offset == 0, own ? c.to + offset : 0)) return;
     if (reduces) part = most = direct_reduce_part();
-    if (by_parts || (Part::kReduces ? !c.to_root() || c.is_root() : direct)) {
+    if (has_parts || (Part::kReduces ? !c.to_root() || c.is_root() : direct)) {
       give<Part>(c, step, part, most, own);
     }
-    if (by_parts || direct) {
+    if (has_parts || direct) {
       step += 1;
-      if (!meet(step, false, 0)) return;
+      if (!synchronize(step, false, 0)) return;
     }
-    if (by_parts || !Part::kReduces) receive_chunk(step, offset, bytes, most);
+    if (has_parts || !Part::kReduces) receive_chunk(step, offset, bytes, most);
     step += 1;
     offset += bytes;
   } while (offset < c.bytes);

@@ -1,13 +1,13 @@
 // What a launch is to do, and what its threads know of it.
 #pragma once
 
-#include "window.cuh"
+#include "symmetric_buffer.cuh"
 
 namespace plinth {
 
 // As Mode in crates/driver/src/group.rs.
 enum Mode : u32 {
-  kGather = 0,
+  kAllGather = 0,
   kAllToAll = 1,
   kBroadcast = 2,
   kBroadcastParts = 3,
@@ -42,7 +42,7 @@ struct Collective {
   __device__ __forceinline__ bool to_root() const { return mode == kReduce || mode == kReduceParts; }
   __device__ __forceinline__ bool is_direct_reduce() const { return is_direct() && mode == kReduceParts; }
   __device__ __forceinline__ bool by_rows() const { return mode == kAllToAll || mode == kReduceScatter; }
-  __device__ __forceinline__ bool by_parts() const {
+  __device__ __forceinline__ bool has_parts() const {
     return mode == kBroadcastParts || mode == kAllReduceParts || mode == kReduceParts;
   }
   // The ranks that get data from this one in the first step, if it is one.
@@ -70,11 +70,11 @@ struct Transfer {
 __shared__ Collective shared;
 
 // What else is the same in all steps of the launch: its header, its number, and the failure that each rank has written to the
-// own window.
+// own buffer.
 struct Call {
   Header header;
   u64 number;
-  u32 poison[kRanks];
+  u32 peer_failed[kRanks];
 };
 
 __shared__ Call shared_call;
@@ -103,7 +103,7 @@ struct Slice {
 
 __device__ __forceinline__ uint4 *slot_of(const GroupInfo &group, u32 at, u64 step, u32 from) {
   const u64 place = kStaging + ((step & 1) * group.size + from) * group.slot;
-  return reinterpret_cast<uint4 *>(group.windows[at] + place);
+  return reinterpret_cast<uint4 *>(group.buffers[at] + place);
 }
 
 }  // namespace plinth

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "../float8.cuh"
-#include "window.cuh"
+#include "symmetric_buffer.cuh"
 
 #ifdef PLINTH_HOST
 #include <cuda_fp16.h>
@@ -84,9 +84,9 @@ struct F8 : Real<float> {
   static __device__ __forceinline__ u8 narrow(float wide) { return Format::narrow(wide); }
 };
 
-// Whole numbers wrap, so they may be computed in wider ones.
+// Integer numbers wrap, so they may be computed in wider ones.
 template <class T, class Computed>
-struct Whole {
+struct Integer {
   using Raw = T;
   using Wide = Computed;
   static __device__ __forceinline__ Wide widen(T raw) { return raw; }
@@ -103,7 +103,7 @@ struct Whole {
 };
 
 // A sum is whether any is, a product whether all are.
-struct Truth {
+struct Bool {
   using Raw = u8;
   using Wide = u32;
   static __device__ __forceinline__ u32 widen(u8 raw) { return raw != 0; }

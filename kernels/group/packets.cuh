@@ -29,7 +29,7 @@ struct Units {
 __device__ __forceinline__ u64 packets_of(const GroupInfo &group, u32 at, u64 step, u32 from) {
   const u64 ring = group.lanes * kEntries * (group.entry + 2ull * group.short_entry);
   const u64 before = group.size * (2ull * group.slot + ring);
-  return group.windows[at] + kStaging + before + ((step & 1) * group.size + from) * (2ull * group.broadcast);
+  return group.buffers[at] + kStaging + before + ((step & 1) * group.size + from) * (2ull * group.broadcast);
 }
 
 // Loads 16 bytes of the own row for a rank.
@@ -50,7 +50,7 @@ __device__ __noinline__ bool receive_unit(u64 step, u32 rank, u32 unit, uint4 &v
   }
   const u64 address = packets_of(group, group.rank, step, rank) + 32ull * unit;
   u64 data[2];
-  if (!await<false>(group, address, step + 1, rank, data)) return false;
+  if (!wait<false>(group, address, step + 1, rank, data)) return false;
   value = value_of(data[0], data[1]);
   return true;
 }
@@ -73,7 +73,7 @@ __device__ __forceinline__ u32 forwarding_rank(const Collective &c, u32 unit) {
 
 // Whether a collective has one short step, with packets.
 __device__ __forceinline__ bool is_short(const Collective &c) {
-  return !c.by_parts() && !c.is_direct() && c.bytes <= (c.mode == kBroadcast ? c.group.broadcast : c.group.packets);
+  return !c.has_parts() && !c.is_direct() && c.bytes <= (c.mode == kBroadcast ? c.group.broadcast : c.group.packets);
 }
 
 // Sends the header and the own data in packets. It needs nothing that the threads of the block share, because a launch is as long
@@ -83,7 +83,7 @@ __device__ __forceinline__ void send_packets(const Collective &c, const Header &
   const u32 header_to = header_peer();
   if (header_to < group.size) header.send_to(group, call, header_to);
   // The host reads this number to see whether a collective runs.
-  if (header_to == 0) *reinterpret_cast<volatile u64 *>(group.windows[group.rank] + kFlags + group.rank * 8) = step + 1;
+  if (header_to == 0) *reinterpret_cast<volatile u64 *>(group.buffers[group.rank] + kFlags + group.rank * 8) = step + 1;
   if (c.mode == kBroadcast && !c.is_root()) return;
   u32 first = c.first();
   u32 last = c.last();
@@ -121,8 +121,8 @@ __device__ __forceinline__ bool receive_packets(const Collective &c, u64 step) {
   const GroupInfo &group = c.group;
   u8 *to = reinterpret_cast<u8 *>(c.to);
   const Units units(c);
-  if (threadIdx.x < group.size && shared_call.poison[threadIdx.x] != 0) {
-    fail(shared.group, shared_call.poison[threadIdx.x], threadIdx.x, nullptr, nullptr);
+  if (threadIdx.x < group.size && shared_call.peer_failed[threadIdx.x] != 0) {
+    fail(shared.group, shared_call.peer_failed[threadIdx.x], threadIdx.x, nullptr, nullptr);
     return false;
   }
   const u32 peer = header_peer();

@@ -1,4 +1,4 @@
-// Collectives on registered memory that copy and combine nothing, beside all_gather.
+// Collectives on registered memory that combine nothing: broadcast and all_to_all; all_gather is in collective.cuh.
 #pragma once
 
 #include "chunks.cuh"
@@ -67,8 +67,8 @@ __device__ __forceinline__ u64 broadcast_registered(u64 step) {
 #pragma unroll 1
   for (u64 offset = 0; offset < slice; offset += piece, ++step) {
     if (!c.is_root() && receivers > 1) {
-      const bool met = threadIdx.x != 0 || await(group, group.windows[group.rank] + flags + c.root * 8, step + 1, c.root);
-      if (__syncthreads_and(met) == 0) return 0;
+      const bool succeeded = threadIdx.x != 0 || wait(group, group.buffers[group.rank] + flags + c.root * 8, step + 1, c.root);
+      if (__syncthreads_and(succeeded) == 0) return 0;
     }
 #pragma unroll 1
     for (u32 index = 0; index < receivers; ++index) {
@@ -88,7 +88,7 @@ __device__ __forceinline__ u64 broadcast_registered(u64 step) {
     if (c.is_root() && receivers > 1) {
       __syncthreads();
       if (threadIdx.x < group.size && threadIdx.x != group.rank) {
-        publish(group.windows[threadIdx.x] + flags + group.rank * 8, step + 1);
+        publish(group.buffers[threadIdx.x] + flags + group.rank * 8, step + 1);
       }
     }
   }
@@ -117,14 +117,14 @@ __device__ __forceinline__ void exchange_registered() {
 
 // Runs a broadcast or an all_to_all. Returns the number of steps of all collectives so far, or 0 if the group has failed.
 __device__ __noinline__ u64 run_registered(u64 step) {
-  if (!meet(step, true, 0)) return 0;
+  if (!synchronize(step, true, 0)) return 0;
   step += 1;
   if (shared.mode == kAllToAll) {
     exchange_registered();
   } else {
     step = broadcast_registered(step);
   }
-  return step != 0 && meet(step, false, 0) ? step + 1 : 0;
+  return step != 0 && synchronize(step, false, 0) ? step + 1 : 0;
 }
 
 }  // namespace plinth

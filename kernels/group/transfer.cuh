@@ -10,7 +10,7 @@ namespace plinth {
 __device__ __noinline__ bool receive_header(const GroupInfo &group, Header header, bool sends, u64 address, u64 number, u32 peer,
                                             u64 &place) {
   u64 words[4];
-  if (!await<true>(group, address, number, peer, words)) return false;
+  if (!wait<true>(group, address, number, peer, words)) return false;
   header.words[3] = place = words[3];
   if (!sends) return header.equals(group, words, peer);
   const bool is_same =
@@ -40,17 +40,17 @@ struct Lane {
 
   __device__ __forceinline__ Lane(const GroupInfo &group, const Transfer &t, u32 lane)
       : group(group), t(t), lane(lane), sends(t.sends != 0) {
-    const u64 own = group.windows[group.rank];
-    const u64 other = group.windows[t.peer];
+    const u64 own = group.buffers[group.rank];
+    const u64 other = group.buffers[t.peer];
     begin = min(t.part * lane, t.bytes);
     end = min(begin + t.part, t.bytes);
     first = *reinterpret_cast<volatile u64 *>(counter());
-    incoming = own + (sends ? kTaken : kArrived) + (t.peer * kLanes + lane) * 8;
-    outgoing = other + (sends ? kArrived : kTaken) + (group.rank * kLanes + lane) * 8;
+    incoming = own + (sends ? kConsumed : kArrived) + (t.peer * kLanes + lane) * 8;
+    outgoing = other + (sends ? kArrived : kConsumed) + (group.rank * kLanes + lane) * 8;
   }
 
   __device__ __forceinline__ u64 counter() const {
-    return group.windows[group.rank] + (sends ? kSent : kReceived) + (t.peer * kLanes + lane) * 8;
+    return group.buffers[group.rank] + (sends ? kSent : kReceived) + (t.peer * kLanes + lane) * 8;
   }
 
   // Whether all data goes in packets. All ranks decide by the bytes of the transfer, which the headers have.
@@ -67,8 +67,8 @@ struct Lane {
   __device__ __forceinline__ u64 together() const { return min(t.chunks, static_cast<u64>(kEntries / 2)); }
 
   __device__ __forceinline__ u32 from() const { return sends ? group.rank : t.peer; }
-  __device__ __forceinline__ u64 window() const { return group.windows[sends ? t.peer : group.rank]; }
-  __device__ __forceinline__ u64 rings() const { return window() + kStaging + 2ull * group.size * group.slot; }
+  __device__ __forceinline__ u64 buffer() const { return group.buffers[sends ? t.peer : group.rank]; }
+  __device__ __forceinline__ u64 rings() const { return buffer() + kStaging + 2ull * group.size * group.slot; }
 
   // The address of a chunk at the receiver.
   __device__ __forceinline__ u64 chunk_of(u32 entry) const {
@@ -84,13 +84,13 @@ struct Lane {
 
   // The address of the sender's header at the receiver.
   __device__ __forceinline__ u64 sender_header() const {
-    return window() + kRingHeaders + ((from() * kLanes + lane) * kEntries + first % kEntries) * 64;
+    return buffer() + kRingHeaders + ((from() * kLanes + lane) * kEntries + first % kEntries) * 64;
   }
 
   // The address of the receiver's header at the sender.
   __device__ __forceinline__ u64 receiver_header() const {
     const u32 to = sends ? t.peer : group.rank;
-    return group.windows[from()] + kReceiverHeaders + (to * kLanes + lane) * 64;
+    return group.buffers[from()] + kReceiverHeaders + (to * kLanes + lane) * 64;
   }
 
   __device__ __forceinline__ Header header() const {
@@ -136,7 +136,7 @@ struct Lane {
     do {
       uint4 values[2];
       bool same = true;
-      const bool met = wait_until(group, t.peer, [&] {
+      const bool succeeded = wait_until(group, t.peer, [&] {
         bool arrived = true;
 #pragma unroll
         for (u32 index = 0; index < 2; ++index) {
@@ -154,7 +154,7 @@ struct Lane {
         }
         return arrived || !same;
       });
-      if (!met) return false;
+      if (!succeeded) return false;
       u64 place = 0;
       // Reports how the headers differ.
       if (!same && !receive_header(group, expected, sends, sender_header(), number(), t.peer, place)) return false;
@@ -173,7 +173,7 @@ struct Lane {
   // ring. Returns false if the group has failed.
   __device__ __forceinline__ bool begin_send(u64 published, u64 &direct) const {
     const u64 last = first + (is_eager() ? together() : 1);
-    if (last > published + kEntries && !await(group, incoming, last - kEntries, t.peer)) return false;
+    if (last > published + kEntries && !wait(group, incoming, last - kEntries, t.peer)) return false;
     header().send_in_packets(sender_header(), number());
     direct = 0;
     if (is_eager()) return true;
@@ -194,7 +194,7 @@ struct Lane {
     u64 place = 0;
     if (!receive_header(group, header(), sends, sender_header(), number(), t.peer, place)) return false;
     direct = t.place;
-    return await(group, incoming, first + (direct != 0 ? t.chunks : together()), t.peer);
+    return wait(group, incoming, first + (direct != 0 ? t.chunks : together()), t.peer);
   }
 
   // Copies chunks from or to the ring, from an offset of the data on, which it moves.
@@ -229,25 +229,25 @@ struct Lane {
 // the sender writes there; this counts as all chunks of the lane.
 __device__ __forceinline__ void transfer(const GroupInfo &group, const Transfer &t, u32 index) {
   __shared__ u64 direct;
-  const u64 own = group.windows[group.rank];
+  const u64 own = group.buffers[group.rank];
   const u32 thread = threadIdx.x;
   // Not the thread that publishes, so that it waits while that one releases what the block has written.
   const bool waits = thread == kThreads - 1;
   // None of these loads waits for another one.
   const u32 failed = peek(own + kFailed);
-  const u32 poison = thread < group.size ? peek(own + kPoison + thread * 4) : 0;
+  const u32 peer_failed = thread < group.size ? peek(own + kPeerFailed + thread * 4) : 0;
   const Lane lane(group, t, index);
   const u64 published = *reinterpret_cast<volatile u64 *>(lane.incoming);
   uint4 values[2];
   if (lane.is_short() && lane.sends) lane.load_units(lane.begin + 16ull * thread, values);
-  if (poison != 0) fail(group, poison, thread, nullptr, nullptr);
-  bool met = failed == 0 && poison == 0;
-  if (waits && met && lane.sends) {
-    met = lane.begin_send(published, direct);
-  } else if (waits && met && !lane.is_short()) {
-    met = lane.begin_receive(direct);
+  if (peer_failed != 0) fail(group, peer_failed, thread, nullptr, nullptr);
+  bool succeeded = failed == 0 && peer_failed == 0;
+  if (waits && succeeded && lane.sends) {
+    succeeded = lane.begin_send(published, direct);
+  } else if (waits && succeeded && !lane.is_short()) {
+    succeeded = lane.begin_receive(direct);
   }
-  if (__syncthreads_and(met) == 0) return;
+  if (__syncthreads_and(succeeded) == 0) return;
   const u64 last = lane.first + t.chunks;
   if (lane.is_short() && lane.sends) {
     lane.send_short(values);
@@ -272,7 +272,7 @@ __device__ __forceinline__ void transfer(const GroupInfo &group, const Transfer 
       if (chunk == last) break;
       count = min(count, last - chunk);
       const u64 needed = !lane.sends ? chunk + count : chunk + count < kEntries ? 0 : chunk + count - kEntries;
-      if (__syncthreads_and(!waits || await(group, lane.incoming, needed, t.peer)) == 0) return;
+      if (__syncthreads_and(!waits || wait(group, lane.incoming, needed, t.peer)) == 0) return;
     }
   }
   if (thread == 0) *reinterpret_cast<volatile u64 *>(lane.counter()) = last;

@@ -33,7 +33,7 @@ class Sources(unittest.TestCase):
             self.assertEqual(int(number) << int(shift), value, UPDATE)
 
     def test_kernels(self):
-        source = (ROOT / "kernels/group/window.cuh").read_text()
+        source = (ROOT / "kernels/group/symmetric_buffer.cuh").read_text()
         for name, value in (("kRanks", scale.MAX_RANKS), ("kThreads", scale.THREADS)):
             self.assertIn(f"constexpr u32 {name} = {value};", source, UPDATE)
 

@@ -22,19 +22,19 @@ pub const LANES: u32 = 64;
 pub const LANE_BYTES: u64 = 16 << 10;
 /// The number of chunks that are in flight per lane of a transfer.
 pub const ENTRIES: u32 = 4;
-/// The number of windows of registered memory whose addresses kernels can find by their places, and the bytes of each row.
-pub const WINDOWS_LISTED: u64 = 32;
-/// See [`WINDOWS_LISTED`].
-pub const WINDOW_BYTES: u64 = 256;
+/// The number of registrations whose addresses kernels can find by their places, and the bytes of each row.
+pub const REGISTRATION_ROWS: u64 = 32;
+/// See [`REGISTRATION_ROWS`].
+pub const REGISTRATION_ROW_BYTES: u64 = 256;
 /// The maximum number of transfers of a launch.
 pub const MAX_TRANSFERS: usize = 32;
 
-/// Offsets in a rank's symmetric buffer, in bytes. "Owner" marks fields that the buffer's rank writes; the other ranks
-/// write the other fields.
+/// Offsets in a rank's symmetric buffer, in bytes. "Owner" marks fields that only the buffer's rank writes; all ranks write
+/// the other fields.
 pub mod offsets {
-    use super::{ENTRIES, LANES, MAX_BLOCKS, MAX_RANKS, WINDOW_BYTES, WINDOWS_LISTED};
+    use super::{ENTRIES, LANES, MAX_BLOCKS, MAX_RANKS, REGISTRATION_ROW_BYTES, REGISTRATION_ROWS};
 
-    /// Owner: a `u32`, nonzero once the group is broken.
+    /// Owner: a `u32`, nonzero once the group has failed.
     pub const FAILED: u64 = 0;
     /// Owner: a `u32`, the number of blocks of the current launch that have finished.
     pub const DONE: u64 = 4;
@@ -46,8 +46,8 @@ pub mod offsets {
     pub const POLLED: u64 = 24;
     /// Owner: a `u32`, nonzero once one of the rank's launches writes the report. [`FAILED`] follows when it is complete.
     pub const REPORTING: u64 = 32;
-    /// A `u32` for each rank, nonzero once that rank has broken the group.
-    pub const POISON: u64 = 1024;
+    /// A `u32` for each rank, nonzero once the group has failed at that rank.
+    pub const PEER_FAILED: u64 = 1024;
     /// Owner: a `u64` for each rank and lane, the number of chunks sent to it so far.
     pub const SENT: u64 = 2048;
     /// Owner: a `u64` for each rank and lane, the number of chunks received from it so far.
@@ -55,7 +55,7 @@ pub mod offsets {
     /// A `u64` for each rank and lane: the number of chunks that the rank has sent.
     pub const ARRIVED: u64 = 18_432;
     /// A `u64` for each rank and lane: the number of chunks that the rank has received.
-    pub const TAKEN: u64 = 26_624;
+    pub const CONSUMED: u64 = 26_624;
     /// A `u64` for each block and rank: the number of steps for which that rank has written its part.
     pub const FLAGS: u64 = 34_816;
     /// For each chunk of each lane from each rank: the header of the transfer that begins with it, in four packets of 16 bytes.
@@ -67,9 +67,9 @@ pub mod offsets {
     /// A digest of the header of each rank, for each block, in even and odd collectives: a packet of 16 bytes. Only GPUs use
     /// it, for registered memory.
     pub const DIGESTS: u64 = 380_928;
-    /// Owner: a row of [`WINDOW_BYTES`] for each of [`WINDOWS_LISTED`] windows of registered memory: its number, and the
+    /// Owner: a row of [`REGISTRATION_ROW_BYTES`] for each of [`REGISTRATION_ROWS`] registrations: its number, and the
     /// address of the memory of each rank in this process.
-    pub const WINDOWS: u64 = 446_464;
+    pub const REGISTRATIONS: u64 = 446_464;
     /// The place of the root's output in a reduce, for each block, in even and odd collectives: a packet of 16 bytes.
     pub const TARGETS: u64 = 454_656;
     /// A slot for each rank in even and in odd steps, followed by the chunks of each lane from each rank, by the packets of
@@ -78,16 +78,16 @@ pub mod offsets {
 
     const _: () = assert!(SENT + (MAX_RANKS * LANES as usize * 8) as u64 <= RECEIVED);
     const _: () = assert!(RECEIVED + (MAX_RANKS * LANES as usize * 8) as u64 <= ARRIVED);
-    const _: () = assert!(TAKEN + (MAX_RANKS * LANES as usize * 8) as u64 <= FLAGS);
-    const _: () = assert!(8 + MAX_RANKS as u64 * 8 <= WINDOW_BYTES);
-    const _: () = assert!(WINDOWS + WINDOWS_LISTED * WINDOW_BYTES <= TARGETS);
+    const _: () = assert!(CONSUMED + (MAX_RANKS * LANES as usize * 8) as u64 <= FLAGS);
+    const _: () = assert!(8 + MAX_RANKS as u64 * 8 <= REGISTRATION_ROW_BYTES);
+    const _: () = assert!(REGISTRATIONS + REGISTRATION_ROWS * REGISTRATION_ROW_BYTES <= TARGETS);
     const _: () = assert!(TARGETS + (2 * MAX_BLOCKS as usize * 16) as u64 <= STAGING);
-    const _: () = assert!(ARRIVED + (MAX_RANKS * LANES as usize * 8) as u64 <= TAKEN);
+    const _: () = assert!(ARRIVED + (MAX_RANKS * LANES as usize * 8) as u64 <= CONSUMED);
     const _: () = assert!(FLAGS + (MAX_BLOCKS as usize * MAX_RANKS * 8) as u64 <= RING_HEADERS);
     const _: () = assert!(RING_HEADERS + (MAX_RANKS * (LANES * ENTRIES) as usize * 64) as u64 <= RECEIVER_HEADERS);
     const _: () = assert!(RECEIVER_HEADERS + (MAX_RANKS * LANES as usize * 64) as u64 <= HEADERS);
     const _: () = assert!(HEADERS + (2 * MAX_RANKS * 64) as u64 <= DIGESTS);
-    const _: () = assert!(DIGESTS + (2 * MAX_BLOCKS as usize * MAX_RANKS * 16) as u64 <= WINDOWS);
+    const _: () = assert!(DIGESTS + (2 * MAX_BLOCKS as usize * MAX_RANKS * 16) as u64 <= REGISTRATIONS);
 }
 
 /// The operation of a collective.
@@ -95,7 +95,7 @@ pub mod offsets {
 #[repr(u32)]
 pub enum Mode {
     /// Every rank gets the row of each rank.
-    Gather = 0,
+    AllGather = 0,
     /// Every rank gets one row of each rank.
     AllToAll = 1,
     /// Every rank gets the root's row.
@@ -117,7 +117,7 @@ pub enum Mode {
 impl Mode {
     /// All modes.
     pub const ALL: [Mode; 9] = [
-        Mode::Gather,
+        Mode::AllGather,
         Mode::AllToAll,
         Mode::Broadcast,
         Mode::BroadcastParts,
@@ -142,7 +142,7 @@ impl Mode {
     pub fn rows(self, rank: u32, root: u32, size: u32) -> (u64, u64) {
         let (all, own) = (u64::from(size), u64::from(rank == root));
         match self {
-            Mode::Gather => (1, all),
+            Mode::AllGather => (1, all),
             Mode::AllToAll => (all, all),
             Mode::Broadcast | Mode::BroadcastParts => (own, 1),
             Mode::ReduceScatter => (all, 1),
@@ -160,9 +160,9 @@ pub const TRANSFER: u32 = 0x40;
 #[repr(C)]
 pub struct GroupInfo {
     /// The address in this process of each rank's symmetric buffer, including this rank's.
-    pub windows: [u64; MAX_RANKS],
+    pub buffers: [u64; MAX_RANKS],
     /// The size of each symmetric buffer in bytes.
-    pub window_bytes: u64,
+    pub buffer_bytes: u64,
     /// The address of the [`Report`] page that the kernel writes to.
     pub report: u64,
     /// The timeout of waits for other ranks in nanoseconds; 0 for none.
@@ -184,7 +184,7 @@ pub struct GroupInfo {
     pub piece: u32,
     /// The maximum number of lanes of a transfer.
     pub lanes: u32,
-    /// The maximum size in bytes of a row that is broadcast in packets, if that is more than `packets`: a multiple of 16.
+    /// The maximum size in bytes of a row that is broadcast in packets: a multiple of 16, and at least `packets`.
     pub broadcast: u32,
     /// The maximum size in bytes of a transfer that is sent in packets.
     pub short_transfer: u32,
@@ -241,17 +241,17 @@ pub struct DirectMemory {
     pub target: u64,
 }
 
-/// Encodes a place in registered memory: the number of the window, from 1 on, and the offset in it.
-pub fn place(window: u64, offset: u64) -> u64 {
-    window << PLACE_BITS | offset
+/// Encodes a place in registered memory: the number of the registration, from 1 on, and the offset in it.
+pub fn place(registration: u64, offset: u64) -> u64 {
+    registration << PLACE_BITS | offset
 }
 
-/// Decodes a place into the number of the window and the offset; `None` for 0.
+/// Decodes a place into the number of the registration and the offset; `None` for 0.
 pub fn read_place(place: u64) -> Option<(u64, u64)> {
     (place != 0).then_some((place >> PLACE_BITS, place & ((1 << PLACE_BITS) - 1)))
 }
 
-/// The bits of an offset in a place; a window is smaller.
+/// The bits of an offset in a place; registered memory is smaller.
 pub const PLACE_BITS: u32 = 40;
 
 impl DirectMemory {
@@ -374,8 +374,8 @@ impl Collective {
 }
 
 impl Transfer {
-    /// Creates a transfer of a span. Each lane has [`LANE_BYTES`], or more if the group has no more lanes. If it is short, each
-    /// thread sends 16 bytes, or more if the group has no more lanes.
+    /// Creates a transfer of a span. Each lane has [`LANE_BYTES`], or an `entry` if that is less, or more if the group has no more
+    /// lanes. If it is short, each thread sends 16 bytes, or more if the group has no more lanes.
     pub fn of(group_info: &GroupInfo, memory: Span, peer: u32, sends: bool, element: u32) -> Transfer {
         let (bytes, entry) = (memory.bytes() as u64, u64::from(group_info.entry).max(16));
         let is_short = bytes <= u64::from(group_info.short_transfer);
@@ -394,7 +394,7 @@ impl Transfer {
     }
 }
 
-/// The reason why a group is broken.
+/// The reason why a group has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Reason {
@@ -558,7 +558,7 @@ mod tests {
     fn constants_match_the_kernels() {
         let source = concat!(
             include_str!("../../../kernels/group/launch.cuh"),
-            include_str!("../../../kernels/group/window.cuh")
+            include_str!("../../../kernels/group/symmetric_buffer.cuh")
         );
         for (name, value) in [
             ("kRanks", MAX_RANKS as u64),
@@ -575,18 +575,18 @@ mod tests {
             ("kReporting", offsets::REPORTING),
             ("kSent", offsets::SENT),
             ("kReceived", offsets::RECEIVED),
-            ("kPoison", offsets::POISON),
+            ("kPeerFailed", offsets::PEER_FAILED),
             ("kArrived", offsets::ARRIVED),
-            ("kTaken", offsets::TAKEN),
+            ("kConsumed", offsets::CONSUMED),
             ("kFlags", offsets::FLAGS),
             ("kRingHeaders", offsets::RING_HEADERS),
             ("kReceiverHeaders", offsets::RECEIVER_HEADERS),
             ("kHeaders", offsets::HEADERS),
             ("kDigests", offsets::DIGESTS),
-            ("kWindows", offsets::WINDOWS),
+            ("kRegistrations", offsets::REGISTRATIONS),
             ("kTargets", offsets::TARGETS),
-            ("kWindowsListed", WINDOWS_LISTED),
-            ("kWindowBytes", WINDOW_BYTES),
+            ("kRegistrationRows", REGISTRATION_ROWS),
+            ("kRegistrationRowBytes", REGISTRATION_ROW_BYTES),
             ("kPlaceBits", u64::from(PLACE_BITS)),
             ("kStaging", offsets::STAGING),
             ("kTimeout", Reason::Timeout as u64),

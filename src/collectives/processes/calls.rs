@@ -2,8 +2,8 @@
 
 use super::{
     ProcessGroup,
+    group_registration::{GroupRegistration, listed_place},
     launch_orders::{Addition, LaunchOrder, Sequence},
-    windows::{Window, listed_place},
 };
 use crate::{
     collectives::devices::ReduceOp,
@@ -125,7 +125,7 @@ impl ProcessGroup {
 
     /// Concatenates `count` elements of each rank in every rank. `from` may be the rank's own chunk of `to`.
     pub fn all_gather(&self, from: Span, to: Span, count: u64, element: ElementType, stream: Stream) -> Result<()> {
-        let request = Request { name: "all_gather", mode: Mode::Gather, element, op: None, root: 0, count };
+        let request = Request { name: "all_gather", mode: Mode::AllGather, element, op: None, root: 0, count };
         self.collective(request, from, to, stream)
     }
 
@@ -209,9 +209,9 @@ impl ProcessGroup {
         let group_info = self.group_info();
         let mut arguments = Transfers { group_info, transfers: [Default::default(); MAX_TRANSFERS] };
         // Held until the launch, so that the memory is not deregistered before.
-        let windows = self.windows.lock();
+        let registrations = self.registrations.lock();
         for (argument, transfer) in arguments.transfers.iter_mut().zip(transfers) {
-            *argument = transfer.arguments(&group_info, &windows)?;
+            *argument = transfer.arguments(&group_info, &registrations)?;
         }
         let addition = |(transfer, arguments): (&Transfer, &driver::group::Transfer)| {
             let of = if transfer.sends { Sequence::Sends } else { Sequence::Receives };
@@ -257,9 +257,10 @@ impl ProcessGroup {
             }
             let used = [observe::read(from), observe::write(to)];
             // Held until the launch, so that the memory is not deregistered before.
-            let windows = self.windows.lock();
+            let registrations = self.registrations.lock();
             let memory;
-            (mode, memory) = self.direct(&windows, mode, root, from, to, bytes).unwrap_or((mode, DirectMemory::NONE));
+            (mode, memory) =
+                self.direct(&registrations, mode, root, from, to, bytes).unwrap_or((mode, DirectMemory::NONE));
             let mut arguments = Collective::of(self.group_info(), from, to, memory);
             (arguments.bytes, arguments.count, arguments.mode, arguments.element, arguments.root) =
                 (bytes, count, mode as u32, number, root);
@@ -349,11 +350,15 @@ impl ProcessGroup {
 
 impl Transfer {
     /// Returns the arguments of the kernel. The receiver of a rendezvous names its memory, if it is registered.
-    fn arguments(&self, group_info: &GroupInfo, windows: &[Window]) -> Result<driver::group::Transfer> {
+    fn arguments(
+        &self,
+        group_info: &GroupInfo,
+        registrations: &[GroupRegistration],
+    ) -> Result<driver::group::Transfer> {
         let Transfer { peer, sends, memory, element } = *self;
         let mut arguments = driver::group::Transfer::of(group_info, memory, peer, sends, number_of(element)?.0);
         if !sends && group_info.is_rendezvous(arguments.bytes) {
-            arguments.place = listed_place(windows, memory);
+            arguments.place = listed_place(registrations, memory);
         }
         Ok(arguments)
     }
@@ -381,7 +386,7 @@ fn check_overlap(mode: Mode, own: u64, from: Span, to: Span) -> Result<()> {
     let end = |span: Span| span.address() + span.bytes() as u64;
     let disjoint = end(from) <= to.address() || end(to) <= from.address();
     let in_place = match mode {
-        Mode::Gather => from.address() == to.address() + own,
+        Mode::AllGather => from.address() == to.address() + own,
         Mode::ReduceScatter => to.address() == from.address() + own,
         _ => from.address() == to.address(),
     };
@@ -398,11 +403,12 @@ mod tests {
     #[test]
     fn the_receiver_of_a_rendezvous_names_its_registered_memory() {
         let group_info = GroupInfo { eager_transfer: 1000, lanes: 4, entry: 4096, ..GroupInfo::default() };
-        let windows = [Window::of(3, 1 << 20, 8192, true), Window::of(4, 2 << 20, 8192, false)];
+        let registrations =
+            [GroupRegistration::of(3, 1 << 20, 8192, true), GroupRegistration::of(4, 2 << 20, 8192, false)];
         let place = |address, bytes, sends| {
             let memory = Span::dangling(address).with_length(bytes);
             Transfer { peer: 1, sends, memory, element: ElementType::U8 }
-                .arguments(&group_info, &windows)
+                .arguments(&group_info, &registrations)
                 .unwrap()
                 .place
         };

@@ -10,7 +10,7 @@ use crate::{
 /// Describes the registered memory of a launch by its header.
 fn describe_memory(header: &[u64; 4]) -> String {
     let of = |what, place| {
-        read_place(place).map(|(window, offset)| format!(" {what} byte {offset} of registration {window}"))
+        read_place(place).map(|(registered, offset)| format!(" {what} byte {offset} of registration {registered}"))
     };
     let all = [of("from", header[2]), of("to", header[3])].into_iter().flatten().collect::<String>();
     if all.is_empty() { " in memory that is not registered".into() } else { all }
@@ -27,7 +27,7 @@ fn describe(header: &[u64; 4]) -> String {
     }
     let op = OPS.get((kind >> 8 & 0xFF) as usize).map_or("unknown", |op| op.name());
     let name = match Mode::ALL.get((kind & 0xFF) as usize) {
-        Some(Mode::Gather) => "all_gather".into(),
+        Some(Mode::AllGather) => "all_gather".into(),
         Some(Mode::AllToAll) => "all_to_all".into(),
         Some(Mode::Broadcast | Mode::BroadcastParts) => format!("broadcast from rank {root}"),
         Some(Mode::ReduceScatter) => format!("reduce_scatter ({op})"),

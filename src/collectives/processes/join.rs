@@ -66,7 +66,7 @@ impl ProcessGroup {
             launched: LaunchedWork::default(),
             has_notified: AtomicBool::new(false),
             failed_by: AtomicU32::new(rank),
-            windows: Mutex::default(),
+            registrations: Mutex::default(),
             left: Mutex::new(None),
             sleep: Arc::default(),
             contents: Mutex::new(None),

@@ -11,6 +11,7 @@ mod admission;
 mod calls;
 mod descriptors;
 mod failure_report;
+mod group_registration;
 mod join;
 mod launch_orders;
 mod links;
@@ -18,7 +19,6 @@ mod rendezvous;
 mod sleep;
 mod symmetric_buffer;
 pub mod tuning;
-mod windows;
 
 use crate::{
     base::{
@@ -36,6 +36,7 @@ use crate::{
     status::Status,
 };
 pub use calls::Transfer;
+use group_registration::GroupRegistration;
 pub use join::Candidate;
 use launch_orders::{CompletedWork, LaunchOrders, LaunchedWork};
 pub use links::GatherRow;
@@ -52,7 +53,6 @@ use std::{
 };
 use symmetric_buffer::SymmetricBuffer;
 use tuning::Tuning;
-use windows::Window;
 
 /// The longest time, beside the timeout of the work itself, for which the end of a rank waits for its work.
 const LONGEST_END: Duration = Duration::from_secs(60);
@@ -100,7 +100,7 @@ pub struct ProcessGroup {
     /// Held while the group falls asleep or wakes.
     changing: Mutex<()>,
     /// The memory that the ranks have registered. Locked before `orders`.
-    windows: Mutex<Vec<Window>>,
+    registrations: Mutex<Vec<GroupRegistration>>,
 }
 
 impl ProcessGroup {
@@ -169,7 +169,7 @@ impl ProcessGroup {
                 self.check_peers();
             }
             if let Some(word) = self.report.as_ref().and_then(Report::stopped) {
-                self.abort_with(word);
+                self.fail_with(word);
                 return Err(self.sticky_error().unwrap_or_else(unknown_error));
             }
             let (reason, status, what) = match state {
@@ -185,12 +185,12 @@ impl ProcessGroup {
                     if let Some(report) = &self.report {
                         self.stop(report, word, by);
                     }
-                    self.abort_with(word);
+                    self.fail_with(word);
                     return Err(self.sticky_error().unwrap_or_else(unknown_error));
                 }
                 LinkState::Left { .. } | LinkState::Gone => (Reason::Lost, Status::PEER_LOST, "is gone".to_owned()),
             };
-            self.abort_with(reason.word(peer));
+            self.fail_with(reason.word(peer));
             return Err(Error::new(
                 status,
                 format!("rank {} waited for the bytes of rank {peer}, which {what}", self.rank),
@@ -240,7 +240,7 @@ impl ProcessGroup {
 
     /// Aborts the group: its pending work ends, here and at the other ranks, and later calls fail.
     pub fn abort(&self) {
-        self.abort_with(Reason::Aborted.word(self.rank));
+        self.fail_with(Reason::Aborted.word(self.rank));
     }
 
     /// Ends this rank's work for a reason that another rank detected.
@@ -251,8 +251,8 @@ impl ProcessGroup {
         report.stop(word);
     }
 
-    /// Aborts the group, here and at the other ranks, which may not know yet why it has ended here.
-    fn abort_with(&self, word: u32) {
+    /// Ends the group, here and at the other ranks, which may not know yet why it has failed here.
+    fn fail_with(&self, word: u32) {
         let Some(report) = &self.report else { return };
         report.stop(word);
         if self.has_notified.swap(true, Ordering::Relaxed) {
@@ -269,7 +269,7 @@ impl ProcessGroup {
         // check. A rank that this does not reach is notified through its link, or waits until its timeout.
         let marks = self.buffers.iter().enumerate().map(|(peer, buffer)| {
             let own = peer as u32 == self.rank;
-            buffer.part(if own { offsets::FAILED } else { offsets::POISON + u64::from(self.rank) * 4 }, 4)
+            buffer.part(if own { offsets::FAILED } else { offsets::PEER_FAILED + u64::from(self.rank) * 4 }, 4)
         });
         let _ = runtime.driver.with_relaxed_capture(|| {
             for mark in marks {
@@ -365,13 +365,13 @@ impl ProcessGroup {
 
     /// Returns the parameters that all kernels of the group share.
     fn group_info(&self) -> GroupInfo {
-        let mut windows = [0; MAX_RANKS];
-        for (address, buffer) in windows.iter_mut().zip(&self.buffers) {
+        let mut buffers = [0; MAX_RANKS];
+        for (address, buffer) in buffers.iter_mut().zip(&self.buffers) {
             *address = buffer.address();
         }
         GroupInfo {
-            windows,
-            window_bytes: self.buffers.first().map_or(0, SymmetricBuffer::bytes),
+            buffers,
+            buffer_bytes: self.buffers.first().map_or(0, SymmetricBuffer::bytes),
             report: self.report.as_ref().map_or(0, Report::address),
             timeout: self.timeout.load(Ordering::Relaxed),
             eager_transfer: self.tuning.eager_transfer(),
@@ -455,8 +455,8 @@ impl ProcessGroup {
                     retry(|| driver.stream_synchronize(self.stream))
                 });
                 retry(|| driver.stream_destroy(self.stream));
-                for window in self.windows.lock().drain(..).filter(|_| is_done) {
-                    window.release(driver);
+                for registered in self.registrations.lock().drain(..).filter(|_| is_done) {
+                    registered.release(driver);
                 }
                 for buffer in self.buffers.drain(..).filter(|_| is_done) {
                     buffer.release(driver);
@@ -474,5 +474,5 @@ impl ProcessGroup {
 
 #[cold]
 fn unknown_error() -> Error {
-    Error::new(Status::ABORTED, "the group is broken")
+    Error::new(Status::ABORTED, "the group has failed")
 }

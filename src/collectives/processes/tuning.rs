@@ -14,7 +14,7 @@ use std::ops::{Range, RangeInclusive};
 /// The parameters of the algorithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
-    /// The maximum bytes of the one-shot algorithm, in which every rank reads the whole row of every other; larger rows
+    /// The maximum bytes of the one-shot algorithm, in which every rank gets the whole row of every other; larger rows
     /// use the two-shot algorithm.
     pub one_shot: u64,
     /// The maximum bytes of a row that is sent in packets, which need no fences but twice the bytes on the links.
@@ -303,7 +303,7 @@ mod tests {
     fn rows_whose_units_overflow_go_through_slots() {
         let tuning = Tuning { registered: 1024, packets: 2048, ..plain() };
         let is_direct = [2048, 2049, 60 << 30, MOST_DIRECT, MOST_DIRECT + 1, 64 << 30]
-            .map(|bytes| tuning.is_direct(Mode::Gather, bytes));
+            .map(|bytes| tuning.is_direct(Mode::AllGather, bytes));
         assert_eq!(is_direct, [false, true, true, true, false, false]);
         // A thread adds up to four units of each of a block's threads to the number of the last one.
         assert!((MOST_DIRECT / 16 + u64::from(MAX_BLOCKS + 4 * THREADS)) < 1 << 32);
@@ -321,7 +321,7 @@ mod tests {
         let blocks = |mode, mebibytes: u64, size| wide.blocks_for(mode, mebibytes << 20, size);
         assert_eq!([1, 2, 64].map(|bytes| blocks(Mode::AllReduce, bytes, 2)), [64, 128, 128]);
         assert_eq!([2, 4, 64].map(|bytes| blocks(Mode::AllReduceParts, bytes, 2)), [64, 128, 128]);
-        assert_eq!([8, 16, 64].map(|bytes| blocks(Mode::Gather, bytes, 2)), [64, 128, 128]);
+        assert_eq!([8, 16, 64].map(|bytes| blocks(Mode::AllGather, bytes, 2)), [64, 128, 128]);
         assert_eq!([4, 64].map(|bytes| blocks(Mode::AllReduceParts, bytes, 4)), [64, 64]);
         assert_eq!(tuning.slot(3), 1360);
         assert_eq!(tuning.buffer_bytes(3), offsets::STAGING + 3 * (2 * 1360 + 16 * 16));

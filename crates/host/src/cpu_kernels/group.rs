@@ -21,7 +21,7 @@ use crate::{
     kernels::{HostKernel, Launch, Run},
 };
 use std::sync::atomic::Ordering;
-use symmetric_buffers::{Aborted, Backoff, Header, SymmetricBuffers, copy};
+use symmetric_buffers::{Backoff, GroupFailed, Header, SymmetricBuffers, copy};
 
 // SAFETY: all of its fields are integers.
 unsafe impl Parameter for Collective {}
@@ -118,7 +118,7 @@ fn collective(launch: &Launch, combine: Option<Combine>) {
         }
         if buffers.check().is_ok() {
             let call = Call { launch, c: &c, buffers: &buffers, mode, combine, blocks: launch.grid[0] };
-            // An abort was already reported.
+            // A failure was already reported.
             let _ = call.run();
         }
         Ok(())
@@ -137,7 +137,7 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    fn run(&self) -> Result<(), Aborted> {
+    fn run(&self) -> Result<(), GroupFailed> {
         let (c, buffers) = (self.c, self.buffers);
         let (rank, size) = (c.group_info.rank, c.group_info.size);
         let steps = buffers.word64(rank, offsets::STEPS);
@@ -189,7 +189,7 @@ impl Call<'_> {
                 }
                 self.synchronize(step, begins, call)?;
                 match self.mode {
-                    Mode::Gather | Mode::AllToAll => {
+                    Mode::AllGather | Mode::AllToAll => {
                         for peer in 0..size {
                             let row = to + u64::from(peer) * c.bytes + offset;
                             // SAFETY: of a slot of this size to the output, which was checked with the parameters.
@@ -216,7 +216,7 @@ impl Call<'_> {
     }
 
     /// Reads the inputs, and writes the outputs, where they are. Returns the number of steps of all collectives so far.
-    fn run_registered(&self, step: u64, call: u64) -> Result<u64, Aborted> {
+    fn run_registered(&self, step: u64, call: u64) -> Result<u64, GroupFailed> {
         let (c, size) = (self.c, self.c.group_info.size);
         let (inputs, outputs) = c.direct().memory();
         let (from, to) = c.memory();
@@ -250,7 +250,7 @@ impl Call<'_> {
     }
 
     /// Combines this rank's part of the inputs, and writes it to the root's output. If that has no place, the root does all.
-    fn reduce(&self, call: u64) -> Result<(), Aborted> {
+    fn reduce(&self, call: u64) -> Result<(), GroupFailed> {
         let (c, buffers) = (self.c, self.buffers);
         let GroupInfo { rank, size, .. } = c.group_info;
         let place = buffers.word64(rank, offsets::TARGETS + (call & 1) * 8).load(Ordering::Relaxed);
@@ -263,8 +263,8 @@ impl Call<'_> {
             let found = buffers.find_place(place, c.root).map(|to| to + c.direct().target);
             let Some(found) = found.filter(|to| bytes == 0 || self.launch.memory(*to, bytes, true).is_ok()) else {
                 let header = self.header();
-                buffers.abort(Reason::Mismatch.word(c.root), rank, Some((&header, &header)));
-                return Err(Aborted);
+                buffers.fail(Reason::Mismatch.word(c.root), rank, Some((&header, &header)));
+                return Err(GroupFailed);
             };
             to = found;
         }
@@ -278,7 +278,7 @@ impl Call<'_> {
 
     /// Copies the root's row into the outputs of all ranks: the root writes a part to each other rank, which forwards it to
     /// the rest, one piece after another. Returns the step after these.
-    fn broadcast(&self, mut step: u64) -> Result<u64, Aborted> {
+    fn broadcast(&self, mut step: u64) -> Result<u64, GroupFailed> {
         let (c, buffers) = (self.c, self.buffers);
         let GroupInfo { rank, size, piece, .. } = c.group_info;
         let ((from, to), (_, outputs)) = (c.memory(), c.direct().memory());
@@ -342,7 +342,7 @@ impl Call<'_> {
     }
 
     /// Signals that this rank's part of a step is written, and waits for the other ranks' parts.
-    fn synchronize(&self, step: u64, begins: bool, call: u64) -> Result<(), Aborted> {
+    fn synchronize(&self, step: u64, begins: bool, call: u64) -> Result<(), GroupFailed> {
         let (c, buffers) = (self.c, self.buffers);
         let rank = u64::from(c.group_info.rank);
         let headers = offsets::HEADERS + (call & 1) * MAX_RANKS as u64 * 32;

@@ -4,7 +4,8 @@ use crate::{
     driver::{
         codes,
         group::{
-            ENTRIES, GroupInfo, LANES, MAX_RANKS, Reason, ReportPage, WINDOW_BYTES, WINDOWS_LISTED, offsets, read_place,
+            ENTRIES, GroupInfo, LANES, MAX_RANKS, REGISTRATION_ROW_BYTES, REGISTRATION_ROWS, Reason, ReportPage,
+            offsets, read_place,
         },
         table::Code,
     },
@@ -15,8 +16,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The group was aborted. The launch ends, and the reason was reported.
-pub struct Aborted;
+/// The group has failed. The launch ends, and the reason was reported.
+pub struct GroupFailed;
 
 /// What a rank says of a call, so that ranks that do not call for the same find out.
 pub type Header = [u64; 4];
@@ -33,12 +34,12 @@ impl SymmetricBuffers<'_> {
         if size > MAX_RANKS
             || group_info.lanes > LANES
             || group_info.rank >= group_info.size
-            || group_info.window_bytes < staging_end + ring
+            || group_info.buffer_bytes < staging_end + ring
         {
             return Err(codes::CUDA_ERROR_INVALID_VALUE);
         }
-        for window in &group_info.windows[..size] {
-            launch.memory(*window, group_info.window_bytes, true)?;
+        for buffer in &group_info.buffers[..size] {
+            launch.memory(*buffer, group_info.buffer_bytes, true)?;
         }
         launch.memory(group_info.report, size_of::<ReportPage>() as u64, true)?;
         Ok(SymmetricBuffers(group_info))
@@ -46,7 +47,7 @@ impl SymmetricBuffers<'_> {
 
     /// Returns a word of a rank's buffer.
     pub fn word32(&self, rank: u32, at: u64) -> &AtomicU32 {
-        let address = self.0.windows[rank as usize] + at;
+        let address = self.0.buffers[rank as usize] + at;
         // SAFETY: the address is in a buffer that `of` found accessible, at a multiple of 4; all ranks use it as an
         // atomic.
         unsafe { AtomicU32::from_ptr(address as *mut u32) }
@@ -54,7 +55,7 @@ impl SymmetricBuffers<'_> {
 
     /// Returns a number in a rank's buffer.
     pub fn word64(&self, rank: u32, at: u64) -> &AtomicU64 {
-        let address = self.0.windows[rank as usize] + at;
+        let address = self.0.buffers[rank as usize] + at;
         // SAFETY: as above, at a multiple of 8.
         unsafe { AtomicU64::from_ptr(address as *mut u64) }
     }
@@ -68,20 +69,20 @@ impl SymmetricBuffers<'_> {
     /// Returns the slot of a rank in the buffer of another, for even or for odd steps.
     pub fn slot(&self, at: u32, step: u64, from: u32) -> *mut u8 {
         let index = (step & 1) * u64::from(self.0.size) + u64::from(from);
-        (self.0.windows[at as usize] + offsets::STAGING + index * u64::from(self.0.slot)) as *mut u8
+        (self.0.buffers[at as usize] + offsets::STAGING + index * u64::from(self.0.slot)) as *mut u8
     }
 
     /// Returns the address in this process of a place in the registered memory of a rank.
     pub fn find_place(&self, place: u64, rank: u32) -> Option<u64> {
         let (number, offset) = read_place(place)?;
-        let row = offsets::WINDOWS + number % WINDOWS_LISTED * WINDOW_BYTES;
+        let row = offsets::REGISTRATIONS + number % REGISTRATION_ROWS * REGISTRATION_ROW_BYTES;
         let word = |index: u64| self.word64(self.0.rank, row + index * 8).load(Ordering::Relaxed);
         (word(0) == number).then(|| word(1 + u64::from(rank)) + offset)
     }
 
-    /// Aborts the group. The first call reports its reason and notifies the other ranks. No call returns before the report is
+    /// Marks the group as failed. The first call reports its reason and notifies the other ranks. No call returns before the report is
     /// complete: a launch that ends without one counts as a success.
-    pub fn abort(&self, word: u32, by: u32, headers: Option<(&Header, &Header)>) {
+    pub fn fail(&self, word: u32, by: u32, headers: Option<(&Header, &Header)>) {
         let failed = self.word32(self.0.rank, offsets::FAILED);
         if failed.load(Ordering::Acquire) != 0 {
             return;
@@ -104,24 +105,29 @@ impl SymmetricBuffers<'_> {
         report.word.store(word, Ordering::Release);
         failed.store(word, Ordering::Release);
         for peer in (0..self.0.size).filter(|peer| *peer != self.0.rank) {
-            self.word32(peer, offsets::POISON + u64::from(self.0.rank) * 4).store(word, Ordering::Release);
+            self.word32(peer, offsets::PEER_FAILED + u64::from(self.0.rank) * 4).store(word, Ordering::Release);
         }
     }
 
-    /// Fails if the group was aborted, here or by another rank. Otherwise data that arrived before its rank failed
+    /// Fails if the group has failed, here or at another rank. Otherwise data that arrived before its rank failed
     /// would let this rank continue without it.
-    pub fn check(&self) -> Result<(), Aborted> {
+    pub fn check(&self) -> Result<(), GroupFailed> {
         let group_info = self.0;
-        let poison =
-            |rank: &u32| self.word32(group_info.rank, offsets::POISON + u64::from(*rank) * 4).load(Ordering::Acquire);
-        if let Some(rank) = (0..group_info.size).find(|rank| poison(rank) != 0) {
-            self.abort(poison(&rank), rank, None);
+        let peer_failed = |rank: &u32| {
+            self.word32(group_info.rank, offsets::PEER_FAILED + u64::from(*rank) * 4).load(Ordering::Acquire)
+        };
+        if let Some(rank) = (0..group_info.size).find(|rank| peer_failed(rank) != 0) {
+            self.fail(peer_failed(&rank), rank, None);
         }
-        if self.word32(group_info.rank, offsets::FAILED).load(Ordering::Acquire) != 0 { Err(Aborted) } else { Ok(()) }
+        if self.word32(group_info.rank, offsets::FAILED).load(Ordering::Acquire) != 0 {
+            Err(GroupFailed)
+        } else {
+            Ok(())
+        }
     }
 
-    /// Fails if a wait for `peer` since `start` must end: by an abort, a stop request or the timeout.
-    pub fn check_wait(&self, start: Instant, peer: u32) -> Result<(), Aborted> {
+    /// Fails if a wait for `peer` since `start` must end: by a failure of the group, a stop request or the timeout.
+    pub fn check_wait(&self, start: Instant, peer: u32) -> Result<(), GroupFailed> {
         self.check()?;
         let group_info = self.0;
         let mut word = self.report().stop.load(Ordering::Acquire);
@@ -131,12 +137,12 @@ impl SymmetricBuffers<'_> {
         if word == 0 {
             return Ok(());
         }
-        self.abort(word, group_info.rank, None);
-        Err(Aborted)
+        self.fail(word, group_info.rank, None);
+        Err(GroupFailed)
     }
 
     /// Waits until a number that `peer` writes is at least `value`.
-    pub fn wait(&self, number: &AtomicU64, value: u64, peer: u32) -> Result<(), Aborted> {
+    pub fn wait(&self, number: &AtomicU64, value: u64, peer: u32) -> Result<(), GroupFailed> {
         let mut backoff = Backoff::new();
         while number.load(Ordering::Acquire) < value {
             backoff.pause(|start| self.check_wait(start, peer))?;
@@ -151,15 +157,15 @@ impl SymmetricBuffers<'_> {
         }
     }
 
-    /// Aborts the group if another rank's header differs.
-    pub fn compare(&self, at: u64, header: &Header, peer: u32) -> Result<(), Aborted> {
+    /// Fails the group if another rank's header differs.
+    pub fn compare(&self, at: u64, header: &Header, peer: u32) -> Result<(), GroupFailed> {
         let other =
             std::array::from_fn(|index| self.word64(self.0.rank, at + index as u64 * 8).load(Ordering::Relaxed));
         if other == *header {
             return Ok(());
         }
-        self.abort(Reason::Mismatch.word(peer), self.0.rank, Some((header, &other)));
-        Err(Aborted)
+        self.fail(Reason::Mismatch.word(peer), self.0.rank, Some((header, &other)));
+        Err(GroupFailed)
     }
 }
 
@@ -176,7 +182,7 @@ impl Backoff {
     }
 
     /// Lets other threads run. When the wait is long, checks with its start whether it must end.
-    pub fn pause(&mut self, check: impl FnOnce(Instant) -> Result<(), Aborted>) -> Result<(), Aborted> {
+    pub fn pause(&mut self, check: impl FnOnce(Instant) -> Result<(), GroupFailed>) -> Result<(), GroupFailed> {
         self.pauses += 1;
         match self.pauses {
             0..32 => std::hint::spin_loop(),

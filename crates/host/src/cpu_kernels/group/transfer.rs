@@ -2,7 +2,7 @@
 
 use super::{
     super::parameter,
-    symmetric_buffers::{Aborted, Backoff, Header, SymmetricBuffers, copy},
+    symmetric_buffers::{Backoff, GroupFailed, Header, SymmetricBuffers, copy},
 };
 use crate::{
     driver::{
@@ -85,13 +85,13 @@ pub fn run(launch: &Launch) -> Result<(), Code> {
     if buffers.check().is_err() {
         return Ok(());
     }
-    // An abort was already reported.
+    // A failure was already reported.
     let _ = run_lanes(&mut lanes);
     Ok(())
 }
 
 /// Transfers the chunks of all lanes; no lane waits for another.
-fn run_lanes(lanes: &mut [Lane<'_>]) -> Result<(), Aborted> {
+fn run_lanes(lanes: &mut [Lane<'_>]) -> Result<(), GroupFailed> {
     let mut backoff = Backoff::new();
     for round in 0u64.. {
         let mut progressed = false;
@@ -117,7 +117,7 @@ fn run_lanes(lanes: &mut [Lane<'_>]) -> Result<(), Aborted> {
 }
 
 /// Fails if the wait of a lane must end.
-fn check_waits(lanes: &mut [Lane<'_>]) -> Result<(), Aborted> {
+fn check_waits(lanes: &mut [Lane<'_>]) -> Result<(), GroupFailed> {
     lanes.iter_mut().filter(|lane| !lane.has_ended()).try_for_each(|lane| {
         let since = *lane.waits_since.get_or_insert_with(Instant::now);
         lane.buffers.check_wait(since, lane.transfer.peer)
@@ -147,7 +147,7 @@ impl Lane<'_> {
     }
 
     /// Does the next step if the peer is ready. Returns whether it did.
-    fn advance(&mut self) -> Result<bool, Aborted> {
+    fn advance(&mut self) -> Result<bool, GroupFailed> {
         match self.next {
             Step::SenderHeader => self.pass_sender_header(),
             Step::ReceiverHeader => self.pass_receiver_header(),
@@ -169,13 +169,13 @@ impl Lane<'_> {
         if self.sends() { (own, peer) } else { (peer, own) }
     }
 
-    fn pass_sender_header(&mut self) -> Result<bool, Aborted> {
+    fn pass_sender_header(&mut self) -> Result<bool, GroupFailed> {
         let (from, to) = self.ranks();
         let entry_index = self.first % u64::from(ENTRIES);
         let at = offsets::RING_HEADERS
             + (u64::from(from * LANES + self.lane) * u64::from(ENTRIES) + entry_index) * HEADER_BYTES;
         if self.sends() {
-            let taken = self.count(offsets::TAKEN).load(Ordering::Acquire);
+            let taken = self.count(offsets::CONSUMED).load(Ordering::Acquire);
             if taken + u64::from(ENTRIES) <= self.first {
                 return Ok(false);
             }
@@ -191,7 +191,7 @@ impl Lane<'_> {
         Ok(true)
     }
 
-    fn pass_receiver_header(&mut self) -> Result<bool, Aborted> {
+    fn pass_receiver_header(&mut self) -> Result<bool, GroupFailed> {
         let (from, to) = self.ranks();
         let at = offsets::RECEIVER_HEADERS + u64::from(to * LANES + self.lane) * HEADER_BYTES;
         if !self.sends() {
@@ -222,7 +222,7 @@ impl Lane<'_> {
 
     /// Compares the header of the peer if it is there, but for the place, which only the receiver knows. Returns the place. A
     /// sender whose header differs waits until the receiver has reported how.
-    fn receive_header(&self, at: u64) -> Result<Option<u64>, Aborted> {
+    fn receive_header(&self, at: u64) -> Result<Option<u64>, GroupFailed> {
         let word = |index: u64| self.buffers.word64(self.buffers.0.rank, at + index * 8);
         if word(HEADER_NUMBER / 8).load(Ordering::Acquire) != self.first + 1 {
             return Ok(None);
@@ -239,11 +239,11 @@ impl Lane<'_> {
     }
 
     /// Transfers one chunk if the peer is ready. Returns whether it did.
-    fn transfer_chunk(&mut self) -> Result<bool, Aborted> {
+    fn transfer_chunk(&mut self) -> Result<bool, GroupFailed> {
         let (group_info, t) = (self.buffers.0, self.transfer);
         let (entry, entries) = (u64::from(group_info.entry), u64::from(ENTRIES));
         let (peer_counter, needed) = match self.sends() {
-            true => (offsets::TAKEN, (self.number + 1).saturating_sub(entries)),
+            true => (offsets::CONSUMED, (self.number + 1).saturating_sub(entries)),
             false => (offsets::ARRIVED, self.number + 1),
         };
         if self.count(peer_counter).load(Ordering::Acquire) < needed {
@@ -252,7 +252,7 @@ impl Lane<'_> {
         let (from, to) = self.ranks();
         let index = u64::from(from * group_info.lanes + self.lane) * entries + self.number % entries;
         let staged = u64::from(group_info.size) * 2 * u64::from(group_info.slot);
-        let chunk = (group_info.windows[to as usize] + offsets::STAGING + staged + index * entry) as *mut u8;
+        let chunk = (group_info.buffers[to as usize] + offsets::STAGING + staged + index * entry) as *mut u8;
         let (begin, end) = self.part();
         let offset = (begin + (self.number - self.first) * entry).min(end);
         let bytes = (end - offset).min(entry);
@@ -278,7 +278,7 @@ impl Lane<'_> {
 
     /// Publishes how many chunks this rank has transferred, and stores it for the next launch if they are all.
     fn publish(&mut self, number: u64) {
-        let base = if self.sends() { offsets::ARRIVED } else { offsets::TAKEN };
+        let base = if self.sends() { offsets::ARRIVED } else { offsets::CONSUMED };
         let at = base + u64::from(self.buffers.0.rank * LANES + self.lane) * 8;
         self.number = number;
         if self.has_ended() {
@@ -288,7 +288,7 @@ impl Lane<'_> {
     }
 
     /// Writes this lane's part to the registered memory of the receiver.
-    fn write_registered(&self, place: u64) -> Result<(), Aborted> {
+    fn write_registered(&self, place: u64) -> Result<(), GroupFailed> {
         let (buffers, t) = (self.buffers, self.transfer);
         let (begin, end) = self.part();
         let target =
@@ -296,8 +296,8 @@ impl Lane<'_> {
         let Some(target) = target else {
             let mut header = self.header();
             header[3] = place;
-            buffers.abort(Reason::Mismatch.word(t.peer), buffers.0.rank, Some((&header, &header)));
-            return Err(Aborted);
+            buffers.fail(Reason::Mismatch.word(t.peer), buffers.0.rank, Some((&header, &header)));
+            return Err(GroupFailed);
         };
         // SAFETY: the transfer's memory was checked before the launch, and the target above.
         unsafe { copy((t.address() + begin) as *const u8, (target + begin) as *mut u8, end - begin) };

@@ -1,4 +1,4 @@
-//! Windows: memory that the ranks register, which all of them map, so that kernels read and write it where it is.
+//! Memory that the ranks register, which all of them map, so that kernels read and write it where it is.
 //!
 //! Every rank holds a registration of its own memory, so that the memory stays in place, and sends descriptors of the
 //! physical allocations under it to the others.
@@ -13,7 +13,7 @@ use crate::{
     base::{deadline::Deadline, log, units::Bytes},
     driver::{
         Driver, Physical, Span,
-        group::{DirectMemory, Mode, PLACE_BITS, WINDOW_BYTES, WINDOWS_LISTED, offsets, place},
+        group::{DirectMemory, Mode, PLACE_BITS, REGISTRATION_ROW_BYTES, REGISTRATION_ROWS, offsets, place},
     },
     error::{Context, Error, Result, invalid},
     memory::registration::{self, OwnedRegistration, PartHandle},
@@ -34,9 +34,9 @@ const ID: usize = 128;
 /// The number of descriptors that a rank sends to each other at a time.
 const DESCRIPTORS: usize = 16;
 
-/// Memory that all ranks have registered together.
+/// Memory that all ranks have registered together, in one call.
 #[derive(Debug)]
-pub struct Window {
+pub struct GroupRegistration {
     /// The number, which is the same for all ranks.
     number: u64,
     /// This rank.
@@ -45,24 +45,24 @@ pub struct Window {
     memory: Vec<Span>,
     /// Whether the kernels of all ranks find its addresses by its number.
     is_listed: bool,
-    /// The registration that keeps this rank's memory in place.
+    /// The allocator's registration, which keeps this rank's memory in place.
     registration: u64,
     /// The mappings of the other ranks' memory.
     mappings: Vec<Option<SymmetricBuffer>>,
 }
 
-impl Window {
-    /// Creates a window of memory of this rank alone.
+impl GroupRegistration {
+    /// Creates one of memory of this rank alone.
     #[cfg(test)]
-    pub fn of(number: u64, address: u64, bytes: usize, is_listed: bool) -> Window {
+    pub fn of(number: u64, address: u64, bytes: usize, is_listed: bool) -> GroupRegistration {
         let memory = vec![Span::dangling(address).with_length(bytes)];
-        Window { number, rank: 0, memory, is_listed, registration: 0, mappings: Vec::new() }
+        GroupRegistration { number, rank: 0, memory, is_listed, registration: 0, mappings: Vec::new() }
     }
 
     /// Unmaps the memory of the other ranks, and ends the registration. No kernel may use it any more.
     pub fn release(self, driver: &Driver) {
         self.mappings.into_iter().flatten().for_each(|mapping| mapping.release(driver));
-        log::ignore(registration::unregister(self.registration), "ending the registration of a window");
+        log::ignore(registration::unregister(self.registration), "ending the registration of a rank's memory");
     }
 
     /// Returns this rank's memory.
@@ -150,23 +150,38 @@ impl ProcessGroup {
             let ranks: Vec<usize> = (0..rows.len()).collect();
             // A place has room for so many numbers, and 0 is no place.
             let number = (row.number() - 1) % ((1 << (64 - PLACE_BITS)) - 1) + 1;
-            // Of the windows with the same row, the first one has it; the ranks have the same windows.
-            let has_row =
-                |window: &Window| window.is_listed && window.number % WINDOWS_LISTED == number % WINDOWS_LISTED;
-            let is_listed = !self.windows.lock().iter().any(has_row);
-            let mut window =
-                Window { number, rank: self.rank, memory: vec![memory], is_listed, registration: 0, mappings: vec![] };
+            // Of the registrations with the same row, the first one has it; the ranks have the same registrations.
+            let has_row = |registered: &GroupRegistration| {
+                registered.is_listed && registered.number % REGISTRATION_ROWS == number % REGISTRATION_ROWS
+            };
+            let is_listed = !self.registrations.lock().iter().any(has_row);
+            let mut registered = GroupRegistration {
+                number,
+                rank: self.rank,
+                memory: vec![memory],
+                is_listed,
+                registration: 0,
+                mappings: vec![],
+            };
             self.after_gather(&row, &ranks, "the communicator", |stop| {
                 let id = Id::read(&first).ok_or_else(|| invalid("rank 0 sent no id"))?;
                 let stops = || stop().is_some();
                 let deadline = self.deadline().unless(&stops);
                 let mapped = runtime.driver.with_relaxed_capture(|| {
-                    self.map_window(runtime, &id, registration.handle(), &mut window, &layouts, deadline, stop)
+                    self.map_registration(
+                        runtime,
+                        &id,
+                        registration.handle(),
+                        &mut registered,
+                        &layouts,
+                        deadline,
+                        stop,
+                    )
                 });
                 mapped.map_err(Error::from).flatten().map_err(|error| stop().unwrap_or(error))
             })?;
-            window.registration = registration.keep();
-            self.windows.lock().push(window);
+            registered.registration = registration.keep();
+            self.registrations.lock().push(registered);
             Ok(())
         };
         register()
@@ -179,11 +194,11 @@ impl ProcessGroup {
         if bytes >= 1 << PLACE_BITS {
             return Err(invalid(format!("{} are too many for one registration", Bytes(bytes))));
         }
-        let overlaps = |window: &Window| {
-            let own = window.own();
+        let overlaps = |registered: &GroupRegistration| {
+            let own = registered.own();
             own.address() < address + bytes && address < own.address() + own.bytes() as u64
         };
-        if self.windows.lock().iter().any(overlaps) {
+        if self.registrations.lock().iter().any(overlaps) {
             return Err(invalid("the memory overlaps memory that is registered with this communicator already"));
         }
         let name = format!("rank {} of a communicator of {}", self.rank, self.size);
@@ -201,14 +216,14 @@ impl ProcessGroup {
         Ok((registration, Layout { bytes, offset, parts }))
     }
 
-    /// Exchanges descriptors with the other ranks, and maps their memory, which is then the memory of the window.
+    /// Exchanges descriptors with the other ranks, and maps their memory, which the registration then has.
     #[allow(clippy::too_many_arguments)]
-    fn map_window(
+    fn map_registration(
         &self,
         runtime: &Runtime,
         id: &Id,
         registration: u64,
-        window: &mut Window,
+        registered: &mut GroupRegistration,
         layouts: &[Layout],
         deadline: Deadline,
         stop: &dyn Fn() -> Option<Error>,
@@ -228,20 +243,20 @@ impl ProcessGroup {
                     let parts = std::mem::take(&mut imported[rank]);
                     *mapping = Some(SymmetricBuffer::import(driver, device, rank as u32, parts)?);
                 }
-                let own = window.memory.clone();
+                let own = registered.memory.clone();
                 let memory = mappings.iter().zip(layouts).flat_map(|(mapping, layout)| match mapping {
                     Some(mapping) => vec![mapping.part(layout.offset, layout.bytes)],
                     None => own.clone(),
                 });
-                window.memory = memory.collect();
-                if window.is_listed { self.list(runtime, device, window) } else { Ok(()) }
+                registered.memory = memory.collect();
+                if registered.is_listed { self.list(runtime, device, registered) } else { Ok(()) }
             });
         imported.into_iter().for_each(|parts| release_all(driver, parts));
         // The others may wait for descriptors of this rank.
         let mapped = mapped.map_err(|error| broadcast_error(links.iter().flatten(), error));
         match rendezvous.conclude(mapped) {
             Ok(()) => {
-                window.mappings = mappings;
+                registered.mappings = mappings;
                 Ok(())
             }
             Err(error) => {
@@ -251,11 +266,11 @@ impl ProcessGroup {
         }
     }
 
-    /// Writes the addresses of a window to this rank's buffer, where kernels find them by places.
-    fn list(&self, runtime: &Runtime, device: &Device, window: &Window) -> Result<()> {
-        let addresses = window.memory.iter().map(|span| span.address());
-        let row: Vec<u8> = [window.number].into_iter().chain(addresses).flat_map(u64::to_le_bytes).collect();
-        let at = offsets::WINDOWS + window.number % WINDOWS_LISTED * WINDOW_BYTES;
+    /// Writes the addresses of registered memory to this rank's buffer, where kernels find them by places.
+    fn list(&self, runtime: &Runtime, device: &Device, registered: &GroupRegistration) -> Result<()> {
+        let addresses = registered.memory.iter().map(|span| span.address());
+        let row: Vec<u8> = [registered.number].into_iter().chain(addresses).flat_map(u64::to_le_bytes).collect();
+        let at = offsets::REGISTRATIONS + registered.number % REGISTRATION_ROWS * REGISTRATION_ROW_BYTES;
         // Until the copy is complete, the group does not fall asleep.
         let _contents = self.contents.lock();
         self.check_awake()?;
@@ -270,35 +285,37 @@ impl ProcessGroup {
     pub fn deregister(&self, address: u64) -> Result<()> {
         sync_debug::check("plinth_communicator_deregister")?;
         let runtime = runtime::ready()?;
-        let find = |windows: &[Window]| windows.iter().position(|window| window.own().address() == address);
+        let find = |registrations: &[GroupRegistration]| {
+            registrations.iter().position(|registered| registered.own().address() == address)
+        };
         let unknown =
             || invalid(format!("{address:#x} is not the address of memory that is registered with the communicator"));
         // From here on no call uses it, and those that do are launched.
-        let window = {
-            let mut windows = self.windows.lock();
-            let index = find(&windows).ok_or_else(unknown)?;
-            windows.swap_remove(index)
+        let registered = {
+            let mut registrations = self.registrations.lock();
+            let index = find(&registrations).ok_or_else(unknown)?;
+            registrations.swap_remove(index)
         };
         let waited = self.deadline().until(
             || format!("rank {} of {} waited for its work, to deregister memory", self.rank, self.size),
             || Ok(self.is_idle().then_some(())),
         );
         match waited {
-            Ok(()) => window.release(&runtime.driver),
-            Err(_) => self.windows.lock().push(window),
+            Ok(()) => registered.release(&runtime.driver),
+            Err(_) => self.registrations.lock().push(registered),
         }
         waited
     }
 
-    /// Returns whether memory of this rank is registered with the group, all of it in one window.
+    /// Returns whether memory of this rank is registered with the group, all of it in one call.
     pub fn is_registered(&self, memory: Span) -> bool {
-        self.windows.lock().iter().any(|window| window.offset_of(memory).is_some())
+        self.registrations.lock().iter().any(|registered| registered.offset_of(memory).is_some())
     }
 
     /// Returns the registered memory of a call, if its kernels can use it where it is, and their mode.
     pub(super) fn direct(
         &self,
-        windows: &[Window],
+        registrations: &[GroupRegistration],
         mode: Mode,
         root: u32,
         from: Span,
@@ -308,12 +325,12 @@ impl ProcessGroup {
         if !self.tuning.is_direct(mode, bytes) {
             return None;
         }
-        let find = |span| windows.iter().find_map(|window| Some((window, window.offset_of(span)?)));
+        let find = |span| registrations.iter().find_map(|registered| Some((registered, registered.offset_of(span)?)));
         let rank = u64::from(self.rank);
         // What this rank uses of the memory of each rank: some bytes from an offset on.
         let of = |span, offset, bytes| {
-            let (window, start) = find(span)?;
-            Some((place(window.number, start), window.parts(start + offset, bytes)))
+            let (registered, start) = find(span)?;
+            Some((place(registered.number, start), registered.parts(start + offset, bytes)))
         };
         let input = |offset, bytes| {
             let (place, inputs) = of(from, offset, bytes)?;
@@ -330,7 +347,7 @@ impl ProcessGroup {
                 Some((mode, DirectMemory::new([input, output], &inputs, &outputs)))
             }
             // Each rank writes its own input, which it takes for that of the root, rank 0.
-            Mode::Gather => output(mode, rank * bytes, &[from]),
+            Mode::AllGather => output(mode, rank * bytes, &[from]),
             Mode::Broadcast | Mode::BroadcastParts if self.size > 1 => output(Mode::BroadcastParts, 0, &[]),
             Mode::ReduceScatter => input(rank * bytes, bytes),
             // In place, a rank would overwrite what another one has yet to read.
@@ -344,7 +361,7 @@ impl ProcessGroup {
                 // The root combines the row of one other rank, and otherwise nothing if the others can write to its output.
                 let (target, part) = match index {
                     0 if others == 1 => (0, bytes),
-                    0 => (listed_place(windows, to), bytes),
+                    0 => (listed_place(registrations, to), bytes),
                     _ => (each * (index - 1), each),
                 };
                 let offset = if index == 0 { 0 } else { target.min(bytes) };
@@ -357,10 +374,10 @@ impl ProcessGroup {
     }
 }
 
-/// Returns the place of memory in a window that kernels find, or 0.
-pub(super) fn listed_place(windows: &[Window], memory: Span) -> u64 {
-    let mut listed = windows.iter().filter(|window| window.is_listed);
-    listed.find_map(|window| Some(place(window.number, window.offset_of(memory)?))).unwrap_or(0)
+/// Returns the place of memory in a registration that kernels find, or 0.
+pub(super) fn listed_place(registrations: &[GroupRegistration], memory: Span) -> u64 {
+    let mut listed = registrations.iter().filter(|registered| registered.is_listed);
+    listed.find_map(|registered| Some(place(registered.number, registered.offset_of(memory)?))).unwrap_or(0)
 }
 
 /// Returns a descriptor of one of the physical allocations under a registration.

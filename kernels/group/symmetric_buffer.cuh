@@ -1,4 +1,4 @@
-// The windows of a group's ranks: their layout, and how ranks wait for each other.
+// The buffers of a group's ranks: their layout, and how ranks wait for each other.
 #pragma once
 
 namespace plinth {
@@ -18,8 +18,8 @@ constexpr u32 kBlocks = 128;
 constexpr u32 kThreads = 512;
 constexpr u32 kLanes = 64;
 constexpr u32 kEntries = 4;
-constexpr u32 kWindowsListed = 32;
-constexpr u32 kWindowBytes = 256;
+constexpr u32 kRegistrationRows = 32;
+constexpr u32 kRegistrationRowBytes = 256;
 constexpr u32 kPlaceBits = 40;
 constexpr u32 kFailed = 0;
 constexpr u32 kDone = 4;
@@ -27,24 +27,24 @@ constexpr u32 kCalls = 8;
 constexpr u32 kSteps = 16;
 constexpr u32 kPolled = 24;
 constexpr u32 kReporting = 32;
-constexpr u32 kPoison = 1024;
+constexpr u32 kPeerFailed = 1024;
 constexpr u32 kSent = 2048;
 constexpr u32 kReceived = 10240;
 constexpr u32 kArrived = 18432;
-constexpr u32 kTaken = 26624;
+constexpr u32 kConsumed = 26624;
 constexpr u32 kFlags = 34816;
 constexpr u32 kRingHeaders = 51200;
 constexpr u32 kReceiverHeaders = 313344;
 constexpr u32 kHeaders = 378880;
 constexpr u32 kDigests = 380928;
-constexpr u32 kWindows = 446464;
+constexpr u32 kRegistrations = 446464;
 constexpr u32 kTargets = 454656;
 constexpr u32 kStaging = 458752;
 
 // As GroupInfo there.
 struct GroupInfo {
-  u64 windows[kRanks];
-  u64 window_bytes;
+  u64 buffers[kRanks];
+  u64 buffer_bytes;
   u64 report;
   u64 timeout;
   u64 eager_transfer;
@@ -61,7 +61,7 @@ struct GroupInfo {
 };
 
 // As ReportPage there.
-struct Report {
+struct ReportPage {
   u32 stop;
   u32 word;
   u32 by;
@@ -173,17 +173,17 @@ __device__ __forceinline__ uint4 value_of(u64 low, u64 high) {
   return make_uint4(static_cast<u32>(low), static_cast<u32>(low >> 32), static_cast<u32>(high), static_cast<u32>(high >> 32));
 }
 
-// Marks the group as failed. The first caller reports the reason and writes it to the other ranks' windows. No caller returns
+// Marks the group as failed. The first caller reports the reason and writes it to the other ranks' buffers. No caller returns
 // before the report is complete: its launch may end next, and the host then takes the absence of a report for success.
 __device__ __noinline__ void fail(const GroupInfo &group, u32 word, u32 by, const u64 *own, const u64 *other) {
-  const u64 window = group.windows[group.rank];
-  if (peek(window + kFailed) != 0) return;
-  if (atomicCAS(reinterpret_cast<u32 *>(window + kReporting), 0u, word) != 0) {
-    while (peek(window + kFailed) == 0) {
+  const u64 buffer = group.buffers[group.rank];
+  if (peek(buffer + kFailed) != 0) return;
+  if (atomicCAS(reinterpret_cast<u32 *>(buffer + kReporting), 0u, word) != 0) {
+    while (peek(buffer + kFailed) == 0) {
     }
     return;
   }
-  volatile Report *report = reinterpret_cast<volatile Report *>(group.report);
+  volatile ReportPage *report = reinterpret_cast<volatile ReportPage *>(group.report);
   report->by = by;
   for (u32 index = 0; index < 4 && own != nullptr; ++index) {
     report->own[index] = own[index];
@@ -192,10 +192,10 @@ __device__ __noinline__ void fail(const GroupInfo &group, u32 word, u32 by, cons
   __threadfence_system();
   report->word = word;
   __threadfence_system();
-  *reinterpret_cast<volatile u32 *>(window + kFailed) = word;
+  *reinterpret_cast<volatile u32 *>(buffer + kFailed) = word;
   for (u32 peer = 0; peer < group.size; ++peer) {
     if (peer == group.rank) continue;
-    *reinterpret_cast<volatile u32 *>(group.windows[peer] + kPoison + group.rank * 4) = word;
+    *reinterpret_cast<volatile u32 *>(group.buffers[peer] + kPeerFailed + group.rank * 4) = word;
   }
   __threadfence_system();
 }
@@ -203,7 +203,7 @@ __device__ __noinline__ void fail(const GroupInfo &group, u32 word, u32 by, cons
 // Returns the word with which the host stops the group, or 0. A read of the host's memory takes about a microsecond, and those
 // of all warps of a device wait for each other. So one thread reads it at a time, and not often.
 __device__ __forceinline__ u32 poll_host(const GroupInfo &group, u64 now) {
-  u64 *polled = reinterpret_cast<u64 *>(group.windows[group.rank] + kPolled);
+  u64 *polled = reinterpret_cast<u64 *>(group.buffers[group.rank] + kPolled);
   const u64 last = *reinterpret_cast<volatile u64 *>(polled);
   if (now - last < kPollInterval || atomicCAS(polled, last, now) != last) return 0;
   return peek(group.report);
@@ -211,10 +211,10 @@ __device__ __forceinline__ u32 poll_host(const GroupInfo &group, u64 now) {
 
 // Returns whether a wait for `peer` since `start` must end because the group has failed.
 __device__ __noinline__ bool should_stop(const GroupInfo &group, u64 start, u32 peer) {
-  const u64 window = group.windows[group.rank];
-  if (peek(window + kFailed) != 0) return true;
+  const u64 buffer = group.buffers[group.rank];
+  if (peek(buffer + kFailed) != 0) return true;
   for (u32 rank = 0; rank < group.size; ++rank) {
-    const u32 word = peek(window + kPoison + rank * 4);
+    const u32 word = peek(buffer + kPeerFailed + rank * 4);
     if (word != 0) {
       fail(group, word, rank, nullptr, nullptr);
       return true;
@@ -241,13 +241,13 @@ __device__ __forceinline__ bool wait_until(const GroupInfo &group, u32 peer, Arr
 }
 
 // Waits until a number that `peer` writes is at least `value`.
-__device__ __forceinline__ bool await(const GroupInfo &group, u64 address, u64 value, u32 peer) {
+__device__ __forceinline__ bool wait(const GroupInfo &group, u64 address, u64 value, u32 peer) {
   return wait_until(group, peer, [&] { return acquire(address) >= value; });
 }
 
 // Waits for as many packets of a number from `peer` as there are in `data`, and loads all of them at a time.
 template <bool kAcquires, u32 kPackets>
-__device__ __forceinline__ bool await(const GroupInfo &group, u64 address, u64 number, u32 peer, u64 (&data)[kPackets]) {
+__device__ __forceinline__ bool wait(const GroupInfo &group, u64 address, u64 number, u32 peer, u64 (&data)[kPackets]) {
   return wait_until(group, peer, [&] {
     bool arrived = true;
 #pragma unroll
@@ -264,8 +264,8 @@ __device__ __forceinline__ bool await(const GroupInfo &group, u64 address, u64 n
 // Returns the address in this process of a place in the registered memory of a rank, or 0 if there is none.
 __device__ __forceinline__ u64 find_place(const GroupInfo &group, u64 place, u32 rank) {
   const u64 number = place >> kPlaceBits;
-  const volatile u64 *row = reinterpret_cast<const volatile u64 *>(group.windows[group.rank] + kWindows +
-                                                                   number % kWindowsListed * kWindowBytes);
+  const volatile u64 *row = reinterpret_cast<const volatile u64 *>(group.buffers[group.rank] + kRegistrations +
+                                                                   number % kRegistrationRows * kRegistrationRowBytes);
   if (number == 0 || row[0] != number) return 0;
   return row[1 + rank] + (place & ((1ull << kPlaceBits) - 1));
 }
@@ -282,26 +282,26 @@ struct Header {
 
   // Sends the words in packets to the place of this rank in the headers of `peer`.
   __device__ __forceinline__ void send_to(const GroupInfo &group, u64 call, u32 peer) const {
-    send_in_packets(place(group.windows[peer], call, group.rank), call + 1);
+    send_in_packets(place(group.buffers[peer], call, group.rank), call + 1);
   }
 
   // Waits for the header of `peer`. Returns false if it differs, or if the group has failed.
   __device__ __noinline__ bool matches(const GroupInfo &group, u64 call, u32 peer) const {
-    const u64 address = place(group.windows[group.rank], call, peer);
+    const u64 address = place(group.buffers[group.rank], call, peer);
     u64 other[4];
-    return await<true>(group, address, call + 1, peer, other) && equals(group, other, peer);
+    return wait<true>(group, address, call + 1, peer, other) && equals(group, other, peer);
   }
 
   // Sends a digest of the words for this block.
   __device__ __noinline__ void send_digest_to(const GroupInfo &group, u64 call, u32 peer) const {
-    send(digest_place(group.windows[peer], call, group.rank), digest(), call + 1);
+    send(digest_place(group.buffers[peer], call, group.rank), digest(), call + 1);
   }
 
   // Waits for the digest of the same block of `peer`. Returns false if it differs, which the first block reports, or if the
   // group has failed.
   __device__ __noinline__ bool matches_digest(const GroupInfo &group, u64 call, u32 peer) const {
     u64 other[1];
-    return await<true>(group, digest_place(group.windows[group.rank], call, peer), call + 1, peer, other) &&
+    return wait<true>(group, digest_place(group.buffers[group.rank], call, peer), call + 1, peer, other) &&
            other[0] == digest();
   }
 
@@ -314,8 +314,8 @@ struct Header {
   }
 
  private:
-  static __device__ __forceinline__ u64 digest_place(u64 window, u64 call, u32 from) {
-    return window + kDigests + (((call & 1) * kBlocks + blockIdx.x) * kRanks + from) * 16;
+  static __device__ __forceinline__ u64 digest_place(u64 buffer, u64 call, u32 from) {
+    return buffer + kDigests + (((call & 1) * kBlocks + blockIdx.x) * kRanks + from) * 16;
   }
 
   __device__ __forceinline__ u64 digest() const {
@@ -325,8 +325,8 @@ struct Header {
     return sum;
   }
 
-  static __device__ __forceinline__ u64 place(u64 window, u64 call, u32 from) {
-    return window + kHeaders + ((call & 1) * kRanks + from) * 64;
+  static __device__ __forceinline__ u64 place(u64 buffer, u64 call, u32 from) {
+    return buffer + kHeaders + ((call & 1) * kRanks + from) * 64;
   }
 };
 
