@@ -41,11 +41,9 @@ impl Kind {
     /// Returns whether the reduction is undefined for an element type in every engine. An engine may support less.
     fn is_undefined_for(self, element: ElementType) -> bool {
         match self {
-            Kind::AllReduce { op } | Kind::Reduce { op, .. } | Kind::ReduceScatter { op } => match op {
-                ReduceOp::Average => element == ElementType::Bool,
-                ReduceOp::Minimum | ReduceOp::Maximum => element.is_complex(),
-                ReduceOp::Sum | ReduceOp::Product => false,
-            },
+            Kind::AllReduce { op } | Kind::Reduce { op, .. } | Kind::ReduceScatter { op } => {
+                !op.is_defined_for(element)
+            }
             _ => false,
         }
     }

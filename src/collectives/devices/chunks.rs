@@ -46,16 +46,8 @@ impl Reduction {
     /// Returns the reduction of `inputs` elements of a type to one.
     pub fn of(element: ElementType, op: ReduceOp, inputs: usize) -> Result<Reduction> {
         use ElementType::*;
-        let unsupported = match op {
-            ReduceOp::Sum => false,
-            ReduceOp::Average => element == Bool,
-            _ => element.is_complex(),
-        };
-        if unsupported {
-            return Err(Error::new(
-                Status::NOT_SUPPORTED,
-                format!("a reduction of {element} has no {}", format!("{op:?}").to_lowercase()),
-            ));
+        if !op.is_defined_for(element) || op == ReduceOp::Product && element.is_complex() {
+            return Err(Error::new(Status::NOT_SUPPORTED, format!("a reduction of {element} has no {}", op.name())));
         }
         let (kernel, width) = match element {
             F16 => (Kernel::CommReduceF16, 2),

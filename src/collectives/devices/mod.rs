@@ -25,6 +25,8 @@ pub mod stream_group;
 pub mod strided_copies;
 pub mod tuning;
 
+use crate::runtime::tensor::ElementType;
+
 /// A reduction operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReduceOp {
@@ -49,6 +51,15 @@ impl ReduceOp {
             ReduceOp::Minimum => "minimum",
             ReduceOp::Maximum => "maximum",
             ReduceOp::Average => "average",
+        }
+    }
+
+    /// Returns whether it means anything for an element type: bools have no average, and complex numbers no order.
+    pub fn is_defined_for(self, element: ElementType) -> bool {
+        match self {
+            ReduceOp::Sum | ReduceOp::Product => true,
+            ReduceOp::Average => element != ElementType::Bool,
+            ReduceOp::Minimum | ReduceOp::Maximum => !element.is_complex(),
         }
     }
 }

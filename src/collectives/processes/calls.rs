@@ -240,14 +240,11 @@ impl ProcessGroup {
         let mut launched = || {
             self.check_rank(root)?;
             let (number, reducing) = number_of(element)?;
-            match op {
-                Some(ReduceOp::Average) if element == ElementType::Bool => {
-                    return Err(invalid("bools have no average"));
-                }
-                Some(ReduceOp::Minimum | ReduceOp::Maximum) if element.is_complex() => {
-                    return Err(invalid("complex numbers have no order"));
-                }
-                _ => {}
+            if let Some(op) = op.filter(|op| !op.is_defined_for(element)) {
+                return Err(Error::new(
+                    Status::NOT_SUPPORTED,
+                    format!("a reduction of {element} has no {}", op.name()),
+                ));
             }
             let (read, written) = mode.rows(self.rank(), root, self.size());
             let (from, to) = (self.rows_of(from, read, count, element)?, self.rows_of(to, written, count, element)?);

@@ -23,7 +23,10 @@ pub struct GroupFailed;
 pub type Header = [u64; 4];
 
 /// The symmetric buffers of a group, all of which this launch may access.
-pub struct SymmetricBuffers<'a>(pub &'a GroupInfo);
+pub struct SymmetricBuffers<'a> {
+    /// The group, with the addresses of the buffers.
+    pub group_info: &'a GroupInfo,
+}
 
 impl SymmetricBuffers<'_> {
     /// Checks that a launch may access the buffers, and the report.
@@ -42,12 +45,12 @@ impl SymmetricBuffers<'_> {
             launch.memory(*buffer, group_info.buffer_bytes, true)?;
         }
         launch.memory(group_info.report, size_of::<ReportPage>() as u64, true)?;
-        Ok(SymmetricBuffers(group_info))
+        Ok(SymmetricBuffers { group_info })
     }
 
     /// Returns a word of a rank's buffer.
     pub fn word32(&self, rank: u32, at: u64) -> &AtomicU32 {
-        let address = self.0.buffers[rank as usize] + at;
+        let address = self.group_info.buffers[rank as usize] + at;
         // SAFETY: the address is in a buffer that `of` found accessible, at a multiple of 4; all ranks use it as an
         // atomic.
         unsafe { AtomicU32::from_ptr(address as *mut u32) }
@@ -55,7 +58,7 @@ impl SymmetricBuffers<'_> {
 
     /// Returns a number in a rank's buffer.
     pub fn word64(&self, rank: u32, at: u64) -> &AtomicU64 {
-        let address = self.0.buffers[rank as usize] + at;
+        let address = self.group_info.buffers[rank as usize] + at;
         // SAFETY: as above, at a multiple of 8.
         unsafe { AtomicU64::from_ptr(address as *mut u64) }
     }
@@ -63,31 +66,31 @@ impl SymmetricBuffers<'_> {
     /// Returns the page on which this rank reports why the group has failed.
     pub fn report(&self) -> &ReportPage {
         // SAFETY: `of` found the report accessible; all accesses to its fields are atomic.
-        unsafe { &*(self.0.report as *const ReportPage) }
+        unsafe { &*(self.group_info.report as *const ReportPage) }
     }
 
     /// Returns the slot of a rank in the buffer of another, for even or for odd steps.
     pub fn slot(&self, at: u32, step: u64, from: u32) -> *mut u8 {
-        let index = (step & 1) * u64::from(self.0.size) + u64::from(from);
-        (self.0.buffers[at as usize] + offsets::STAGING + index * u64::from(self.0.slot)) as *mut u8
+        let index = (step & 1) * u64::from(self.group_info.size) + u64::from(from);
+        (self.group_info.buffers[at as usize] + offsets::STAGING + index * u64::from(self.group_info.slot)) as *mut u8
     }
 
     /// Returns the address in this process of a place in the registered memory of a rank.
     pub fn find_place(&self, place: u64, rank: u32) -> Option<u64> {
         let (number, offset) = read_place(place)?;
         let row = offsets::REGISTRATIONS + number % REGISTRATION_ROWS * REGISTRATION_ROW_BYTES;
-        let word = |index: u64| self.word64(self.0.rank, row + index * 8).load(Ordering::Relaxed);
+        let word = |index: u64| self.word64(self.group_info.rank, row + index * 8).load(Ordering::Relaxed);
         (word(0) == number).then(|| word(1 + u64::from(rank)) + offset)
     }
 
     /// Marks the group as failed. The first call reports its reason and notifies the other ranks. No call returns before the report is
     /// complete: a launch that ends without one counts as a success.
     pub fn fail(&self, word: u32, by: u32, headers: Option<(&Header, &Header)>) {
-        let failed = self.word32(self.0.rank, offsets::FAILED);
+        let failed = self.word32(self.group_info.rank, offsets::FAILED);
         if failed.load(Ordering::Acquire) != 0 {
             return;
         }
-        let reporting = self.word32(self.0.rank, offsets::REPORTING);
+        let reporting = self.word32(self.group_info.rank, offsets::REPORTING);
         if reporting.compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire).is_err() {
             while failed.load(Ordering::Acquire) == 0 {
                 std::thread::yield_now();
@@ -104,15 +107,16 @@ impl SymmetricBuffers<'_> {
         }
         report.word.store(word, Ordering::Release);
         failed.store(word, Ordering::Release);
-        for peer in (0..self.0.size).filter(|peer| *peer != self.0.rank) {
-            self.word32(peer, offsets::PEER_FAILED + u64::from(self.0.rank) * 4).store(word, Ordering::Release);
+        for peer in (0..self.group_info.size).filter(|peer| *peer != self.group_info.rank) {
+            self.word32(peer, offsets::PEER_FAILED + u64::from(self.group_info.rank) * 4)
+                .store(word, Ordering::Release);
         }
     }
 
     /// Fails if the group has failed, here or at another rank. Otherwise data that arrived before its rank failed
     /// would let this rank continue without it.
     pub fn check(&self) -> Result<(), GroupFailed> {
-        let group_info = self.0;
+        let group_info = self.group_info;
         let peer_failed = |rank: &u32| {
             self.word32(group_info.rank, offsets::PEER_FAILED + u64::from(*rank) * 4).load(Ordering::Acquire)
         };
@@ -129,7 +133,7 @@ impl SymmetricBuffers<'_> {
     /// Fails if a wait for `peer` since `start` must end: by a failure of the group, a stop request or the timeout.
     pub fn check_wait(&self, start: Instant, peer: u32) -> Result<(), GroupFailed> {
         self.check()?;
-        let group_info = self.0;
+        let group_info = self.group_info;
         let mut word = self.report().stop.load(Ordering::Acquire);
         if word == 0 && group_info.timeout != 0 && start.elapsed() > Duration::from_nanos(group_info.timeout) {
             word = Reason::Timeout.word(peer);
@@ -159,12 +163,13 @@ impl SymmetricBuffers<'_> {
 
     /// Fails the group if another rank's header differs.
     pub fn compare(&self, at: u64, header: &Header, peer: u32) -> Result<(), GroupFailed> {
-        let other =
-            std::array::from_fn(|index| self.word64(self.0.rank, at + index as u64 * 8).load(Ordering::Relaxed));
+        let other = std::array::from_fn(|index| {
+            self.word64(self.group_info.rank, at + index as u64 * 8).load(Ordering::Relaxed)
+        });
         if other == *header {
             return Ok(());
         }
-        self.fail(Reason::Mismatch.word(peer), self.0.rank, Some((header, &other)));
+        self.fail(Reason::Mismatch.word(peer), self.group_info.rank, Some((header, &other)));
         Err(GroupFailed)
     }
 }

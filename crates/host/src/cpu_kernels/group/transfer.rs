@@ -130,7 +130,7 @@ impl Lane<'_> {
     }
 
     fn is_rendezvous(&self) -> bool {
-        self.buffers.0.is_rendezvous(self.transfer.bytes)
+        self.buffers.group_info.is_rendezvous(self.transfer.bytes)
     }
 
     fn has_ended(&self) -> bool {
@@ -143,7 +143,7 @@ impl Lane<'_> {
 
     /// Returns a count of this lane in this rank's buffer.
     fn count(&self, base: u64) -> &AtomicU64 {
-        self.buffers.word64(self.buffers.0.rank, base + u64::from(self.transfer.peer * LANES + self.lane) * 8)
+        self.buffers.word64(self.buffers.group_info.rank, base + u64::from(self.transfer.peer * LANES + self.lane) * 8)
     }
 
     /// Does the next step if the peer is ready. Returns whether it did.
@@ -165,7 +165,7 @@ impl Lane<'_> {
 
     /// Returns the sender's rank, and the receiver's.
     fn ranks(&self) -> (u32, u32) {
-        let (own, peer) = (self.buffers.0.rank, self.transfer.peer);
+        let (own, peer) = (self.buffers.group_info.rank, self.transfer.peer);
         if self.sends() { (own, peer) } else { (peer, own) }
     }
 
@@ -223,7 +223,7 @@ impl Lane<'_> {
     /// Compares the header of the peer if it is there, but for the place, which only the receiver knows. Returns the place. A
     /// sender whose header differs waits until the receiver has reported how.
     fn receive_header(&self, at: u64) -> Result<Option<u64>, GroupFailed> {
-        let word = |index: u64| self.buffers.word64(self.buffers.0.rank, at + index * 8);
+        let word = |index: u64| self.buffers.word64(self.buffers.group_info.rank, at + index * 8);
         if word(HEADER_NUMBER / 8).load(Ordering::Acquire) != self.first + 1 {
             return Ok(None);
         }
@@ -240,7 +240,7 @@ impl Lane<'_> {
 
     /// Transfers one chunk if the peer is ready. Returns whether it did.
     fn transfer_chunk(&mut self) -> Result<bool, GroupFailed> {
-        let (group_info, t) = (self.buffers.0, self.transfer);
+        let (group_info, t) = (self.buffers.group_info, self.transfer);
         let (entry, entries) = (u64::from(group_info.entry), u64::from(ENTRIES));
         let (peer_counter, needed) = match self.sends() {
             true => (offsets::CONSUMED, (self.number + 1).saturating_sub(entries)),
@@ -279,7 +279,7 @@ impl Lane<'_> {
     /// Publishes how many chunks this rank has transferred, and stores it for the next launch if they are all.
     fn publish(&mut self, number: u64) {
         let base = if self.sends() { offsets::ARRIVED } else { offsets::CONSUMED };
-        let at = base + u64::from(self.buffers.0.rank * LANES + self.lane) * 8;
+        let at = base + u64::from(self.buffers.group_info.rank * LANES + self.lane) * 8;
         self.number = number;
         if self.has_ended() {
             self.counter().store(number, Ordering::Relaxed);
@@ -296,7 +296,7 @@ impl Lane<'_> {
         let Some(target) = target else {
             let mut header = self.header();
             header[3] = place;
-            buffers.fail(Reason::Mismatch.word(t.peer), buffers.0.rank, Some((&header, &header)));
+            buffers.fail(Reason::Mismatch.word(t.peer), buffers.group_info.rank, Some((&header, &header)));
             return Err(GroupFailed);
         };
         // SAFETY: the transfer's memory was checked before the launch, and the target above.
