@@ -1,7 +1,7 @@
 // A collective, from the launch to its end, and the macro that makes a kernel for a type.
 #pragma once
 
-#include "chunks.cuh"
+#include "steps.cuh"
 #include "packets.cuh"
 #include "registered.cuh"
 #include "transfer.cuh"
@@ -21,7 +21,7 @@ __device__ __noinline__ void end_call(u64 step) {
 }
 
 // Writes the own data of a chunk of `bytes` bytes to the slots of the other ranks.
-__device__ __noinline__ void send_chunk(u64 step, u64 offset, u64 bytes, u64 most) {
+__device__ __noinline__ void write_slots(u64 step, u64 offset, u64 bytes, u64 most) {
   const Collective &c = shared;
   const bool copies = c.mode == kBroadcast || c.mode == kBroadcastParts;
   if (c.is_direct() || (copies && !c.is_root())) return;
@@ -41,7 +41,7 @@ __device__ __noinline__ void send_chunk(u64 step, u64 offset, u64 bytes, u64 mos
 }
 
 // Copies the data of a chunk of `bytes` bytes from the own slots.
-__device__ __noinline__ void receive_chunk(u64 step, u64 offset, u64 bytes, u64 most) {
+__device__ __noinline__ void read_slots(u64 step, u64 offset, u64 bytes, u64 most) {
   const Collective &c = shared;
   if (c.is_direct() || (c.to_root() && !c.is_root())) return;
   u8 *to = reinterpret_cast<u8 *>(c.to) + offset;
@@ -64,11 +64,11 @@ template <class Part>
 __device__ __forceinline__ void run(const Collective &c) {
   const GroupInfo &group = c.group;
   const u64 buffer = group.buffers[group.rank];
-  const u32 failed = peek(buffer + kFailed);
+  const u32 failed = load_relaxed(buffer + kFailed);
   u64 step = *reinterpret_cast<volatile u64 *>(buffer + kSteps);
   const u64 number = *reinterpret_cast<volatile u64 *>(buffer + kCalls);
   // Otherwise this rank would go on without a rank that failed after it had written its parts.
-  const u32 peer_failed = threadIdx.x < group.size ? peek(buffer + kPeerFailed + threadIdx.x * 4) : 0;
+  const u32 peer_failed = threadIdx.x < group.size ? load_relaxed(buffer + kPeerFailed + threadIdx.x * 4) : 0;
   const Header header = {c.mode | c.op << 8 | c.element << 16 | c.root << 24 | static_cast<u64>(gridDim.x) << 32, c.count,
                          c.places[0], c.places[1]};
   if (is_short(c) && failed == 0) send_packets(c, header, step, number);
@@ -107,7 +107,7 @@ __device__ __forceinline__ void run(const Collective &c) {
   do {
     const u64 bytes = min(c.bytes - offset, chunk);
     u64 part = has_parts ? part_bytes(bytes, whole_part(bytes, size), group.rank) : bytes;
-    send_chunk(step, offset, bytes, most);
+    write_slots(step, offset, bytes, most);
     const bool own = reduces ? c.is_root() : !has_parts && c.mode != kAllGather;
     if (!synchronize(step, offset == 0, own ? c.to + offset : 0)) return;
     if (reduces) part = most = direct_reduce_part();
@@ -118,7 +118,7 @@ __device__ __forceinline__ void run(const Collective &c) {
       step += 1;
       if (!synchronize(step, false, 0)) return;
     }
-    if (has_parts || !Part::kReduces) receive_chunk(step, offset, bytes, most);
+    if (has_parts || !Part::kReduces) read_slots(step, offset, bytes, most);
     step += 1;
     offset += bytes;
   } while (offset < c.bytes);

@@ -1,7 +1,7 @@
 // Short messages in packets, without flags.
 #pragma once
 
-#include "chunks.cuh"
+#include "steps.cuh"
 
 namespace plinth {
 
@@ -51,13 +51,13 @@ __device__ __noinline__ bool receive_unit(u64 step, u32 rank, u32 unit, uint4 &v
   const u64 address = packets_of(group, group.rank, step, rank) + 32ull * unit;
   u64 data[2];
   if (!wait<false>(group, address, step + 1, rank, data)) return false;
-  value = value_of(data[0], data[1]);
+  value = unpack(data[0], data[1]);
   return true;
 }
 
 // Sends a unit in packets, as one of a rank.
 __device__ __forceinline__ void send_unit(const GroupInfo &group, u64 step, u32 at, u32 from, u32 unit, const uint4 &value) {
-  send_value(packets_of(group, at, step, from) + 32ull * unit, value, step + 1);
+  store_packets(packets_of(group, at, step, from) + 32ull * unit, value, step + 1);
 }
 
 // Whether the root of a broadcast sends each unit to one other rank, which forwards it to the rest: in more time, but with fewer

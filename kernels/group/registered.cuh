@@ -1,7 +1,7 @@
 // Collectives on registered memory that combine nothing: broadcast and all_to_all; all_gather is in collective.cuh.
 #pragma once
 
-#include "chunks.cuh"
+#include "steps.cuh"
 
 namespace plinth {
 
@@ -88,7 +88,7 @@ __device__ __forceinline__ u64 broadcast_registered(u64 step) {
     if (c.is_root() && receivers > 1) {
       __syncthreads();
       if (threadIdx.x < group.size && threadIdx.x != group.rank) {
-        publish(group.buffers[threadIdx.x] + flags + group.rank * 8, step + 1);
+        store_release(group.buffers[threadIdx.x] + flags + group.rank * 8, step + 1);
       }
     }
   }

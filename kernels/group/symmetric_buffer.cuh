@@ -86,57 +86,57 @@ struct Packet {
 
 #ifdef PLINTH_HOST
 // The loads let the other threads of the block run, as a loop that waits must.
-__device__ __forceinline__ void publish(u64 address, u64 value) {
+__device__ __forceinline__ void store_release(u64 address, u64 value) {
   __atomic_store_n(reinterpret_cast<u64 *>(address), value, __ATOMIC_RELEASE);
 }
 
-__device__ __forceinline__ u64 acquire(u64 address) {
+__device__ __forceinline__ u64 load_acquire(u64 address) {
   plinth_host::poll();
   return __atomic_load_n(reinterpret_cast<const u64 *>(address), __ATOMIC_ACQUIRE);
 }
 
-__device__ __forceinline__ u32 peek(u64 address) {
+__device__ __forceinline__ u32 load_relaxed(u64 address) {
   return __atomic_load_n(reinterpret_cast<const u32 *>(address), __ATOMIC_RELAXED);
 }
 
 // The number is written last and read first, so a packet with the number has its data.
-__device__ __forceinline__ void send(u64 address, u64 data, u64 number) {
+__device__ __forceinline__ void store_packet(u64 address, u64 data, u64 number) {
   __atomic_store_n(reinterpret_cast<u64 *>(address), data, __ATOMIC_RELAXED);
-  publish(address + 8, number);
+  store_release(address + 8, number);
 }
 
-__device__ __forceinline__ Packet receive(u64 address) {
-  const u64 number = acquire(address + 8);
+__device__ __forceinline__ Packet load_packet(u64 address) {
+  const u64 number = load_acquire(address + 8);
   return {__atomic_load_n(reinterpret_cast<const u64 *>(address), __ATOMIC_RELAXED), number};
 }
 
-__device__ __forceinline__ Packet acquire_packet(u64 address) { return receive(address); }
+__device__ __forceinline__ Packet load_packet_acquire(u64 address) { return load_packet(address); }
 
 __device__ __forceinline__ u64 nanoseconds() { return clock64(); }
 #else
-__device__ __forceinline__ void publish(u64 address, u64 value) {
+__device__ __forceinline__ void store_release(u64 address, u64 value) {
   asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(address), "l"(value) : "memory");
 }
 
-__device__ __forceinline__ u64 acquire(u64 address) {
+__device__ __forceinline__ u64 load_acquire(u64 address) {
   u64 value;
   asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(address) : "memory");
   return value;
 }
 
-__device__ __forceinline__ u32 peek(u64 address) {
+__device__ __forceinline__ u32 load_relaxed(u64 address) {
   u32 value;
   asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
   return value;
 }
 
-__device__ __forceinline__ void send(u64 address, u64 data, u64 number) {
+__device__ __forceinline__ void store_packet(u64 address, u64 data, u64 number) {
   asm volatile("{ .reg .b128 packet; mov.b128 packet, {%1, %2}; st.relaxed.sys.global.b128 [%0], packet; }" ::"l"(address),
                "l"(data), "l"(number)
                : "memory");
 }
 
-__device__ __forceinline__ Packet receive(u64 address) {
+__device__ __forceinline__ Packet load_packet(u64 address) {
   Packet packet;
   asm volatile("{ .reg .b128 packet; ld.relaxed.sys.global.b128 packet, [%2]; mov.b128 {%0, %1}, packet; }"
                : "=l"(packet.data), "=l"(packet.number)
@@ -146,7 +146,7 @@ __device__ __forceinline__ Packet receive(u64 address) {
 }
 
 // As above, and loads that follow find what other devices had in memory before.
-__device__ __forceinline__ Packet acquire_packet(u64 address) {
+__device__ __forceinline__ Packet load_packet_acquire(u64 address) {
   Packet packet;
   asm volatile("{ .reg .b128 packet; ld.acquire.sys.global.b128 packet, [%2]; mov.b128 {%0, %1}, packet; }"
                : "=l"(packet.data), "=l"(packet.number)
@@ -163,13 +163,13 @@ __device__ __forceinline__ u64 nanoseconds() {
 #endif
 
 // Sends 16 bytes in two packets.
-__device__ __forceinline__ void send_value(u64 address, const uint4 &value, u64 number) {
-  send(address, value.x | static_cast<u64>(value.y) << 32, number);
-  send(address + 16, value.z | static_cast<u64>(value.w) << 32, number);
+__device__ __forceinline__ void store_packets(u64 address, const uint4 &value, u64 number) {
+  store_packet(address, value.x | static_cast<u64>(value.y) << 32, number);
+  store_packet(address + 16, value.z | static_cast<u64>(value.w) << 32, number);
 }
 
 // Returns the 16 bytes of two packets.
-__device__ __forceinline__ uint4 value_of(u64 low, u64 high) {
+__device__ __forceinline__ uint4 unpack(u64 low, u64 high) {
   return make_uint4(static_cast<u32>(low), static_cast<u32>(low >> 32), static_cast<u32>(high), static_cast<u32>(high >> 32));
 }
 
@@ -177,9 +177,9 @@ __device__ __forceinline__ uint4 value_of(u64 low, u64 high) {
 // before the report is complete: its launch may end next, and the host then takes the absence of a report for success.
 __device__ __noinline__ void fail(const GroupInfo &group, u32 word, u32 by, const u64 *own, const u64 *other) {
   const u64 buffer = group.buffers[group.rank];
-  if (peek(buffer + kFailed) != 0) return;
+  if (load_relaxed(buffer + kFailed) != 0) return;
   if (atomicCAS(reinterpret_cast<u32 *>(buffer + kReporting), 0u, word) != 0) {
-    while (peek(buffer + kFailed) == 0) {
+    while (load_relaxed(buffer + kFailed) == 0) {
     }
     return;
   }
@@ -206,15 +206,15 @@ __device__ __forceinline__ u32 poll_host(const GroupInfo &group, u64 now) {
   u64 *polled = reinterpret_cast<u64 *>(group.buffers[group.rank] + kPolled);
   const u64 last = *reinterpret_cast<volatile u64 *>(polled);
   if (now - last < kPollInterval || atomicCAS(polled, last, now) != last) return 0;
-  return peek(group.report);
+  return load_relaxed(group.report);
 }
 
 // Returns whether a wait for `peer` since `start` must end because the group has failed.
 __device__ __noinline__ bool should_stop(const GroupInfo &group, u64 start, u32 peer) {
   const u64 buffer = group.buffers[group.rank];
-  if (peek(buffer + kFailed) != 0) return true;
+  if (load_relaxed(buffer + kFailed) != 0) return true;
   for (u32 rank = 0; rank < group.size; ++rank) {
-    const u32 word = peek(buffer + kPeerFailed + rank * 4);
+    const u32 word = load_relaxed(buffer + kPeerFailed + rank * 4);
     if (word != 0) {
       fail(group, word, rank, nullptr, nullptr);
       return true;
@@ -242,7 +242,7 @@ __device__ __forceinline__ bool wait_until(const GroupInfo &group, u32 peer, Arr
 
 // Waits until a number that `peer` writes is at least `value`.
 __device__ __forceinline__ bool wait(const GroupInfo &group, u64 address, u64 value, u32 peer) {
-  return wait_until(group, peer, [&] { return acquire(address) >= value; });
+  return wait_until(group, peer, [&] { return load_acquire(address) >= value; });
 }
 
 // Waits for as many packets of a number from `peer` as there are in `data`, and loads all of them at a time.
@@ -253,7 +253,7 @@ __device__ __forceinline__ bool wait(const GroupInfo &group, u64 address, u64 nu
 #pragma unroll
     for (u32 index = 0; index < kPackets; ++index) {
       const u64 at = address + index * 16;
-      const Packet packet = kAcquires && index == kPackets - 1 ? acquire_packet(at) : receive(at);
+      const Packet packet = kAcquires && index == kPackets - 1 ? load_packet_acquire(at) : load_packet(at);
       data[index] = packet.data;
       arrived = arrived && packet.number == number;
     }
@@ -277,7 +277,7 @@ struct Header {
   // Sends the words in packets.
   __device__ __forceinline__ void send_in_packets(u64 address, u64 number) const {
 #pragma unroll
-    for (u32 index = 0; index < 4; ++index) send(address + index * 16, words[index], number);
+    for (u32 index = 0; index < 4; ++index) store_packet(address + index * 16, words[index], number);
   }
 
   // Sends the words in packets to the place of this rank in the headers of `peer`.
@@ -294,7 +294,7 @@ struct Header {
 
   // Sends a digest of the words for this block.
   __device__ __noinline__ void send_digest_to(const GroupInfo &group, u64 call, u32 peer) const {
-    send(digest_place(group.buffers[peer], call, group.rank), digest(), call + 1);
+    store_packet(digest_place(group.buffers[peer], call, group.rank), digest(), call + 1);
   }
 
   // Waits for the digest of the same block of `peer`. Returns false if it differs, which the first block reports, or if the

@@ -61,7 +61,7 @@ struct Lane {
   __device__ __forceinline__ bool is_eager() const { return t.bytes <= group.eager_transfer; }
 
   // The number of its first packets.
-  __device__ __forceinline__ u64 number() const { return first + 1; }
+  __device__ __forceinline__ u64 packet_number() const { return first + 1; }
 
   // The number of chunks that are published at once: half a ring, so that the receiver reads while the sender writes.
   __device__ __forceinline__ u64 together() const { return min(t.chunks, static_cast<u64>(kEntries / 2)); }
@@ -117,7 +117,7 @@ struct Lane {
 #pragma unroll
       for (u32 index = 0; index < 2; ++index) {
         const u64 unit = at + index * kStride;
-        if (unit < end) send_value(to + 2 * (unit - begin), values[index], number());
+        if (unit < end) store_packets(to + 2 * (unit - begin), values[index], packet_number());
       }
       load_units(at + 2 * kStride, values);
     }
@@ -142,22 +142,22 @@ struct Lane {
         for (u32 index = 0; index < 2; ++index) {
           const u64 unit = at + index * kStride;
           if (unit >= end) continue;
-          const Packet low = receive(from + 2 * (unit - begin));
-          const Packet high = receive(from + 2 * (unit - begin) + 16);
-          values[index] = value_of(low.data, high.data);
-          arrived = arrived && low.number == number() && high.number == number();
+          const Packet low = load_packet(from + 2 * (unit - begin));
+          const Packet high = load_packet(from + 2 * (unit - begin) + 16);
+          values[index] = unpack(low.data, high.data);
+          arrived = arrived && low.number == packet_number() && high.number == packet_number();
         }
         if (compares) {
-          const Packet packet = receive(header_at);
-          arrived = arrived && packet.number == number();
-          same = packet.number != number() || packet.data == word;
+          const Packet packet = load_packet(header_at);
+          arrived = arrived && packet.number == packet_number();
+          same = packet.number != packet_number() || packet.data == word;
         }
         return arrived || !same;
       });
       if (!succeeded) return false;
       u64 place = 0;
       // Reports how the headers differ.
-      if (!same && !receive_header(group, expected, sends, sender_header(), number(), t.peer, place)) return false;
+      if (!same && !receive_header(group, expected, sends, sender_header(), packet_number(), t.peer, place)) return false;
 #pragma unroll
       for (u32 index = 0; index < 2; ++index) {
         const u64 unit = at + index * kStride;
@@ -174,11 +174,11 @@ struct Lane {
   __device__ __forceinline__ bool begin_send(u64 published, u64 &direct) const {
     const u64 last = first + (is_eager() ? together() : 1);
     if (last > published + kEntries && !wait(group, incoming, last - kEntries, t.peer)) return false;
-    header().send_in_packets(sender_header(), number());
+    header().send_in_packets(sender_header(), packet_number());
     direct = 0;
     if (is_eager()) return true;
     u64 place = 0;
-    if (!receive_header(group, header(), sends, receiver_header(), number(), t.peer, place)) return false;
+    if (!receive_header(group, header(), sends, receiver_header(), packet_number(), t.peer, place)) return false;
     direct = find_place(group, place, t.peer);
     if (place == 0 || direct != 0) return true;
     Header unknown = header();
@@ -190,9 +190,9 @@ struct Lane {
   // Waits for the header, and for the first chunks, or for all data if the sender writes to this rank's memory, as `direct` then
   // tells.
   __device__ __forceinline__ bool begin_receive(u64 &direct) const {
-    if (!is_eager()) header().send_in_packets(receiver_header(), number());
+    if (!is_eager()) header().send_in_packets(receiver_header(), packet_number());
     u64 place = 0;
-    if (!receive_header(group, header(), sends, sender_header(), number(), t.peer, place)) return false;
+    if (!receive_header(group, header(), sends, sender_header(), packet_number(), t.peer, place)) return false;
     direct = t.place;
     return wait(group, incoming, first + (direct != 0 ? t.chunks : together()), t.peer);
   }
@@ -217,7 +217,7 @@ struct Lane {
   // because it has waited for what they load, or has stored it.
   __device__ __forceinline__ void publish_chunks(u64 count) const {
     if (sends) {
-      publish(outgoing, count);
+      store_release(outgoing, count);
     } else {
       *reinterpret_cast<volatile u64 *>(outgoing) = count;
     }
@@ -234,8 +234,8 @@ __device__ __forceinline__ void transfer(const GroupInfo &group, const Transfer 
   // Not the thread that publishes, so that it waits while that one releases what the block has written.
   const bool waits = thread == kThreads - 1;
   // None of these loads waits for another one.
-  const u32 failed = peek(own + kFailed);
-  const u32 peer_failed = thread < group.size ? peek(own + kPeerFailed + thread * 4) : 0;
+  const u32 failed = load_relaxed(own + kFailed);
+  const u32 peer_failed = thread < group.size ? load_relaxed(own + kPeerFailed + thread * 4) : 0;
   const Lane lane(group, t, index);
   const u64 published = *reinterpret_cast<volatile u64 *>(lane.incoming);
   uint4 values[2];

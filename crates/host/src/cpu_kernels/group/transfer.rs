@@ -30,7 +30,7 @@ struct Lane<'a> {
     lane: u32,
     launch: &'a Launch,
     /// The number of chunks that the lane has transferred, and how many of them by earlier launches.
-    number: u64,
+    done: u64,
     first: u64,
     next: Step,
     /// When it began to wait for its peer, if that was noticed.
@@ -69,13 +69,13 @@ pub fn run(launch: &Launch) -> Result<(), Code> {
                 buffers: &buffers,
                 transfer,
                 lane,
-                number: 0,
+                done: 0,
                 first: 0,
                 next: Step::SenderHeader,
                 waits_since: None,
             };
             lane.first = lane.counter().load(Ordering::Relaxed);
-            lane.number = lane.first;
+            lane.done = lane.first;
             if !lane.sends() && lane.is_rendezvous() {
                 lane.next = Step::ReceiverHeader;
             }
@@ -134,7 +134,7 @@ impl Lane<'_> {
     }
 
     fn has_ended(&self) -> bool {
-        self.number == self.first + self.transfer.chunks
+        self.done == self.first + self.transfer.chunks
     }
 
     fn counter(&self) -> &AtomicU64 {
@@ -156,7 +156,7 @@ impl Lane<'_> {
                 let last = self.first + self.transfer.chunks;
                 let arrived = self.count(offsets::ARRIVED).load(Ordering::Acquire) >= last;
                 if arrived {
-                    self.publish(last);
+                    self.publish_chunks(last);
                 }
                 Ok(arrived)
             }
@@ -204,7 +204,7 @@ impl Lane<'_> {
             self.next = Step::Chunks;
         } else {
             self.write_registered(place)?;
-            self.publish(self.first + self.transfer.chunks);
+            self.publish_chunks(self.first + self.transfer.chunks);
         }
         Ok(true)
     }
@@ -243,18 +243,18 @@ impl Lane<'_> {
         let (group_info, t) = (self.buffers.group_info, self.transfer);
         let (entry, entries) = (u64::from(group_info.entry), u64::from(ENTRIES));
         let (peer_counter, needed) = match self.sends() {
-            true => (offsets::CONSUMED, (self.number + 1).saturating_sub(entries)),
-            false => (offsets::ARRIVED, self.number + 1),
+            true => (offsets::CONSUMED, (self.done + 1).saturating_sub(entries)),
+            false => (offsets::ARRIVED, self.done + 1),
         };
         if self.count(peer_counter).load(Ordering::Acquire) < needed {
             return Ok(false);
         }
         let (from, to) = self.ranks();
-        let index = u64::from(from * group_info.lanes + self.lane) * entries + self.number % entries;
+        let index = u64::from(from * group_info.lanes + self.lane) * entries + self.done % entries;
         let staged = u64::from(group_info.size) * 2 * u64::from(group_info.slot);
         let chunk = (group_info.buffers[to as usize] + offsets::STAGING + staged + index * entry) as *mut u8;
         let (begin, end) = self.part();
-        let offset = (begin + (self.number - self.first) * entry).min(end);
+        let offset = (begin + (self.done - self.first) * entry).min(end);
         let bytes = (end - offset).min(entry);
         let memory = t.address().wrapping_add(offset);
         // SAFETY: the transfer's memory was checked before the launch, and a chunk of a lane, whose number is less than the group
@@ -265,7 +265,7 @@ impl Lane<'_> {
                 false => copy(chunk, memory as *mut u8, bytes),
             }
         }
-        self.publish(self.number + 1);
+        self.publish_chunks(self.done + 1);
         Ok(true)
     }
 
@@ -277,14 +277,14 @@ impl Lane<'_> {
     }
 
     /// Publishes how many chunks this rank has transferred, and stores it for the next launch if they are all.
-    fn publish(&mut self, number: u64) {
+    fn publish_chunks(&mut self, done: u64) {
         let base = if self.sends() { offsets::ARRIVED } else { offsets::CONSUMED };
         let at = base + u64::from(self.buffers.group_info.rank * LANES + self.lane) * 8;
-        self.number = number;
+        self.done = done;
         if self.has_ended() {
-            self.counter().store(number, Ordering::Relaxed);
+            self.counter().store(done, Ordering::Relaxed);
         }
-        self.buffers.word64(self.transfer.peer, at).store(number, Ordering::Release);
+        self.buffers.word64(self.transfer.peer, at).store(done, Ordering::Release);
     }
 
     /// Writes this lane's part to the registered memory of the receiver.

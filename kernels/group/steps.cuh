@@ -134,8 +134,8 @@ __device__ __noinline__ u64 direct_reduce_part() {
 }
 
 // Publishes that this block has written its part of a step, and waits for the others' parts. Returns false if the group has
-// failed. In the first step of a call the first block compares the headers, and the others digests of them if the call uses registered
-// memory. Sets the route of the part that is combined after this, while the others' flags are on their way.
+// failed. In the first step of a call the first block compares the headers, and the others digests of them if the call uses
+// registered memory. Sets the route of the part that is combined after this, while the others' flags are on their way.
 __device__ __noinline__ bool synchronize(u64 step, bool begins, u64 to) {
   const GroupInfo &group = shared.group;
   const Header &header = shared_call.header;
@@ -155,14 +155,14 @@ __device__ __noinline__ bool synchronize(u64 step, bool begins, u64 to) {
       // The host reads this number to see whether a collective runs.
       if (compares && peer == 0) *reinterpret_cast<volatile u64 *>(own_flags + group.rank * 8) = step + 1;
       const bool reduces = shared.is_direct_reduce();
-      if (reduces && shared.is_root()) send(target_place(group.buffers[peer], call), shared.target, call + 1);
+      if (reduces && shared.is_root()) store_packet(target_place(group.buffers[peer], call), shared.target, call + 1);
       set_route(step, to, peer);
       if (peer_failed != 0) fail(group, peer_failed, peer, nullptr, nullptr);
       succeeded = peer_failed == 0 && (compares ? header.matches(group, call, peer) : header.matches_digest(group, call, peer));
       if (reduces && !shared.is_root() && peer == shared.root) succeeded = succeeded && receive_target(step);
     } else {
       // The release covers what the other threads wrote before the barrier.
-      publish(group.buffers[peer] + kFlags + flags + group.rank * 8, step + 1);
+      store_release(group.buffers[peer] + kFlags + flags + group.rank * 8, step + 1);
       set_route(step, to, peer);
       if (peer_failed != 0) fail(group, peer_failed, peer, nullptr, nullptr);
       succeeded = peer_failed == 0 && (!compares || header.matches(group, call, peer)) &&
