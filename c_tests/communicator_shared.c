@@ -63,9 +63,9 @@ static void *send_many(void *context) {
 /* Returns when the count has not changed for a while. */
 static int await_last_launch(void) {
   int before = -1;
-  while (before != launched) {
+  while (before != launched || before == 0) {
     before = launched;
-    sleep_milliseconds(300);
+    sleep_milliseconds(500);
   }
   return before;
 }

@@ -102,10 +102,19 @@ static void *request_too_much(void *stream) {
   return NULL;
 }
 
+static int64_t waits(void) {
+  plinth_memory_stats_t stats = PLINTH_MEMORY_STATS_INIT;
+  CHECK_OK(plinth_memory_stats(0, &stats));
+  return stats.num_sync_all_streams;
+}
+
+/* Returns when the thread has begun to wait. */
 static pthread_t request_too_much_in(plinth_stream_t stream) {
+  const int64_t before = waits();
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, request_too_much, stream) == 0);
-  sleep_milliseconds(100);
+  EVENTUALLY(waits() > before);
+  sleep_milliseconds(20);
   return thread;
 }
 

@@ -96,6 +96,7 @@ __device__ __forceinline__ u64 load_acquire(u64 address) {
 }
 
 __device__ __forceinline__ u32 load_relaxed(u64 address) {
+  plinth_host::poll();
   return __atomic_load_n(reinterpret_cast<const u32 *>(address), __ATOMIC_RELAXED);
 }
 

@@ -118,6 +118,8 @@ pub struct Arena {
     inner: Biased<Inner>,
     /// Held by the thread that makes driver calls for the arena. Lock order: before `inner`, never after it.
     pub growth: Mutex<()>,
+    /// Held while what waits for events is taken from the arena, so that no other thread misses it. Lock order: after `growth`.
+    pub events: Mutex<()>,
 }
 
 static ARENAS: [OnceCell<&'static Arena>; MAX_ARENAS] = [const { OnceCell::new() }; MAX_ARENAS];
@@ -158,6 +160,7 @@ impl Arena {
                     thread::number(),
                 ),
                 growth: Mutex::new(()),
+                events: Mutex::new(()),
             }))
         }))
     }

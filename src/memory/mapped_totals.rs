@@ -50,7 +50,9 @@ impl MappedTotals {
 
     /// Returns the peak of a quantity in a scope; `None` if it is not one of mapped memory.
     pub fn peak(&self, scope: usize, quantity: usize) -> Option<u64> {
-        Some(self.0[scope][quantity.checked_sub(FIRST)?].peak.load(Ordering::Relaxed))
+        let total = &self.0[scope][quantity.checked_sub(FIRST)?];
+        // During a reset the peak is 0 for a moment.
+        Some(total.peak.load(Ordering::Relaxed).max(total.current.load(Ordering::Relaxed)))
     }
 
     /// Resets the peaks to the current values. What another thread adds meanwhile is in the old peak or in the new one.

@@ -154,14 +154,15 @@ impl SlowPath {
     fn run(&self, wait: bool) -> Result<Outcome> {
         self.device.with_context(&self.runtime.driver, |driver| {
             driver.with_relaxed_capture(|| {
+                let is_stale = || self.arena.lock().space.generation != self.generation;
                 // With no lock, because other threads may need it for as long.
-                if wait {
+                if wait && !is_stale() {
                     self.wait_for_device()?;
                 }
                 let _growth = self.arena.growth.lock();
                 let locked_budget = pool::lock_budget(self.arena.key().pool);
                 // The arena cannot be retired while this thread holds `growth`.
-                if self.arena.lock().space.generation != self.generation {
+                if is_stale() {
                     return Ok(Outcome::Stale);
                 }
                 let budget = locked_budget.as_ref().map(|locked| locked.0);
@@ -230,11 +231,8 @@ impl SlowPath {
     }
 
     fn search_and_collect(&self, pass: &Pass) -> Result<Option<u64>> {
-        if pass.was_tried {
-            return Ok(None);
-        }
         let found = self.search_again();
-        if found.is_none() {
+        if found.is_none() && !pass.was_tried {
             self.collect_garbage()?;
         }
         Ok(found)

@@ -17,10 +17,12 @@ use crate::{
     status::Status,
     stream::{self, capture_lock, ordering::OutsideCaptures},
 };
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, thread, time::Duration};
 
 /// How many deferred frees a request polls.
 const MAX_POLLED: usize = 32;
+/// How often a thread that waits looks for an event that another one has.
+const TAKEN_PAUSE: Duration = Duration::from_micros(50);
 
 /// Returns whether all work of the arena's stream is done. Before a handle is detached, the answer says little about its
 /// memory: another thread may get it, use it and free it.
@@ -86,13 +88,18 @@ pub fn may_move_memory(runtime: &Runtime, device: &Device, arena: &Arena, wait: 
     if !arena.is_outside_graphs() {
         return false;
     }
-    let (mut event, generation) = {
+    let take = || {
         let mut inner = arena.lock();
         let generation = inner.space.generation;
-        match inner.graph_work.as_mut() {
+        inner.graph_work.as_mut().map(|event| (std::mem::replace(event, StreamEvent::Taken), generation))
+    };
+    let (mut event, generation) = loop {
+        match take() {
             None => return true,
-            Some(StreamEvent::Taken) => return false,
-            Some(event) => (std::mem::replace(event, StreamEvent::Taken), generation),
+            // The thread that has the event may wait for it.
+            Some((StreamEvent::Taken, _)) if wait => thread::sleep(TAKEN_PAUSE),
+            Some((StreamEvent::Taken, _)) => return false,
+            Some(taken) => break taken,
         }
     };
     let complete = is_graph_work_complete(runtime, device, &mut event, wait);
@@ -212,6 +219,12 @@ fn free_addresses(runtime: &Runtime, device: &Device, arena: &Arena, pending: &P
 /// Frees the blocks of an arena whose events are complete, and the addresses that the device no longer uses. Returns whether
 /// anything was freed.
 pub fn process_events(runtime: &Runtime, device: &Device, arena: &Arena) -> bool {
+    let _taking = arena.events.lock();
+    process_taken(runtime, device, arena)
+}
+
+/// Does the same for a caller that holds [`Arena::events`].
+fn process_taken(runtime: &Runtime, device: &Device, arena: &Arena) -> bool {
     let (deferred_frees, pending_unmaps) = {
         let mut inner = arena.lock();
         if inner.deferred_frees.is_empty() && inner.pending_unmaps.is_empty() {
@@ -255,12 +268,9 @@ fn finish_deferred_frees(runtime: &Runtime, arena: &Arena, entries: Vec<Deferred
 /// Waits for the events of what an arena defers, and of the work of its pool's graphs. All of it stays in the arena meanwhile:
 /// the thread that grows the arena must find it.
 pub fn wait_for_events(runtime: &Runtime, device: &Device, arena: &Arena) {
-    let process = || {
-        let _growth = arena.growth.lock();
-        process_events(runtime, device, arena);
-    };
-    process();
     let events: Vec<driver::Event> = {
+        let _taking = arena.events.lock();
+        process_taken(runtime, device, arena);
         let inner = arena.lock();
         let deferred = inner.deferred_frees.iter().flat_map(|entry| &entry.events);
         let all = deferred.chain(inner.pending_unmaps.iter().map(|entry| &entry.event)).chain(&inner.graph_work);
@@ -270,9 +280,9 @@ pub fn wait_for_events(runtime: &Runtime, device: &Device, arena: &Arena) {
         };
         all.filter_map(native).collect()
     };
-    // One that another thread has recorded again only makes this wait longer.
+    // Another thread may find one of them complete meanwhile, and record it anew in another stream; that wait is in vain.
     events.into_iter().for_each(|event| drop(synchronize(runtime, event)));
-    process();
+    process_events(runtime, device, arena);
     may_move_memory(runtime, device, arena, true);
 }
 
@@ -289,7 +299,7 @@ fn synchronize(runtime: &Runtime, event: driver::Event) -> Result<()> {
 /// [`Inner::is_poll_due`]: super::arena::Inner::is_poll_due
 pub fn poll_deferred_frees(runtime: &Runtime, device: &Device, arena: &Arena) -> Result<()> {
     // The thread that grows the arena polls itself, and must find all blocks that wait.
-    let Some(_growth) = arena.growth.try_lock() else { return Ok(()) };
+    let (Some(_growth), Some(_taking)) = (arena.growth.try_lock(), arena.events.try_lock()) else { return Ok(()) };
     let poll = || {
         let entries: Vec<DeferredFree> = {
             let mut inner = arena.lock();

@@ -478,11 +478,6 @@ impl Report {
         let _ = self.page().stop.compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Returns the word with which kernels were stopped.
-    pub fn stopped(&self) -> Option<u32> {
-        Some(self.page().stop.load(Ordering::Acquire)).filter(|word| *word != 0)
-    }
-
     /// Returns the failure that a kernel reported.
     pub fn read(&self) -> Option<FailureReport> {
         let page = self.page();

@@ -117,7 +117,7 @@ impl ProcessRank {
             Kind::AllReduce { .. } => is_registered(from) && is_registered(to),
             Kind::Reduce { .. } | Kind::ReduceScatter { .. } => is_registered(from),
             Kind::Broadcast { .. } | Kind::AllGather => is_registered(to),
-            Kind::AllToAll => from.address() != to.address() && (is_registered(from) || is_registered(to)),
+            Kind::AllToAll => from.address() != to.address() && is_registered(to),
         }
     }
 

@@ -209,7 +209,7 @@ impl ProcessGroup {
         let group_info = self.group_info();
         let mut arguments = Transfers { group_info, transfers: [Default::default(); MAX_TRANSFERS] };
         // Held until the launch, so that the memory is not deregistered before.
-        let registrations = self.registrations.lock();
+        let registrations = self.registrations.read();
         for (argument, transfer) in arguments.transfers.iter_mut().zip(transfers) {
             *argument = transfer.arguments(&group_info, &registrations)?;
         }
@@ -254,7 +254,7 @@ impl ProcessGroup {
             }
             let used = [observe::read(from), observe::write(to)];
             // Held until the launch, so that the memory is not deregistered before.
-            let registrations = self.registrations.lock();
+            let registrations = self.registrations.read();
             let memory;
             (mode, memory) =
                 self.direct(&registrations, mode, root, from, to, bytes).unwrap_or((mode, DirectMemory::NONE));

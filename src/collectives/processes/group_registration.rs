@@ -154,7 +154,7 @@ impl ProcessGroup {
             let has_row = |registered: &GroupRegistration| {
                 registered.is_listed && registered.number % REGISTRATION_ROWS == number % REGISTRATION_ROWS
             };
-            let is_listed = !self.registrations.lock().iter().any(has_row);
+            let is_listed = !self.registrations.read().iter().any(has_row);
             let mut registered = GroupRegistration {
                 number,
                 rank: self.rank,
@@ -181,7 +181,7 @@ impl ProcessGroup {
                 mapped.map_err(Error::from).flatten().map_err(|error| stop().unwrap_or(error))
             })?;
             registered.registration = registration.keep();
-            self.registrations.lock().push(registered);
+            self.registrations.write().push(registered);
             Ok(())
         };
         register()
@@ -198,7 +198,7 @@ impl ProcessGroup {
             let own = registered.own();
             own.address() < address + bytes && address < own.address() + own.bytes() as u64
         };
-        if self.registrations.lock().iter().any(overlaps) {
+        if self.registrations.read().iter().any(overlaps) {
             return Err(invalid("the memory overlaps memory that is registered with this communicator already"));
         }
         let name = format!("rank {} of a communicator of {}", self.rank, self.size);
@@ -292,7 +292,7 @@ impl ProcessGroup {
             || invalid(format!("{address:#x} is not the address of memory that is registered with the communicator"));
         // From here on no call uses it, and those that do are launched.
         let registered = {
-            let mut registrations = self.registrations.lock();
+            let mut registrations = self.registrations.write();
             let index = find(&registrations).ok_or_else(unknown)?;
             registrations.swap_remove(index)
         };
@@ -302,14 +302,15 @@ impl ProcessGroup {
         );
         match waited {
             Ok(()) => registered.release(&runtime.driver),
-            Err(_) => self.registrations.lock().push(registered),
+            Err(_) => self.registrations.write().push(registered),
         }
         waited
     }
 
     /// Returns whether memory of this rank is registered with the group, all of it in one call.
     pub fn is_registered(&self, memory: Span) -> bool {
-        self.registrations.lock().iter().any(|registered| registered.offset_of(memory).is_some())
+        // Not behind a thread that waits to change them while a launch, which may wait for room in a stream, keeps them.
+        self.registrations.read_recursive().iter().any(|registered| registered.offset_of(memory).is_some())
     }
 
     /// Returns the registered memory of a call, if its kernels can use it where it is, and their mode.

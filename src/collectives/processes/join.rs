@@ -15,12 +15,12 @@ use crate::{
     runtime::{self, Runtime},
     status::Status,
 };
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::{
     os::fd::OwnedFd,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64},
+        atomic::{AtomicBool, AtomicU64},
     },
     time::Duration,
 };
@@ -65,8 +65,8 @@ impl ProcessGroup {
             orders: Mutex::new(LaunchOrders::default()),
             launched: LaunchedWork::default(),
             has_notified: AtomicBool::new(false),
-            failed_by: AtomicU32::new(rank),
-            registrations: Mutex::default(),
+            failure: AtomicU64::new(0),
+            registrations: RwLock::default(),
             left: Mutex::new(None),
             sleep: Arc::default(),
             contents: Mutex::new(None),

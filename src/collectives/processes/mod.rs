@@ -41,13 +41,13 @@ pub use join::Candidate;
 use launch_orders::{CompletedWork, LaunchOrders, LaunchedWork};
 pub use links::GatherRow;
 use links::{LinkState, Links};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rendezvous::Id;
 use sleep::SavedContents;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -89,8 +89,9 @@ pub struct ProcessGroup {
     launched: LaunchedWork,
     /// Whether the other ranks were notified of the end of the group.
     has_notified: AtomicBool,
-    /// The rank that detected the failure that ended the group, if its kernels did not report one.
-    failed_by: AtomicU32,
+    /// The first failure that this process knows of beside its kernels' report: the encoded reason, and above it the rank that
+    /// detected it.
+    failure: AtomicU64,
     /// The time at which work was found to wait for a rank that has left.
     left: Mutex<Option<Instant>>,
     sleep: Arc<SleepState>,
@@ -100,7 +101,7 @@ pub struct ProcessGroup {
     /// Held while the group falls asleep or wakes.
     changing: Mutex<()>,
     /// The memory that the ranks have registered. Locked before `orders`.
-    registrations: Mutex<Vec<GroupRegistration>>,
+    registrations: RwLock<Vec<GroupRegistration>>,
 }
 
 impl ProcessGroup {
@@ -168,7 +169,7 @@ impl ProcessGroup {
             if deadline.elapsed() > GRACE_PERIOD {
                 self.check_peers();
             }
-            if let Some(word) = self.report.as_ref().and_then(Report::stopped) {
+            if let Some((word, _)) = self.known_failure() {
                 self.fail_with(word);
                 return Err(self.sticky_error().unwrap_or_else(unknown_error));
             }
@@ -211,8 +212,10 @@ impl ProcessGroup {
             let (rank, error) = self.links.failure_after(row, ranks)?;
             Some(error.context(format_args!("rank {rank} of {whose}")))
         };
-        // An abort of the whole group ends the call. A lost rank matters only if it is one of `ranks`.
-        let stop = || self.error().filter(|error| error.status() == Status::ABORTED).or_else(failed);
+        // A failure of the whole group ends the call. A rank that only this one has lost matters only if it is one of `ranks`.
+        let is_known_elsewhere = || self.known_failure().is_some_and(|(_, by)| by != self.rank);
+        let ends = |error: &Error| error.status() != Status::PEER_LOST || is_known_elsewhere();
+        let stop = || self.error().filter(ends).or_else(failed);
         let done = run(&stop).map_err(|error| match error.status() {
             // The rank that closed its connection is about to send the cause.
             Status::PEER_LOST => Deadline::new(CAUSE_LIMIT).until(|| "a rank failed", || Ok(failed())).unwrap_or(error),
@@ -243,22 +246,42 @@ impl ProcessGroup {
         self.fail_with(Reason::Aborted.word(self.rank));
     }
 
-    /// Ends this rank's work for a reason that another rank detected.
+    /// Ends this rank's work for an encoded reason that a rank has detected, unless it has ended before.
     fn stop(&self, report: &Report, word: u32, by: u32) {
-        if report.stopped().is_none() {
-            self.failed_by.store(by, Ordering::Relaxed);
+        let failure = u64::from(word) | u64::from(by) << 32;
+        let known = self.failure.compare_exchange(0, failure, Ordering::AcqRel, Ordering::Acquire);
+        report.stop(known.map_or_else(|known| known as u32, |_| word));
+    }
+
+    /// Returns the encoded reason of the first failure that the kernels did not find, and the rank that detected it.
+    fn known_failure(&self) -> Option<(u32, u32)> {
+        let known = self.failure.load(Ordering::Acquire);
+        (known != 0).then_some((known as u32, (known >> 32) as u32))
+    }
+
+    /// Returns why the group has failed.
+    fn cause(&self) -> Option<FailureReport> {
+        match (self.report.as_ref()?.read(), self.known_failure()) {
+            // The kernels report what stopped them as their own finding.
+            (Some(failure), Some((word, by))) if (failure.word, failure.by) == (word, self.rank) => {
+                Some(FailureReport { by, ..failure })
+            }
+            (Some(failure), _) => Some(failure),
+            (None, Some((word, by))) => Some(FailureReport { word, by, own: [0; 4], other: [0; 4] }),
+            (None, None) => None,
         }
-        report.stop(word);
     }
 
     /// Ends the group, here and at the other ranks, which may not know yet why it has failed here.
     fn fail_with(&self, word: u32) {
         let Some(report) = &self.report else { return };
-        report.stop(word);
+        self.stop(report, word, self.rank);
         if self.has_notified.swap(true, Ordering::Relaxed) {
             return;
         }
-        self.links.fail(word, self.failed_by.load(Ordering::Relaxed));
+        // What was known before is the cause, for the others, too.
+        let (word, by) = self.cause().map_or((word, self.rank), |cause| (cause.word, cause.by));
+        self.links.fail(word, by);
         let Some(runtime) = runtime::usable() else { return };
         let contents = self.contents.lock();
         if contents.is_some() {
@@ -280,16 +303,7 @@ impl ProcessGroup {
 
     /// Returns the sticky error as far as it is known without polling the links.
     fn sticky_error(&self) -> Option<Error> {
-        let report = self.report.as_ref()?;
-        let by = self.failed_by.load(Ordering::Relaxed);
-        let failure = match (report.read(), report.stopped()) {
-            // The kernels report what stopped them as their own finding.
-            (Some(failure), Some(word)) if failure.word == word => FailureReport { by, ..failure },
-            (Some(failure), _) => failure,
-            (None, Some(word)) => FailureReport { word, by, own: [0; 4], other: [0; 4] },
-            (None, None) => return None,
-        };
-        Some(failure_report::explain(self.rank, self.size, &failure))
+        Some(failure_report::explain(self.rank, self.size, &self.cause()?))
     }
 
     /// Checks that all ranks are still there.
@@ -299,7 +313,7 @@ impl ProcessGroup {
         for (rank, state) in self.links.missing() {
             match state {
                 LinkState::Connected => {}
-                LinkState::Gone => report.stop(Reason::Lost.word(rank)),
+                LinkState::Gone => self.stop(report, Reason::Lost.word(rank), self.rank),
                 LinkState::Failed { word, by } => self.stop(report, word, by),
                 // A rank leaves when its own work is done. It has then done its part of the others' pending work,
                 // however long that takes, but not of later work, which would wait forever.
@@ -312,7 +326,7 @@ impl ProcessGroup {
             }
         }
         if let Some(rank) = lost {
-            report.stop(Reason::Lost.word(rank));
+            self.stop(report, Reason::Lost.word(rank), self.rank);
         }
         // A rank that left an aborted group is not the cause: another rank aborted it and has notified the others,
         // unless the notification was lost. Work that waits for another rank may just be ending.
@@ -320,7 +334,7 @@ impl ProcessGroup {
         match left {
             Some(rank) => {
                 if since.get_or_insert_with(Instant::now).elapsed() > GRACE_PERIOD {
-                    report.stop(Reason::Lost.word(rank));
+                    self.stop(report, Reason::Lost.word(rank), self.rank);
                 }
             }
             _ => *since = None,
@@ -455,7 +469,7 @@ impl ProcessGroup {
                     retry(|| driver.stream_synchronize(self.stream))
                 });
                 retry(|| driver.stream_destroy(self.stream));
-                for registered in self.registrations.lock().drain(..).filter(|_| is_done) {
+                for registered in self.registrations.write().drain(..).filter(|_| is_done) {
                     registered.release(driver);
                 }
                 for buffer in self.buffers.drain(..).filter(|_| is_done) {

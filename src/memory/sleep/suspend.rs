@@ -10,7 +10,7 @@ use super::{
     transfer_of,
 };
 use crate::{
-    base::{deadline::Deadline, units::Bytes},
+    base::{deadline::Deadline, log, units::Bytes},
     driver::Physical,
     error::{Context, Error, Result},
     memory::{
@@ -42,19 +42,13 @@ pub(super) fn suspend_parts(
         check_can_suspend(runtime, part, blocks)?;
     }
     for parts in parts.chunk_by(|one, other| one.device.ordinal == other.device.ordinal) {
-        let device = parts[0].device;
-        await_device(runtime, device, options.no_wait)?;
-        // Another arena may have got a handle of these pools, whose mapping there keeps the memory from the driver.
-        in_context(runtime, device, || {
-            let arenas = device.memory().arenas();
-            for arena in arenas {
-                stream_events::process_events(runtime, device, arena);
-            }
-            Ok(())
-        })?;
+        await_device(runtime, parts[0].device, options.no_wait)?;
     }
     let arenas: Vec<&'static Arena> = parts.iter().flat_map(|part| part.arenas.clone()).collect();
     let _growing: Vec<_> = arenas.iter().map(|arena| arena.growth.lock()).collect();
+    for parts in parts.chunk_by(|one, other| one.device.ordinal == other.device.ordinal) {
+        end_previous_mappings(runtime, parts[0].device);
+    }
     for part in parts.iter_mut() {
         prepare(runtime, part, options)?;
     }
@@ -150,6 +144,18 @@ fn await_device(runtime: &Runtime, device: &Device, no_wait: bool) -> Result<()>
         Status::GRAPH_MEMORY_IN_USE,
         format!("cannot put memory to sleep: device {} has work that is not complete", device.ordinal),
     ))
+}
+
+/// Ends the uses of memory that was moved. The previous mappings of a handle that these pools got from another stream keep its
+/// memory from the driver otherwise.
+fn end_previous_mappings(runtime: &Runtime, device: &Device) {
+    let process = || {
+        for arena in device.memory().arenas() {
+            stream_events::process_events(runtime, device, arena);
+        }
+        Ok(())
+    };
+    log::ignore(in_context(runtime, device, process), "processing the events of a device that falls asleep");
 }
 
 /// Returns every handle of an arena. Fails if the arena has other memory, which would not be released.
