@@ -70,7 +70,7 @@ fn resolve_for(runtime: &Runtime, handle: usize, spans: &[Span]) -> Result<strea
 /// that of the destination, or of the source if the destination is in host memory. If one of them is pageable host memory, the driver
 /// may block the CPU until the copy is done, and the sync debug mode reports the call.
 pub fn in_stream(destination: Span, source: Span, handle: usize) -> Result<()> {
-    // The driver may wait, for room in the stream and for pageable memory.
+    // For pageable memory the driver may wait in any way.
     let _uncancellable = cancellation::disable();
     let runtime = runtime::ready()?;
     let stream = resolve_for(runtime, handle, &[destination, source])?;
@@ -397,8 +397,7 @@ impl Pattern {
 
 /// Fills memory with a pattern in a stream of the memory's device.
 pub fn fill(destination: Span, pattern: Pattern, handle: usize) -> Result<()> {
-    // The driver may wait for room in the stream.
-    let _uncancellable = cancellation::disable();
+    // Threads may be cancelled here: a driver that waits for room in a stream reaches no cancellation point.
     let runtime = runtime::ready()?;
     let stream = resolve_for(runtime, handle, &[destination])?;
     if destination.bytes() == 0 {
