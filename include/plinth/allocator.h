@@ -40,9 +40,9 @@ extern "C" {
  * Allocates device memory for work in a stream, from cached blocks if possible.
  *
  * If a free block fits, the call makes no driver call, except queries of events while freed blocks wait for recorded
- * streams. It waits for work of the device only when no memory is left otherwise. Sizes are rounded up to multiples of 512 bytes. A freed block is reused immediately in the same stream:
- * the order of the stream protects it. For every other stream that uses the block, call plinth_record_stream, or
- * order the work of that stream before the free.
+ * streams. It waits for work of the device only when no memory is left otherwise. Sizes are rounded up to multiples of
+ * 512 bytes. A freed block is reused immediately in the same stream: the order of the stream protects it. For every
+ * other stream that uses the block, call plinth_record_stream, or order the work of that stream before the free.
  *
  * While the calling thread, the stream or a capture allocates to a pool (plinth_begin_allocate_to_pool and similar
  * calls), the memory comes from that pool. Call plinth_stream_unregister before a stream of the program or of another

@@ -7,9 +7,10 @@
 //! locks again and again often has the lock before one that waits sees it free. A thread for which many others wait locks
 //! [first](Lock::lock_first): for some microseconds, all others wait until it has the lock.
 //!
-//! This suits only short critical sections such as an arena's: most last tens of nanoseconds, and a count of all arenas some
-//! microseconds, because they never call the driver, the system or a user callback. A waiter stops spinning only if the holder was preempted. It sleeps
-//! instead of yielding indefinitely, because a yield never lets a holder of lower real-time priority run.
+//! This suits only short critical sections such as an arena's: most last tens of nanoseconds, and a count of all
+//! arenas some microseconds, because they never call the driver, the system or a user callback. A waiter stops
+//! spinning only if the holder was preempted. It sleeps instead of yielding indefinitely, because a yield never lets
+//! a holder of lower real-time priority run.
 //!
 //! A panic unlocks and does not poison the lock. The panic becomes the status of the call in which it happened. A lock
 //! that stayed locked would hang every later call, and a poisoned one would fail every later free of valid memory,

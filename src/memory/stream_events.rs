@@ -280,7 +280,8 @@ pub fn wait_for_events(runtime: &Runtime, device: &Device, arena: &Arena) {
         };
         all.filter_map(native).collect()
     };
-    // Another thread may find one of them complete meanwhile, and record it anew in another stream; that wait is in vain.
+    // Another thread may find one of them complete meanwhile, and record it anew in another stream: then
+    // the wait is unnecessary, but harmless.
     events.into_iter().for_each(|event| drop(synchronize(runtime, event)));
     process_events(runtime, device, arena);
     may_move_memory(runtime, device, arena, true);
