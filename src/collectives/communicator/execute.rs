@@ -16,6 +16,17 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
+/// Submits a request that is not in a group.
+pub(super) fn execute_alone(item: Item) -> Result<()> {
+    let Item { communicator, request, .. } = &item;
+    let (Engine::Shared(process_rank), Request::Operation(operation)) = (&communicator.engine, request) else {
+        return execute(vec![item]);
+    };
+    let runtime = runtime::ready()?;
+    communicator.check()?;
+    issue_shared(runtime, communicator, process_rank, std::slice::from_ref(operation), communicator.timeout())
+}
+
 /// Submits requests to the engines, and waits until all of them are in the streams.
 pub(super) fn execute(items: Vec<Item>) -> Result<()> {
     if items.is_empty() {
@@ -57,7 +68,7 @@ fn execute_shared(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Resul
                 Request::Split { .. } => splits.push(item),
             }
         }
-        issued = issued.and(issue_shared(runtime, &communicator, process_rank, operations, limit));
+        issued = issued.and(issue_shared(runtime, &communicator, process_rank, &operations, limit));
     }
     issued?;
     let request: Vec<shared::Split> = splits
@@ -96,30 +107,26 @@ fn issue_shared(
     runtime: &Runtime,
     communicator: &Communicator,
     process_rank: &shared::ProcessRank,
-    operations: Vec<Operation>,
+    operations: &[Operation],
     limit: Duration,
 ) -> Result<()> {
     let by_nccl = |batch: &[(&Arc<nccl::NcclRank>, &Operation)]| {
         process_rank.check_awake()?;
         nccl::issue(runtime, batch, limit).map_err(|issued| communicator.error_of(issued))
     };
-    let (pairs, together): (Vec<Operation>, Vec<Operation>) =
-        operations.into_iter().partition(|operation| operation.kind.is_point_to_point());
-    for operation in &together {
-        match process_rank.nccl_for(operation) {
-            Some(rank) => by_nccl(&[(rank, operation)])?,
-            None => process_rank.issue(std::slice::from_ref(operation))?,
-        }
-    }
     let (mut large, mut small) = (Vec::new(), Vec::new());
-    for operation in &pairs {
-        match process_rank.nccl_for(operation) {
-            Some(rank) => large.push((rank, operation)),
-            None => small.push(*operation),
+    for operation in operations {
+        match (process_rank.nccl_for(operation), operation.kind.is_point_to_point()) {
+            (Some(rank), false) => by_nccl(&[(rank, operation)])?,
+            (None, false) => process_rank.issue_collective(operation)?,
+            (Some(rank), true) => large.push((rank, operation)),
+            (None, true) => small.push(*operation),
         }
     }
-    by_nccl(&large)?;
-    process_rank.issue(&small)
+    if !large.is_empty() {
+        by_nccl(&large)?;
+    }
+    process_rank.issue_transfers(&small)
 }
 
 fn execute_in_process(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Result<()> {

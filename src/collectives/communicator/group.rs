@@ -5,7 +5,12 @@
 //! group belongs to its thread; nested groups are part of the outermost group. A request that fails in a group fails
 //! the whole group: without that request the other ranks would wait until their deadline.
 
-use super::{Communicator, execute::execute, in_process_group::Request, sticky_error::StickyError};
+use super::{
+    Communicator,
+    execute::{execute, execute_alone},
+    in_process_group::Request,
+    sticky_error::StickyError,
+};
 use crate::{
     error::{Error, Result},
     runtime::thread::DroppedInCall,
@@ -103,7 +108,7 @@ pub fn submit(item: Item) -> Result<()> {
         with_group(|group| group.items.push(item));
         return Ok(());
     }
-    execute(vec![item])
+    execute_alone(item)
 }
 
 #[cfg(test)]

@@ -184,28 +184,28 @@ impl ProcessRank {
         self.group.deregister(address)
     }
 
-    /// Enqueues this rank's operations in their streams; point-to-point operations are enqueued together.
-    pub fn issue(&self, operations: &[Operation]) -> Result<()> {
-        let mut pairs: Vec<&Operation> = Vec::new();
-        for operation in operations {
-            let Operation { kind, from, to, count, element, stream } = *operation;
-            let group = &self.group;
-            match kind {
-                Kind::Send { .. } | Kind::Receive { .. } if count == 0 => Ok(()),
-                Kind::Send { .. } | Kind::Receive { .. } => {
-                    pairs.push(operation);
-                    Ok(())
-                }
-                Kind::AllReduce { op } => group.all_reduce(from, to, count, element, op, stream),
-                Kind::Reduce { op, root } => group.reduce(from, to, count, element, op, root, stream),
-                Kind::Broadcast { root } => group.broadcast(from, to, count, element, root, stream),
-                Kind::AllGather => group.all_gather(from, to, count, element, stream),
-                Kind::ReduceScatter { op } => group.reduce_scatter(from, to, count, element, op, stream),
-                Kind::AllToAll => group.all_to_all(from, to, count, element, stream),
-            }?;
+    /// Enqueues this rank's part of a collective in its stream. Does nothing for a point-to-point operation.
+    pub fn issue_collective(&self, operation: &Operation) -> Result<()> {
+        let Operation { kind, from, to, count, element, stream } = *operation;
+        let group = &self.group;
+        match kind {
+            Kind::AllReduce { op } => group.all_reduce(from, to, count, element, op, stream),
+            Kind::Reduce { op, root } => group.reduce(from, to, count, element, op, root, stream),
+            Kind::Broadcast { root } => group.broadcast(from, to, count, element, root, stream),
+            Kind::AllGather => group.all_gather(from, to, count, element, stream),
+            Kind::ReduceScatter { op } => group.reduce_scatter(from, to, count, element, op, stream),
+            Kind::AllToAll => group.all_to_all(from, to, count, element, stream),
+            Kind::Send { .. } | Kind::Receive { .. } => Ok(()),
         }
-        let transfers: Vec<(Transfer, Stream)> =
-            pairs.into_iter().filter_map(|operation| Some((transfer(operation)?, operation.stream))).collect();
+    }
+
+    /// Enqueues this rank's point-to-point operations in their streams, together.
+    pub fn issue_transfers(&self, operations: &[Operation]) -> Result<()> {
+        let transfers: Vec<(Transfer, Stream)> = operations
+            .iter()
+            .filter(|operation| operation.count > 0)
+            .filter_map(|operation| Some((transfer(operation)?, operation.stream)))
+            .collect();
         self.group.exchange_in_streams(&transfers)
     }
 

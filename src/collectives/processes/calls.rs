@@ -322,21 +322,21 @@ impl ProcessGroup {
             // A graph that the program captures by the driver's own calls cannot be refused.
             capture_scope::add(capture, &self.sleep);
         }
-        let mut orders = orders.of(additions, device, &runtime.driver)?;
+        orders.add(additions, device, &runtime.driver)?;
         // Before the launch, which may wait for a rank that has left.
         if capture.is_none() {
             self.launched.add(additions);
         }
         let launched = runtime.in_stream(stream, |driver, raw| {
             let stream_id = StreamId::of(driver, raw, capture);
-            orders.iter().try_for_each(|order| order.wait(runtime, stream, stream_id, capture))?;
+            orders.of(additions).try_for_each(|order| order.wait(runtime, stream, stream_id, capture))?;
             observe::access(runtime, stream, used)?;
-            if let Some(order) = orders.first_mut() {
+            if let Some(order) = orders.of(additions).next() {
                 order.launch(driver, device, stream_id, capture, &kernel)?;
             }
             // All of them, although the first error is returned: the work is launched.
-            let record = |order: &mut &mut LaunchOrder| order.record(driver, stream_id, capture);
-            Ok(orders.iter_mut().map(record).fold(Ok(()), Result::and))
+            let record = |order: &mut LaunchOrder| order.record(driver, stream_id, capture);
+            Ok(orders.of(additions).map(record).fold(Ok(()), Result::and))
         });
         if launched.is_err() && capture.is_none() {
             self.launched.undo(additions);

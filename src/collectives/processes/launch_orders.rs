@@ -50,8 +50,8 @@ pub struct LaunchOrder {
 pub struct LaunchOrders(Vec<LaunchOrder>);
 
 impl LaunchOrders {
-    /// Returns the last launches of the sequences that a launch adds to, each once.
-    pub fn of(&mut self, additions: &[Addition], device: &Device, driver: &Driver) -> Result<Vec<&mut LaunchOrder>> {
+    /// Adds the sequences that a launch adds to, unless they are known.
+    pub fn add(&mut self, additions: &[Addition], device: &Device, driver: &Driver) -> Result<()> {
         for Addition { sequence, .. } in additions {
             if !self.0.iter().any(|order| order.of == *sequence) {
                 let event = PooledEvent::acquire(device, driver, 0)?;
@@ -67,8 +67,12 @@ impl LaunchOrders {
                 });
             }
         }
-        let is_added_to = |order: &&mut LaunchOrder| additions.iter().any(|addition| addition.sequence == order.of);
-        Ok(self.0.iter_mut().filter(is_added_to).collect())
+        Ok(())
+    }
+
+    /// Returns the last launches of the sequences that a launch adds to, each once.
+    pub fn of(&mut self, additions: &[Addition]) -> impl Iterator<Item = &mut LaunchOrder> {
+        self.0.iter_mut().filter(|order| additions.iter().any(|addition| addition.sequence == order.of))
     }
 
     /// Destroys the graphs of launches.
