@@ -1,6 +1,6 @@
 /* The choice of a device kind, and initialization. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* alone: all; looks at the first calls of a process */
-#include "support.h"
+#include "process.h"
 
 /* Returns the kind that this process does not use. */
 static int32_t other_kind(void) { return on_host_device() ? PLINTH_DEVICE_CUDA : PLINTH_DEVICE_HOST; }
@@ -73,6 +73,32 @@ static void *first_stream_at_once(void *context) {
 }
 
 TEST(sixteen_threads_use_a_device_first_at_once) { run_threads(16, first_stream_at_once); }
+
+static void *first_seed_at_once(void *context) {
+  static int arrived;
+  uint64_t seed = 0;
+  int32_t mode = -1;
+  (void)context;
+  __atomic_add_fetch(&arrived, 1, __ATOMIC_SEQ_CST);
+  while (__atomic_load_n(&arrived, __ATOMIC_SEQ_CST) < 4) {
+  }
+  CHECK_OK(plinth_initial_seed(&seed));
+  CHECK_EQ(seed, 42);
+  CHECK_OK(plinth_sanitizer_mode(&mode));
+  CHECK_EQ(mode, PLINTH_SANITIZER_COLLECT);
+  return NULL;
+}
+
+static void seed_then_start(void) {
+  CHECK_OK(plinth_manual_seed_all(42));
+  run_threads(4, first_seed_at_once);
+}
+
+/* In most of the children, a thread arrives while another one enables the sanitizer and seeds the generators. */
+TEST(no_thread_uses_a_library_that_has_not_started) {
+  setenv("PLINTH_SANITIZER", "collect", 1);
+  for (int round = 0; round < 10; round++) in_child(seed_then_start);
+}
 
 TEST(a_chosen_kind_overrides_the_environment) {
   int32_t kind = -1;

@@ -27,7 +27,9 @@ use crate::{
 };
 use device::Device;
 use once_cell::sync::OnceCell;
+use parking_lot::ReentrantMutex;
 use std::{
+    cell::Cell,
     ffi::CStr,
     sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, Ordering},
 };
@@ -63,6 +65,9 @@ static RUNTIME: OnceCell<Runtime> = OnceCell::new();
 /// The number of threads that are loading the driver, or wait for one that is.
 static LOADING: AtomicU32 = AtomicU32::new(0);
 static STATE: AtomicU8 = AtomicU8::new(UNLOADED);
+/// Held by the thread that executes [`Startup::ready`], during which the value is true. No thread may hold another lock when
+/// it initializes the library.
+static STARTING: ReentrantMutex<Cell<bool>> = ReentrantMutex::new(Cell::new(false));
 /// The argument of [`choose_kind`]; -1 if it was not called.
 static CHOSEN: AtomicI32 = AtomicI32::new(-1);
 
@@ -108,13 +113,21 @@ pub fn is_initialized() -> bool {
     STATE.load(Ordering::Acquire) == READY
 }
 
+/// Returns whether the library is initialized. Waits for a thread that is initializing it.
+pub fn is_initialized_or_starting() -> bool {
+    is_initialized() || {
+        let _started = STARTING.lock();
+        is_initialized()
+    }
+}
+
 /// What the layers above the runtime do as the library starts. [`crate::init`] sets it when the library is loaded.
 pub struct Startup {
     /// Runs once the driver is loaded.
     pub loaded: fn(),
     /// Checks the environment before the first use of a device.
     pub check: fn() -> Result<()>,
-    /// Runs once, when the library becomes ready.
+    /// Runs before the library becomes ready, in one thread; others wait for it. After an error, the next call runs it again.
     pub ready: fn(&'static Runtime) -> Result<()>,
 }
 
@@ -162,12 +175,17 @@ fn initialize() -> Result<&'static Runtime> {
     }
     let startup = startup()?;
     (startup.check)()?;
+    let is_starting = STARTING.lock();
+    // The start itself makes calls that need the runtime.
+    if STATE.load(Ordering::Acquire) == READY || is_starting.get() {
+        return Ok(runtime);
+    }
+    is_starting.set(true);
+    let started = (startup.ready)(runtime);
+    is_starting.set(false);
+    started?;
     match STATE.compare_exchange(LOADED, READY, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => {
-            (startup.ready)(runtime)?;
-            Ok(runtime)
-        }
-        Err(READY) => Ok(runtime),
+        Ok(_) => Ok(runtime),
         Err(state) => Err(unusable(state)),
     }
 }

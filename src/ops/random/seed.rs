@@ -76,14 +76,19 @@ impl Seeding {
         pending.push(self);
         drop(pending);
         // Another thread may have initialised the library in the meantime.
-        if runtime::is_initialized() { apply_pending(runtime::ready()?) } else { Ok(()) }
+        if runtime::is_initialized_or_starting() { apply_pending(runtime::ready()?) } else { Ok(()) }
     }
 }
 
 /// Applies the requests made before the library was initialised.
 pub fn apply_pending(runtime: &Runtime) -> Result<()> {
     let pending = std::mem::take(&mut *PENDING.lock());
-    pending.into_iter().try_for_each(|seeding| seeding.apply(runtime))
+    let applied = pending.iter().try_for_each(|seeding| seeding.apply(runtime));
+    if applied.is_err() {
+        // The next call tries again.
+        PENDING.lock().splice(0..0, pending);
+    }
+    applied
 }
 
 /// Seeds the current device's default generator.
