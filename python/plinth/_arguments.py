@@ -52,21 +52,34 @@ def device_index(device: DeviceLike) -> int:
     if device is None:
         return -1
     if type(device) is int:
-        return device
+        return integer_argument(device, "the device", -(2**31), 2**31)
     if isinstance(device, str):
         kind, colon, number = device.partition(":")
         if kind != "cuda" or (colon and not (number.isascii() and number.isdigit())):
             raise ValueError(f'the device {device!r} is not "cuda" or "cuda:" and a number')
-        return int(number) if colon else -1
+        return integer_argument(int(number), "the device", 0, 2**31) if colon else -1
     if getattr(device, "type", "cuda") != "cuda":
         raise ValueError(f"the device {device!r} is not a CUDA device")
     try:
         index: Any = getattr(device, "index", device)
-        return -1 if index is None else operator.index(index)
+        return -1 if index is None else integer_argument(index, "the device", -(2**31), 2**31)
     except TypeError:
         raise TypeError(
             f'a device must be None, an integer, "cuda:1" or an object with an index, not {type(device).__name__}'
         ) from None
+
+
+def size_argument(size: int) -> int:
+    """Converts a size in bytes to size_t. One that does not fit becomes the largest one, which no device has."""
+    return min(size, 2**64 - 1)
+
+
+def integer_argument(value: int, what: str, low: int, high: int) -> int:
+    """Returns an integer; ctypes would wrap one that does not fit. Raises ValueError outside of low to high - 1."""
+    value = operator.index(value)
+    if not low <= value < high:
+        raise ValueError(f"{what} {value} is not in {low} to {high - 1}")
+    return value
 
 
 def known_device(device: DeviceLike) -> int:

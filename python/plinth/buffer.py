@@ -13,7 +13,7 @@ from ctypes import byref
 from typing import Any, Optional, Sequence, Tuple, Union
 
 from . import _dlpack, tensor
-from ._arguments import DeviceLike, StreamLike, known_device, result, stream_handle, take_text
+from ._arguments import DeviceLike, StreamLike, known_device, result, size_argument, stream_handle, take_text
 from ._native import PLINTH_STREAM_CURRENT, c_size_t, c_void_p, check, lib
 from .device import device as Device
 from .device import device_kind
@@ -143,10 +143,10 @@ class Buffer:
     def copy_from(self, source: Any, non_blocking: bool = False) -> "Buffer":
         """Copies from another buffer, or from a tensor of another library or of the CPU, and returns this buffer.
 
-        A source with elements of one byte and of this buffer's size in bytes, such as `bytes`, is copied as it is, if
-        the shapes or types differ. Otherwise elements are converted and broadcast, as torch.Tensor.copy_ does. The copy
-        runs in the current streams of the devices. A copy from the CPU is complete when the call returns; with
-        `non_blocking` it may not be if the source is pinned memory (empty_pinned), which then must not change before
+        Bytes, such as `bytes`, are copied as they are if both sides are contiguous and have equal sizes in bytes, and the
+        shapes differ or the other side is of float8. Otherwise elements are converted and broadcast, as torch.Tensor.copy_
+        does. The copy runs in the current streams of the devices. A copy from the CPU is complete when the call returns;
+        with `non_blocking` it may not be if the source is pinned memory (empty_pinned), which then must not change before
         the stream is done.
         """
         with tensor.view(source) as view, self._plinth_view() as own:
@@ -272,12 +272,16 @@ def _product(shape: Sequence[int]) -> int:
     return count
 
 
+_FLOAT8 = {"float8_e4m3fn", "float8_e5m2"}
+
+
 def _copy(destination: tensor.TensorView, source: tensor.TensorView, non_blocking: bool) -> None:
-    float8 = (10, 12)  # are numbers, and not bytes
+    dtypes = {source.dtype, destination.dtype}
+    is_float8_and_bytes = "uint8" in dtypes and not dtypes.isdisjoint(_FLOAT8)
     raw = (
-        any(dl.dtype.bits == 8 and dl.dtype.code not in float8 for dl in (source.dl, destination.dl))
+        not dtypes.isdisjoint(("uint8", "int8", "bool"))
         and source.nbytes == destination.nbytes
-        and source.shape != destination.shape
+        and (source.shape != destination.shape or is_float8_and_bytes)
         and source.is_contiguous
         and destination.is_contiguous
     )
@@ -308,7 +312,8 @@ def empty(shape: Shape, dtype: Any = "uint8", device: DeviceLike = None, stream:
     elif not isinstance(stream, Stream):
         used = handle if handle > 2 and handle >> 32 != 0x504C5300 else 0
     pointer = c_void_p()
-    check(lib.plinth_caching_allocator_alloc(_product(extents) * tensor.item_size(name), index, handle, byref(pointer)))
+    size = size_argument(_product(extents) * tensor.item_size(name))
+    check(lib.plinth_caching_allocator_alloc(size, index, handle, byref(pointer)))
     return Buffer._make(pointer.value or 0, extents, name, index, used)
 
 

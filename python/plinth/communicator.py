@@ -7,10 +7,11 @@ tensor is a buffer, or has DLPack or `__cuda_array_interface__`, is contiguous, 
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from contextlib import contextmanager
 from ctypes import byref, c_bool, c_char, c_int32, c_size_t, c_uint8, c_uint32
-from typing import Any, Iterator, List, Optional, Sequence, TypeVar
+from typing import Any, Callable, Iterator, List, Optional, Sequence, TypeVar
 
 from . import _native, tensor
 from ._arguments import DeviceLike, StreamLike, known_device, result, stream_handle
@@ -53,6 +54,23 @@ def _options(timeout: Optional[float], engine: str, nonblocking: bool = False) -
     options.engine = _ENGINES[engine]
     options.flags = _native.PLINTH_COMMUNICATOR_NONBLOCKING if nonblocking else 0
     return options
+
+
+class _Groups(threading.local):
+    """The number of groups that the calling thread has open."""
+
+    open = 0
+
+
+_groups = _Groups()
+
+
+def wait_outside_groups(block: Callable[[], None]) -> None:
+    """Waits as `wait` does. In a group it calls `block` in the calling thread, whose group makes the library refuse it."""
+    if _groups.open:
+        block()
+    else:
+        wait(None, block)
 
 
 def unique_id() -> bytes:
@@ -110,9 +128,8 @@ class Communicator:
         """
         data, index, options = id_bytes(uid), known_device(device), _options(timeout, engine, nonblocking)
         handle = c_void_p()
-        wait(
-            None,
-            lambda: check(lib.plinth_communicator_init_rank(ranks, data, rank, index, byref(options), byref(handle))),
+        wait_outside_groups(
+            lambda: check(lib.plinth_communicator_init_rank(ranks, data, rank, index, byref(options), byref(handle)))
         )
         return cls._own(handle.value or 0)
 
@@ -166,18 +183,18 @@ class Communicator:
             from .stream import current_stream
 
             handle = current_stream(self.device)._argument
-        wait(None, lambda: check(lib.plinth_communicator_wait(self._handle, _milliseconds(timeout), handle)))
+        wait_outside_groups(lambda: check(lib.plinth_communicator_wait(self._handle, _milliseconds(timeout), handle)))
 
     def sleep(self) -> None:
         """Releases the device memory of all ranks, and keeps its addresses. Every rank makes this call.
 
         Until wake(), collectives and replays of graphs that captured some raise GraphError.
         """
-        wait(None, lambda: check(lib.plinth_communicator_sleep(self._handle)))
+        wait_outside_groups(lambda: check(lib.plinth_communicator_sleep(self._handle)))
 
     def wake(self) -> None:
         """Allocates the device memory of all ranks again, at the same addresses. Every rank makes this call."""
-        wait(None, lambda: check(lib.plinth_communicator_wake(self._handle)))
+        wait_outside_groups(lambda: check(lib.plinth_communicator_wake(self._handle)))
 
     def abort(self) -> None:
         """Ends the communicator's work, whatever other ranks do. Calls that wait in other threads raise."""
@@ -306,11 +323,14 @@ def _destroy(handle: int) -> None:
 def group() -> Iterator[None]:
     """A context whose collectives start together at its end: for one thread that makes the calls of several ranks."""
     check(lib.plinth_communicator_group_start())
+    _groups.open += 1
     try:
         yield
     except BaseException:
         lib.plinth_communicator_group_end()
         raise
+    finally:
+        _groups.open -= 1
     check(lib.plinth_communicator_group_end())
 
 

@@ -11,7 +11,7 @@ from ctypes import POINTER, byref, c_int32, c_int64, c_void_p, pointer
 from typing import Any, List, Optional, Sequence, Union
 
 from . import _native, tensor
-from ._arguments import StreamLike, result, stream_handle
+from ._arguments import StreamLike, integer_argument, result, stream_handle
 from ._native import DLDataType, DLTensor, check, lib
 from .buffer import Buffer, empty
 
@@ -25,7 +25,8 @@ def _scalars(values: dict[str, Any]) -> Any:
         if isinstance(value, bool):
             scalar.kind, scalar.integer = _native.PLINTH_JIT_BOOL, value
         elif isinstance(value, int):
-            scalar.kind, scalar.integer = _native.PLINTH_JIT_INT, value
+            scalar.kind = _native.PLINTH_JIT_INT
+            scalar.integer = integer_argument(value, f"the scalar {name} =", -(2**63), 2**63)
         elif isinstance(value, complex):
             scalar.kind, scalar.real, scalar.imaginary = _native.PLINTH_JIT_COMPLEX, value.real, value.imag
         else:

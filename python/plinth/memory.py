@@ -20,8 +20,10 @@ from ._arguments import (
     StreamLike,
     call_and_report,
     device_index,
+    integer_argument,
     known_device,
     result,
+    size_argument,
     stream_handle,
     take_text,
 )
@@ -84,7 +86,8 @@ def caching_allocator_alloc(size: int, device: DeviceLike = None, stream: Stream
     """
     if size < 0:
         raise ValueError(f"the size {size} is negative")
-    return result(c_void_p, lib.plinth_caching_allocator_alloc, size, device_index(device), stream_handle(stream)) or 0
+    arguments = size_argument(size), device_index(device), stream_handle(stream)
+    return result(c_void_p, lib.plinth_caching_allocator_alloc, *arguments) or 0
 
 
 def caching_allocator_delete(mem_ptr: int) -> None:
@@ -465,7 +468,9 @@ def enable_sharing(budget: int = 0, floor: int = 0, name: str = "", device: Devi
     if the device is shared by another name.
     """
     options = _native.plinth_memory_share_options_t.init()
-    options.budget, options.floor, options.name = budget, floor, name.encode()
+    options.budget = integer_argument(budget, "the budget", 0, 2**64)
+    options.floor = integer_argument(floor, "the floor", 0, 2**64)
+    options.name = name.encode()
     check(lib.plinth_memory_share_enable(device_index(device), byref(options)))
 
 
@@ -548,7 +553,8 @@ class MemPool:
 
     @budget.setter
     def budget(self, size: Optional[int]) -> None:
-        check(lib.plinth_mem_pool_set_budget(pool_id(self), c_size_t(-1) if size is None else size))
+        limit = c_size_t(-1) if size is None else integer_argument(size, "the budget", 0, 2**64)
+        check(lib.plinth_mem_pool_set_budget(pool_id(self), limit))
 
     @property
     def tag(self) -> Optional[str]:

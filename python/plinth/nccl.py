@@ -12,8 +12,8 @@ from typing import Any, Optional, Sequence, Tuple
 
 from . import tensor
 from ._arguments import result, stream_handle, take_text
-from ._native import DLTensor, PLINTH_REDUCE_SUM, c_bool, check, lib, wait
-from .communicator import Communicator, _operation, id_bytes, unique_id
+from ._native import DLTensor, PLINTH_REDUCE_SUM, c_bool, check, lib
+from .communicator import Communicator, _operation, id_bytes, unique_id, wait_outside_groups
 from .errors import PlinthError
 
 __all__ = [
@@ -68,7 +68,7 @@ def init_rank(num_ranks: int, uid: bytes, rank: int) -> Communicator:
         with device(index):
             check(lib.plinth_nccl_init_rank(num_ranks, data, rank, byref(handle)))
 
-    wait(None, block)
+    wait_outside_groups(block)
     return Communicator._own(handle.value or 0)
 
 

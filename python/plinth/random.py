@@ -13,7 +13,7 @@ from ctypes import byref, c_uint8, c_uint64
 from typing import Any, List, Optional, Sequence, Tuple, TypeVar
 
 from . import _native, tensor
-from ._arguments import DeviceLike, StreamLike, device_index, result, stream_handle
+from ._arguments import DeviceLike, StreamLike, device_index, integer_argument, result, stream_handle
 from ._native import c_int32, c_void_p, check, lib
 from .device import device as Device
 from .device import device_count
@@ -156,6 +156,7 @@ class Generator:
 
     def set_offset(self, offset: int) -> "Generator":
         """Sets the offset, a multiple of 4, and returns the generator."""
+        offset = integer_argument(offset, "the offset", 0, 2**64)
         check(lib.plinth_generator_set_offset(self._handle, offset))
         return self
 

@@ -10,7 +10,7 @@ from unittest import mock
 
 import support
 import plinth
-from plinth import _dlpack, tensor
+from plinth import _dlpack, _native, tensor
 
 try:
     import numpy
@@ -78,6 +78,26 @@ class Buffers(unittest.TestCase):
             buffer.copy_to(data)
         with self.assertRaises(TypeError):
             buffer.copy_from([1, 2, 3])
+
+    def test_bytes_are_what_is_stored_of_float8(self):
+        data = bytes(range(256))
+        for dtype in "float8_e4m3fn", "float8_e5m2":
+            for shape in 256, (16, 16):
+                with self.subTest(dtype=dtype, shape=shape):
+                    buffer = plinth.empty(shape, dtype).copy_from(data)
+                    self.assertEqual(buffer.tobytes(), data)
+                    same = plinth.empty(256)
+                    _native.check(_native.lib.plinth_copy(same.ptr, buffer.ptr, 256, False))
+                    self.assertEqual(same.tobytes(), data)
+
+    def test_sizes_beyond_64_bits(self):
+        before = plinth.memory_allocated()
+        for shape, dtype in (2**64 + 512, "uint8"), ((2**32, 2**32), "float32"):
+            with self.assertRaises(plinth.OutOfMemoryError):
+                plinth.empty(shape, dtype)
+        with self.assertRaises(plinth.OutOfMemoryError):
+            plinth.caching_allocator_alloc(2**64 + 512)
+        self.assertEqual(plinth.memory_allocated(), before)
 
     def test_copies_convert_and_broadcast(self):
         buffer = plinth.empty((2, 3), "float32").copy_from(array.array("q", [1, 2, -3]))

@@ -57,6 +57,28 @@ class InOneProcess(unittest.TestCase):
         self.ranks[1].wait()
         self.assertEqual(parts[1].tolist(), [11, 22])
 
+    def test_calls_that_wait_are_refused_in_a_group(self):
+        def refused():
+            errors = []
+            for call in (
+                self.ranks[0].sleep,
+                self.ranks[0].wake,
+                lambda: plinth.Communicator.init_rank(2, communicator.unique_id(), 0, timeout=3),
+            ):
+                try:
+                    with communicator.group():
+                        call()
+                except plinth.errors.InvalidArgumentError as error:
+                    errors.append(str(error))
+            return errors
+
+        of_main, of_thread = refused(), []
+        thread = threading.Thread(target=lambda: of_thread.extend(refused()))
+        thread.start()
+        thread.join()
+        self.assertEqual(len(of_main), 3)
+        self.assertEqual(of_main, of_thread)
+
     def test_registration_is_for_processes(self):
         with self.assertRaisesRegex(NotImplementedError, "without a registration"):
             self.ranks[0].register(floats(1))

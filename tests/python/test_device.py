@@ -92,7 +92,8 @@ class Devices(unittest.TestCase):
         for argument, index in ((None, -1), (1, 1), ("cuda", -1), ("cuda:1", 1), (Index(1), 1), (Index(None), -1),
                                 (plinth.device(1), 1)):
             self.assertEqual(_arguments.device_index(argument), index)
-        for argument in ("cpu", "cuda:", "cuda:x", "cuda:-1", "cuda:\u00b2", Index(0, "cpu")):
+        for argument in ("cpu", "cuda:", "cuda:x", "cuda:-1", "cuda:\u00b2", "cuda:4294967296", 2**32, Index(2**32),
+                         Index(0, "cpu")):
             with self.assertRaises(ValueError, msg=repr(argument)):
                 _arguments.device_index(argument)
         for argument in (1.5, [], object()):

@@ -38,6 +38,8 @@ class Calls(unittest.TestCase):
             axpy(x, y, beta=1.0)
         with self.assertRaises(ValueError):
             axpy(x)
+        with self.assertRaisesRegex(ValueError, "alpha"):
+            axpy(x, y, alpha=2**63)
 
     def test_types_and_broadcast(self):
         axpy = jiterator._create_jit_fn(AXPY, alpha=1.0)

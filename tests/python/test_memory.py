@@ -132,6 +132,9 @@ class Memory(unittest.TestCase):
     def test_pools(self):
         pool = plinth.MemPool()
         self.assertEqual((pool.use_count(), pool.memory(), pool.budget), (1, (0, 0), None))
+        for budget in -1, 2**64 + 4096:
+            with self.assertRaises(ValueError):
+                pool.budget = budget
         with plinth.use_mem_pool(pool):
             self.assertEqual(pool.use_count(), 2)
             inside = plinth.empty(1000)

@@ -74,6 +74,9 @@ class Generators(unittest.TestCase):
         self.assertEqual(clone.seed(), generator.initial_seed())
         with self.assertRaises(plinth.errors.InvalidArgumentError):
             random.uniform_(plinth.empty(4, "float32", 0), generator=generator)
+        for offset in -4, 2**64 + 8:
+            with self.assertRaises(ValueError):
+                generator.set_offset(offset)
 
     def test_threads_get_different_numbers(self):
         generator, rows = plinth.Generator(), []
