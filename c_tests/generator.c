@@ -297,6 +297,8 @@ TEST(states_of_all_devices_are_saved_and_restored) {
   CHECK_STATUS(plinth_get_rng_state_all(saved, -1), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_get_rng_state_all(saved, count + 1), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_get_rng_state_all(NULL, count), PLINTH_ERROR_NULL_POINTER);
+  CHECK_OK(plinth_get_rng_state_all(NULL, 0));
+  CHECK_OK(plinth_set_rng_state_all(NULL, 0));
   /* One invalid state makes the call change no generator. */
   state_of(7, 0, states);
   state_of(8, 3, states + 16 * (count - 1));
@@ -389,6 +391,9 @@ TEST(philox_states_do_not_overlap) {
     CHECK_EQ(offset_of(generator), offset);
   }
   CHECK_STATUS(plinth_generator_philox_state(generator, 4, NULL), PLINTH_ERROR_NULL_POINTER);
+  /* A negative number that became unsigned: rounded up, it would be 0. */
+  CHECK_STATUS(plinth_generator_philox_state(generator, (uint64_t)-1, &state), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_generator_philox_state(generator, (UINT64_C(1) << 62) + 1, &state), PLINTH_ERROR_INVALID_VALUE);
   CHECK_EQ(offset_of(generator), offset);
   CHECK_OK(plinth_generator_destroy(generator));
 }

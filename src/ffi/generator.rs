@@ -136,14 +136,14 @@ pub unsafe extern "C" fn plinth_set_rng_state(device: i32, state: *const u8) -> 
 
 /// Gets the states of the default generators of the first `count` devices, one after the other.
 ///
-/// @param states Out: PLINTH_RNG_STATE_SIZE bytes for each device.
+/// @param states Out: PLINTH_RNG_STATE_SIZE bytes for each device; may be NULL if `count` is 0.
 /// @param count The number of devices, usually the result of plinth_device_count.
 /// @return As plinth_get_rng_state; PLINTH_ERROR_INVALID_VALUE for a count that is negative or larger than the number
 ///         of devices.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_get_rng_state_all(states: *mut u8, count: i32) -> plinth_status_t {
     guard(|| {
-        if states.is_null() {
+        if states.is_null() && count != 0 {
             return Err(null("states"));
         }
         for (index, state) in seed::states(count_of(count)?)?.iter().enumerate() {
@@ -161,7 +161,7 @@ fn count_of(count: i32) -> Result<usize> {
 
 /// Sets the states of the default generators of the first `count` devices. If one state is malformed, none is set.
 ///
-/// @param states PLINTH_RNG_STATE_SIZE bytes for each device.
+/// @param states PLINTH_RNG_STATE_SIZE bytes for each device; may be NULL if `count` is 0.
 /// @param count The number of devices.
 /// @return As plinth_set_rng_state; PLINTH_ERROR_INVALID_VALUE for more states than devices.
 #[unsafe(no_mangle)]
@@ -179,6 +179,9 @@ pub unsafe extern "C" fn plinth_set_rng_state_all(states: *const u8, count: i32)
 /// # Safety
 /// `pointer` is NULL or points to `count` bytes.
 unsafe fn bytes<'a>(pointer: *const u8, count: usize, name: &str) -> Result<&'a [u8]> {
+    if count == 0 {
+        return Ok(&[]);
+    }
     if pointer.is_null() {
         return Err(null(name));
     }
@@ -425,13 +428,14 @@ pub unsafe extern "C" fn plinth_generator_set_offset(generator: plinth_generator
 /// numbers, even if threads call at the same time.
 ///
 /// @param generator The generator; NULL for the current device's default one.
-/// @param increment The maximum number of 32-bit values that one thread of the kernel uses; rounded up to a multiple
-///        of 4.
+/// @param increment The maximum number of 32-bit values that one thread of the kernel uses, at most 2^62; rounded up to
+///        a multiple of 4.
 /// @param state Out: the state. Outside of a capture it has the seed and the offset. In a capture it has the device
 ///        addresses of the seed and the offset, which each replay writes, and a number to add to the offset. It is
 ///        then valid only for kernels of that capture.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GENERATOR_NOT_REGISTERED
-///         in a capture of a graph with which the generator is not registered; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a larger
+///         increment; PLINTH_ERROR_GENERATOR_NOT_REGISTERED in a capture of a graph with which the generator is not
+///         registered; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_generator_philox_state(
     generator: plinth_generator_t,

@@ -69,12 +69,11 @@ fn code_only(text: &str) -> Vec<u8> {
     code
 }
 
-/// Returns whether a quote is a digit separator.
+/// Returns whether a quote is a digit separator: it is in a number, which a digit begins.
 fn is_separator(code: &[u8], at: usize) -> bool {
-    code[at] == b'\''
-        && at > 0
-        && code[at - 1].is_ascii_hexdigit()
-        && code.get(at + 1).is_some_and(u8::is_ascii_hexdigit)
+    let is_of_number = |byte: &u8| is_word(*byte) || *byte == b'\'';
+    let before = code[..at].iter().rposition(|byte| !is_of_number(byte)).map_or(0, |offset| offset + 1);
+    code[at] == b'\'' && code[before].is_ascii_digit() && code.get(at + 1).is_some_and(u8::is_ascii_hexdigit)
 }
 
 fn end_of(code: &[u8], from: usize, mark: &[u8]) -> usize {
@@ -167,11 +166,14 @@ fn after_word<'a>(code: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
     None
 }
 
-/// Returns the position of the bracket that closes the one at `open`.
+/// Returns the position of the bracket that closes the one at `open`. A `<` is a bracket only among the parameters of a
+/// template; elsewhere it may be an operator.
 fn matching(code: &[u8], open: usize) -> Option<usize> {
+    let in_template = code.get(open) == Some(&b'<');
     let mut depth = 0_i32;
     for (at, byte) in code.iter().enumerate().skip(open) {
         match byte {
+            b'<' | b'>' if !in_template => {}
             b'(' | b'<' | b'[' => depth += 1,
             b')' | b'>' | b']' => {
                 depth -= 1;
@@ -190,14 +192,17 @@ fn parameters(list: &[u8]) -> usize {
     if list.trim_ascii().is_empty() || list.trim_ascii() == b"void" {
         return 0;
     }
-    let mut depth = 0_i32;
+    // In parentheses, a `<` may be an operator, and no comma separates parameters.
+    let (mut depth, mut angles) = (0_i32, 0_i32);
     let commas = list.iter().filter(|byte| {
         match byte {
-            b'(' | b'<' | b'[' | b'{' => depth += 1,
-            b')' | b'>' | b']' | b'}' => depth -= 1,
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth -= 1,
+            b'<' if depth == 0 => angles += 1,
+            b'>' if depth == 0 => angles -= 1,
             _ => {}
         }
-        **byte == b',' && depth == 0
+        **byte == b',' && depth == 0 && angles == 0
     });
     commas.count() + 1
 }
@@ -232,6 +237,18 @@ mod tests {
             ),
             ("#define OPEN {\n#define TWO \\\n  {\ntemplate <typename T> T f() { return 1; }", "f", 0, false),
             ("template <typename T, int N = 3> T f(T x) { return x; }", "f", 1, false),
+            (
+                "template <typename T> T f(T x, bool less = (1 < 2), A<int, 3> y) { return less ? x : y; }",
+                "f",
+                3,
+                false,
+            ),
+            (
+                "template <typename T> T f(T x) { switch (int(x)) { case'a': return u8'a'; } return 0xa'b + 1'0'0; }",
+                "f",
+                1,
+                false,
+            ),
             ("template <typename T> T f(T x, T y = T{}) { return x; }", "f", 2, false),
             (
                 "template <typename T> T f(T x) { return x; }\nstatic const int t[] = {1};\nstruct S { int f(int); };",

@@ -10,7 +10,7 @@
 use crate::{
     base::handle::{HandleTable, Kind},
     driver::random::PhiloxState,
-    error::{Error, Result},
+    error::{Error, Result, invalid},
     runtime,
     status::Status,
     stream,
@@ -332,8 +332,14 @@ pub fn on_device(handle: u64, device: u32) -> Result<Arc<GeneratorState>> {
     if state.device == device { Ok(state) } else { Err(device_mismatch(state.device, device)) }
 }
 
+/// The most 32-bit values that a kernel of the caller may reserve: a quarter of all that an offset counts.
+const MAX_INCREMENT: u64 = 1 << 62;
+
 /// Reserves and consumes numbers for a kernel of the caller in the current stream of the generator's device.
 pub fn philox_state(handle: u64, increment: u64) -> Result<PhiloxState> {
+    if increment > MAX_INCREMENT {
+        return Err(invalid(format!("the increment {increment} is larger than {MAX_INCREMENT}")));
+    }
     let runtime = runtime::ready()?;
     let handle = if handle == 0 { super::seed::default_generator(-1)? } else { handle };
     let state = get(handle)?;
