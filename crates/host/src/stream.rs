@@ -406,13 +406,17 @@ pub fn lock_for_work(
     handle: CUstream,
 ) -> Result<(MutexGuard<'static, Engine>, Id), Code> {
     let mut engine = state.engine.lock();
-    loop {
-        let id = engine.find_stream(handle, context::current(state))?;
-        let Some(stream) = engine.streams.get(&id).filter(|stream| stream.is_full()) else { return Ok((engine, id)) };
+    let id = engine.find_stream(handle, context::current(state))?;
+    while let Some(stream) = engine.streams.get(&id).filter(|stream| stream.is_full()) {
         let room = stream.room.clone();
         room.wait_for(&mut engine, RETRY_INTERVAL);
         engine.retry_threads();
+        // The call began before the stream was destroyed, so it is no use after the destruction.
+        if engine.streams.get(&id).is_none_or(|stream| stream.destroyed) {
+            return Err(codes::CUDA_ERROR_INVALID_HANDLE);
+        }
     }
+    Ok((engine, id))
 }
 
 /// Blocks until all work that is now in a stream is complete.
