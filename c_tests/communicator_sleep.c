@@ -3,6 +3,7 @@
 /* env: PLINTH_HOST_DEVICES=4 */
 /* env: PLINTH_COMMUNICATOR_ENGINE=shared */
 /* alone: each_fault_of_a_cycle_leaves_all_ranks_in_one_state; enables fault injection before the first call */
+/* alone: sleep_waits_for_replays_where_the_driver_cannot_record_a_context; enables fault injection before the first call */
 /* alone: two_processes_sleep_and_one_ends; forks before the first call */
 /* timeout: 120 */
 /* library: fake_nccl */
@@ -244,6 +245,72 @@ TEST(each_fault_of_a_cycle_leaves_all_ranks_in_one_state) {
   CHECK(faults >= 40);
   CHECK(failed_sleeps >= 6);
   CHECK(failed_wakes >= 10);
+  destroy_graphs();
+  destroy_communicators();
+}
+
+/* ---- drivers before CUDA 12.5 */
+
+static int released;
+
+static void wait_for_release(void *context) {
+  (void)context;
+  while (!__atomic_load_n(&released, __ATOMIC_ACQUIRE)) sleep_milliseconds(1);
+}
+
+static void *release_soon(void *context) {
+  (void)context;
+  sleep_milliseconds(200);
+  __atomic_store_n(&released, 1, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+static uint64_t calls_of(const char *name) {
+  uint64_t count = 0;
+  CHECK_OK(plinth_driver_call_count(name, &count));
+  return count;
+}
+
+/* Such a driver cannot record the work of a context, and a failure of that call is treated as its absence. */
+TEST(sleep_waits_for_replays_where_the_driver_cannot_record_a_context) {
+  bool waited = false;
+  CHECK_OK(plinth_enable_fault_injection());
+  make_communicators();
+  run_threads(RANKS, capture_as);
+  for (int cycle = 0; cycle < 3; cycle++) {
+    reduce_all();
+    replay_all();
+    SLEEP();
+    WAKE();
+  }
+  bool happened = true;
+  for (uint64_t nth = 1; happened && !waited; nth++) {
+    pthread_t releasing;
+    clear_outputs();
+    for (int rank = 0; rank < RANKS; rank++) CHECK_OK(plinth_stream_synchronize(streams[rank]));
+    __atomic_store_n(&released, 0, __ATOMIC_RELEASE);
+    for (int rank = 0; rank < RANKS; rank++) CHECK_OK(plinth_launch_host_function(streams[rank], wait_for_release, NULL));
+    run_threads(RANKS, replay_as);
+    CHECK_EQ(pthread_create(&releasing, NULL, release_soon, NULL), 0);
+    const uint64_t before = calls_of("cuCtxSynchronize");
+    CHECK_OK(plinth_inject_fault(nth, CUDA_ERROR_UNKNOWN));
+    const plinth_status_t status = on_all(plinth_communicator_sleep);
+    const char *call = plinth_tripped_fault();
+    happened = call != NULL;
+    if (happened && strcmp(call, "cuCtxRecordEvent") == 0) {
+      waited = true;
+      CHECK_EQ(status, PLINTH_OK);
+      CHECK(__atomic_load_n(&released, __ATOMIC_ACQUIRE));
+      CHECK_EQ(calls_of("cuCtxSynchronize"), before + 1);
+      for (int rank = 0; rank < RANKS; rank++) CHECK(stream_done(streams[rank]));
+    }
+    CHECK_OK(plinth_inject_fault(0, 0));
+    CHECK_EQ(pthread_join(releasing, NULL), 0);
+    if (status != PLINTH_OK) SLEEP();
+    WAKE();
+    expect_sums(2 * LARGE);
+  }
+  CHECK(waited);
   destroy_graphs();
   destroy_communicators();
 }
