@@ -7,7 +7,7 @@
 /* library: fake_nccl */
 #include "ranks.h"
 
-enum { COUNT = 1000, REPLAYS = 1000, REPLAYS_IN_A_ROW = 100, MILLISECONDS = 30000 };
+enum { COUNT = 1000, REPLAYS = 1000, REPLAYS_IN_A_ROW = 100, MILLISECONDS = 30000, LONG = 200000 };
 
 static int ranks;
 static unsigned mode;
@@ -192,3 +192,52 @@ static void lose(void (*body)(int rank)) {
 
 TEST(a_replay_that_needs_a_rank_that_left_is_an_error) { lose(lose_a_rank_by_replay); }
 TEST(a_call_that_needs_a_rank_that_left_is_an_error_after_replays) { lose(lose_a_rank_after_replays); }
+
+/* ---- captures at once */
+
+static float *output_in_capture(plinth_communicator_t communicator, const float *input, int32_t op, plinth_stream_t stream,
+                                int rank) {
+  float *output = floats_on(rank, LONG, -1, 0);
+  CHECK_OK(plinth_communicator_all_reduce(communicator, input, output, LONG, FLOAT32, op, stream));
+  return output;
+}
+
+/* A capture with two streams, between whose calls another capture makes one. Its calls keep their order. */
+static void capture_two_graphs(int rank) {
+  static uint8_t id[PLINTH_UNIQUE_ID_SIZE];
+  const plinth_communicator_options_t options = options_of(PLINTH_ENGINE_AUTO, MILLISECONDS, 0);
+  plinth_communicator_t communicator = NULL;
+  plinth_graph_t first = NULL, second = NULL;
+  need_devices(2);
+  need_nccl();
+  share_id(rank, id);
+  CHECK_OK(plinth_set_device(rank));
+  CHECK_OK(plinth_communicator_init_rank(2, id, rank, rank, &options, &communicator));
+  const plinth_stream_t begun = stream_on(rank), forked = stream_on(rank), other = stream_on(rank);
+  const float *input = floats_on(rank, LONG, (float)rank, 0);
+  CHECK_OK(plinth_graph_create(&first));
+  CHECK_OK(plinth_graph_create(&second));
+  CHECK_OK(plinth_set_stream(begun));
+  CHECK_OK(plinth_graph_capture_begin(first, NULL, PLINTH_CAPTURE_RELAXED));
+  CHECK_OK(plinth_stream_wait_stream(forked, begun));
+  float *sum = output_in_capture(communicator, input, PLINTH_REDUCE_SUM, begun, rank);
+  CHECK_OK(plinth_set_stream(other));
+  CHECK_OK(plinth_graph_capture_begin(second, NULL, PLINTH_CAPTURE_RELAXED));
+  output_in_capture(communicator, input, PLINTH_REDUCE_SUM, other, rank);
+  CHECK_OK(plinth_graph_capture_end(second));
+  CHECK_OK(plinth_set_stream(begun));
+  float *most = output_in_capture(communicator, input, PLINTH_REDUCE_MAX, forked, rank);
+  CHECK_OK(plinth_stream_wait_stream(begun, forked));
+  CHECK_OK(plinth_graph_capture_end(first));
+  for (int round = 0; round < 100; round++) {
+    CHECK_OK(plinth_graph_replay(first));
+    CHECK_OK(plinth_communicator_wait(communicator, MILLISECONDS, begun));
+  }
+  expect_floats(sum, LONG, 1, 0);
+  expect_floats(most, LONG, 1, 0);
+  CHECK_OK(plinth_graph_destroy(second));
+  CHECK_OK(plinth_graph_destroy(first));
+  CHECK_OK(plinth_communicator_destroy(communicator));
+}
+
+TEST(captures_at_once_keep_the_order_of_their_calls) { run_processes(2, capture_two_graphs); }

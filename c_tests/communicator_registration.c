@@ -231,3 +231,91 @@ TEST(deregistration_waits_for_the_ranks_work) {
   ranks = 2;
   run_processes(ranks, deregister_early);
 }
+
+/* Rank 1 ends while a call of rank 0 waits for it, so rank 0 is not left with the timeout of its work. */
+static void deregister_without_the_other(int rank) {
+  plinth_communicator_t communicator = join(rank, 10 * MILLISECONDS);
+  float *block = floats_in_block(rank, 1);
+  bool ready = false;
+  CHECK_OK(plinth_communicator_register(communicator, block, BLOCK));
+  if (rank == 1) _exit(0);
+  sleep_milliseconds(300);
+  CHECK_OK(plinth_communicator_all_reduce(communicator, block, block, 100000, FLOAT32, PLINTH_REDUCE_SUM, NULL));
+  const double start = seconds_now();
+  CHECK_OK(plinth_communicator_deregister(communicator, block));
+  CHECK(seconds_now() - start < SOON);
+  CHECK_EQ(uses_of(block).registrations, 0);
+  CHECK_STATUS(plinth_communicator_query(communicator, &ready), PLINTH_ERROR_PEER_LOST);
+}
+
+TEST(deregistration_ends_when_another_rank_is_gone) {
+  ranks = 2;
+  run_processes(ranks, deregister_without_the_other);
+}
+
+/* Rank 1 still names memory that rank 0 has deregistered. Its old address may belong to other memory, which stays as it is. */
+static void send_to_deregistered_memory(int rank) {
+  enum { MESSAGE = 4 * MIB };
+  plinth_communicator_t communicator = join(rank, MILLISECONDS);
+  float *first = (float *)block_on(2 * MESSAGE, rank), *second = (float *)block_on(2 * MESSAGE, rank);
+  float *sent = floats_on(rank, MESSAGE / sizeof(float), 1, 1);
+  CHECK_OK(plinth_memset(second, 0, 2 * MESSAGE, NULL));
+  CHECK_OK(plinth_communicator_register(communicator, first, 2 * MESSAGE));
+  if (rank == 0) CHECK_OK(plinth_communicator_deregister(communicator, first));
+  CHECK_OK(plinth_communicator_register(communicator, second, 2 * MESSAGE));
+  if (rank == 0) {
+    CHECK_OK(plinth_communicator_send(communicator, sent, MESSAGE / sizeof(float), FLOAT32, 1, NULL));
+  } else {
+    CHECK_OK(plinth_communicator_recv(communicator, first, MESSAGE / sizeof(float), FLOAT32, 0, NULL));
+  }
+  CHECK_STATUS(plinth_communicator_wait(communicator, MILLISECONDS, NULL), PLINTH_ERROR_RANK_MISMATCH);
+  if (rank == 0) CHECK_MESSAGE("refers to registered memory");
+  expect_floats(second, MESSAGE / sizeof(float), 0, 0);
+  CHECK_OK(plinth_communicator_destroy(communicator));
+}
+
+TEST(memory_that_only_one_rank_has_deregistered_is_a_mismatch) {
+  ranks = 2;
+  run_processes(ranks, send_to_deregistered_memory);
+}
+
+/* ---- the end of the communicator during a registration */
+
+enum end { DIES, ABORTS, FIRST_RANK_ABORTS };
+static enum end end;
+static char folder[] = "/tmp/plinth_registration_XXXXXX";
+static plinth_communicator_t ending;
+
+static void *end_soon(void *context) {
+  (void)context;
+  sleep_milliseconds(400);
+  if (end == DIES) _exit(0);
+  CHECK_OK(plinth_communicator_abort(ending));
+  return NULL;
+}
+
+/* Rank 1 looks for the others in an empty folder, so all ranks wait until the communicator ends. */
+static void end_during_a_registration(int rank) {
+  pthread_t thread;
+  const bool ends = rank == (end == FIRST_RANK_ABORTS ? 0 : 1);
+  const plinth_status_t expected = end == DIES ? PLINTH_ERROR_PEER_LOST : PLINTH_ERROR_ABORTED;
+  ending = join(rank, 10 * MILLISECONDS);
+  float *block = floats_in_block(rank, 1);
+  if (rank == 1) setenv("PLINTH_RENDEZVOUS_DIR", folder, 1);
+  if (ends) CHECK_EQ(pthread_create(&thread, NULL, end_soon, NULL), 0);
+  const double start = seconds_now();
+  CHECK_STATUS(plinth_communicator_register(ending, block, BLOCK), expected);
+  CHECK(seconds_now() - start < SOON);
+  CHECK_EQ(uses_of(block).registrations, 0);
+  bool ready = false;
+  CHECK_STATUS(plinth_communicator_query(ending, &ready), expected);
+  if (ends) CHECK_EQ(pthread_join(thread, NULL), 0);
+  CHECK_OK(plinth_communicator_destroy(ending));
+}
+
+TEST(the_end_of_the_communicator_ends_a_registration) {
+  ranks = 3;
+  CHECK(mkdtemp(folder) != NULL);
+  for (end = DIES; end <= FIRST_RANK_ABORTS; end++) run_processes(ranks, end_during_a_registration);
+  CHECK_EQ(rmdir(folder), 0);
+}

@@ -118,7 +118,27 @@ impl Operation {
         let (reads, writes) = self.buffer_counts(size.into(), self.kind.root_or_peer() == Some(rank));
         self.from = self.checked(self.from, reads, "the memory that is read")?;
         self.to = self.checked(self.to, writes, "the memory that is written")?;
+        if self.overlaps(rank) {
+            return Err(invalid(
+                "the memory that is read and the memory that is written overlap; use separate memory, or the same for an \
+                 operation in place",
+            ));
+        }
         Ok(self)
+    }
+
+    /// Returns whether memory is read and written in another way than that of the operation in place.
+    fn overlaps(&self, rank: u32) -> bool {
+        let (from, to) = (self.from.address(), self.to.address());
+        let own_part = u64::from(rank) * self.bytes();
+        let is_in_place = match self.kind {
+            Kind::AllGather => from == to + own_part,
+            Kind::ReduceScatter { .. } => to == from + own_part,
+            _ => from == to,
+        };
+        let end = |span: Span| span.address() + span.bytes() as u64;
+        let is_shared = from < end(self.to) && to < end(self.from);
+        is_shared && self.from.bytes() > 0 && self.to.bytes() > 0 && !is_in_place
     }
 
     fn checked(&self, span: Span, buffer_counts: u64, what: &str) -> Result<Span> {

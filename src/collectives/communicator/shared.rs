@@ -11,7 +11,7 @@ use super::{
     operation::{Kind, Operation},
 };
 use crate::{
-    collectives::processes::{Candidate, GatherRow, ProcessGroup, Transfer},
+    collectives::processes::{Candidate, GatherRow, GatheringCall, ProcessGroup, Transfer},
     driver::{Span, group::MAX_RANKS, signals},
     error::{Context, Error, Result},
     runtime::Runtime,
@@ -201,11 +201,8 @@ impl ProcessRank {
 
     /// Enqueues this rank's point-to-point operations in their streams, together.
     pub fn issue_transfers(&self, operations: &[Operation]) -> Result<()> {
-        let transfers: Vec<(Transfer, Stream)> = operations
-            .iter()
-            .filter(|operation| operation.count > 0)
-            .filter_map(|operation| Some((transfer(operation)?, operation.stream)))
-            .collect();
+        let transfers: Vec<(Transfer, Stream)> =
+            operations.iter().filter_map(|operation| Some((transfer(operation)?, operation.stream))).collect();
         self.group.exchange_in_streams(&transfers)
     }
 
@@ -219,7 +216,7 @@ impl ProcessRank {
         let mut own_row = Vec::from(ProcessGroup::new_id()?);
         own_row.extend(color.map_or(-1, i64::from).to_le_bytes());
         own_row.extend(key.to_le_bytes());
-        self.group.send_row(&own_row)
+        self.group.send_row(GatheringCall::Split, &own_row)
     }
 
     /// Completes a split: waits for the other ranks, and joins this rank's new group.

@@ -249,9 +249,6 @@ impl ProcessGroup {
             let (read, written) = mode.rows(self.rank(), root, self.size());
             let (from, to) = (self.rows_of(from, read, count, element)?, self.rows_of(to, written, count, element)?);
             let bytes = count * element.bytes();
-            if read * written > 0 {
-                check_overlap(mode, u64::from(self.rank()) * bytes, from, to)?;
-            }
             let used = [observe::read(from), observe::write(to)];
             // Held until the launch, so that the memory is not deregistered before.
             let registrations = self.registrations.read();
@@ -322,7 +319,7 @@ impl ProcessGroup {
             // A graph that the program captures by the driver's own calls cannot be refused.
             capture_scope::add(capture, &self.sleep);
         }
-        orders.add(additions, device, &runtime.driver)?;
+        orders.add(additions, capture, device, &runtime.driver)?;
         // Before the launch, which may wait for a rank that has left.
         if capture.is_none() {
             self.launched.add(additions);
@@ -376,21 +373,6 @@ fn launches<S: Copy>(transfers: &[(Transfer, S)], is_same: impl Fn(S, S) -> bool
     }
     launches.sort_by_key(|(round, ..)| *round);
     launches
-}
-
-/// Rejects memory that is read and written, except for the in-place forms that the kernels support.
-fn check_overlap(mode: Mode, own: u64, from: Span, to: Span) -> Result<()> {
-    let end = |span: Span| span.address() + span.bytes() as u64;
-    let disjoint = end(from) <= to.address() || end(to) <= from.address();
-    let in_place = match mode {
-        Mode::AllGather => from.address() == to.address() + own,
-        Mode::ReduceScatter => to.address() == from.address() + own,
-        _ => from.address() == to.address(),
-    };
-    if disjoint || in_place || from.bytes() == 0 || to.bytes() == 0 {
-        return Ok(());
-    }
-    Err(invalid("what is read and what is written overlap, and not as they may"))
 }
 
 #[cfg(test)]

@@ -49,7 +49,15 @@ pub fn explain(rank: u32, size: u32, failure: &FailureReport) -> Error {
         Reason::Timeout => Error::new(Status::TIMED_OUT, format!("{finder} waited too long for rank {about}")),
         Reason::Aborted => Error::new(Status::ABORTED, format!("rank {about} of {size} aborted the group")),
         Reason::Lost => Error::new(Status::PEER_LOST, format!("rank {about} of {size} is gone")),
-        Reason::Mismatch if own => {
+        Reason::Mismatch if own && failure.own == failure.other && failure.own != [0; 4] => Error::new(
+            Status::RANK_MISMATCH,
+            format!(
+                "collective mismatch: rank {about} refers to registered memory that rank {rank} of {size} does not have, in \
+                 {}; register and deregister memory at the same point of the calls of all ranks",
+                describe(&failure.own)
+            ),
+        ),
+        Reason::Mismatch if own && failure.own != failure.other => {
             let mut calls = [&failure.own, &failure.other].map(describe);
             if failure.own[2..] != failure.other[2..] && calls[0] == calls[1] {
                 calls[0] += &describe_memory(&failure.own);
@@ -61,6 +69,7 @@ pub fn explain(rank: u32, size: u32, failure: &FailureReport) -> Error {
             );
             Error::new(Status::RANK_MISMATCH, message)
         }
+        // Found by another rank, or by the CPU, which has no headers of launches.
         Reason::Mismatch => {
             Error::new(Status::RANK_MISMATCH, format!("{finder} reported a collective mismatch with rank {about}"))
         }

@@ -4,7 +4,7 @@
 //! physical allocations under it to the others.
 
 use super::{
-    ProcessGroup,
+    GatheringCall, ProcessGroup,
     descriptors::{receive, send},
     rendezvous::{self, Id, RankInfo, broadcast_error, checked},
     symmetric_buffer::{SymmetricBuffer, import_part, release_all},
@@ -136,7 +136,7 @@ impl ProcessGroup {
                 Ok((_, layout)) => layout.row(&id),
                 Err(error) => [&id.bytes(), &error.status().0.to_le_bytes()[..], error.message().as_bytes()].concat(),
             };
-            let row = self.send_row(&own_row)?;
+            let row = self.send_row(GatheringCall::Register, &own_row)?;
             let rows = self.collect_rows(&row)?;
             let (registration, own_layout) = prepared?;
             let layouts: Vec<Layout> =
@@ -268,15 +268,25 @@ impl ProcessGroup {
 
     /// Writes the addresses of registered memory to this rank's buffer, where kernels find them by places.
     fn list(&self, runtime: &Runtime, device: &Device, registered: &GroupRegistration) -> Result<()> {
+        self.check_awake()?;
         let addresses = registered.memory.iter().map(|span| span.address());
         let row: Vec<u8> = [registered.number].into_iter().chain(addresses).flat_map(u64::to_le_bytes).collect();
-        let at = offsets::REGISTRATIONS + registered.number % REGISTRATION_ROWS * REGISTRATION_ROW_BYTES;
+        self.write_row(runtime, device, registered.number, &row)
+    }
+
+    /// Writes the row of a registration to this rank's buffer, or to its contents while the group sleeps.
+    fn write_row(&self, runtime: &Runtime, device: &Device, number: u64, row: &[u8]) -> Result<()> {
+        let at = offsets::REGISTRATIONS + number % REGISTRATION_ROWS * REGISTRATION_ROW_BYTES;
         // Until the copy is complete, the group does not fall asleep.
-        let _contents = self.contents.lock();
+        let mut contents = self.contents.lock();
+        if let Some(contents) = &mut *contents {
+            contents.write(at, row);
+            return Ok(());
+        }
         self.check_awake()?;
         device.with_context(&runtime.driver, |driver| {
             sync_debug::require("the registration of memory with a group", || {
-                Ok(driver.copy_from_host(self.own_buffer().part(at, row.len() as u64), &row, self.stream)?)
+                Ok(driver.copy_from_host(self.own_buffer().part(at, row.len() as u64), row, self.stream)?)
             })
         })
     }
@@ -298,13 +308,29 @@ impl ProcessGroup {
         };
         let waited = self.deadline().until(
             || format!("rank {} of {} waited for its work, to deregister memory", self.rank, self.size),
-            || Ok(self.is_idle().then_some(())),
+            || {
+                // Ends work that waits for a rank that is gone.
+                self.check_peers();
+                Ok(self.is_idle().then_some(()))
+            },
         );
-        match waited {
+        let ended = waited.and_then(|()| self.unlist(runtime, &registered));
+        match ended {
             Ok(()) => registered.release(&runtime.driver),
             Err(_) => self.registrations.write().push(registered),
         }
-        waited
+        ended
+    }
+
+    /// Makes kernels no longer find the addresses of registered memory, for other ranks that have not deregistered it.
+    fn unlist(&self, runtime: &Runtime, registered: &GroupRegistration) -> Result<()> {
+        if !registered.is_listed {
+            return Ok(());
+        }
+        let unlisted = runtime.driver.with_relaxed_capture(|| {
+            self.write_row(runtime, runtime.device(self.device as i32)?, registered.number, &0_u64.to_le_bytes())
+        });
+        unlisted.map_err(Error::from).flatten()
     }
 
     /// Returns whether memory of this rank is registered with the group, all of it in one call.

@@ -178,7 +178,7 @@ fn check_id(id: &[u8; 128]) -> Result<Id> {
 
 /// Returns a digest that differs between builds of the library and between kinds of devices.
 fn version_digest(kind: Kind) -> u64 {
-    let version = concat!(env!("CARGO_PKG_VERSION"), " 9");
+    let version = concat!(env!("CARGO_PKG_VERSION"), " 10");
     let start = if kind == Kind::Host { 1 } else { 2 };
     version.bytes().fold(start, |sum: u64, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }

@@ -38,11 +38,23 @@ pub struct LaunchOrder {
     event: PooledEvent,
     /// Whether the driver refused to record the event after the last launch, of which nothing is known therefore.
     is_unrecorded: bool,
-    /// The stream of the last launch in a capture, with the id of that capture.
-    captured: Option<(u64, StreamId)>,
-    captured_event: PooledEvent,
+    /// The last launch in each capture, the latest capture last.
+    captured: Vec<CapturedLaunch>,
     prepared: PreparedLaunch<GroupKernel>,
 }
+
+/// The last launch of a sequence in a capture.
+#[derive(Debug)]
+struct CapturedLaunch {
+    /// The id of the capture.
+    capture: u64,
+    /// The stream; `None` until the first launch is recorded.
+    stream: Option<StreamId>,
+    event: PooledEvent,
+}
+
+/// The number of captures whose last launches are known, for each sequence. The end of a capture is not.
+const MAX_CAPTURES: usize = 16;
 
 /// The order of the launches of a group. Launches of one sequence in different streams wait for each other; those of a
 /// capture wait for those of the same capture.
@@ -50,24 +62,31 @@ pub struct LaunchOrder {
 pub struct LaunchOrders(Vec<LaunchOrder>);
 
 impl LaunchOrders {
-    /// Adds the sequences that a launch adds to, unless they are known.
-    pub fn add(&mut self, additions: &[Addition], device: &Device, driver: &Driver) -> Result<()> {
+    /// Adds the sequences that a launch adds to, unless they are known, and what the launch needs to be recorded.
+    pub fn add(
+        &mut self,
+        additions: &[Addition],
+        capture: Option<u64>,
+        device: &Device,
+        driver: &Driver,
+    ) -> Result<()> {
         for Addition { sequence, .. } in additions {
             if !self.0.iter().any(|order| order.of == *sequence) {
                 let event = PooledEvent::acquire(device, driver, 0)?;
-                let captured_event = PooledEvent::acquire(device, driver, 0)?;
                 self.0.push(LaunchOrder {
                     of: *sequence,
                     stream: None,
                     event,
                     is_unrecorded: false,
-                    captured: None,
-                    captured_event,
+                    captured: Vec::new(),
                     prepared: PreparedLaunch::default(),
                 });
             }
         }
-        Ok(())
+        match capture {
+            Some(capture) => self.of(additions).try_for_each(|order| order.add_capture(capture, device, driver)),
+            None => Ok(()),
+        }
     }
 
     /// Returns the last launches of the sequences that a launch adds to, each once.
@@ -200,13 +219,27 @@ impl CompletedWork {
 }
 
 impl LaunchOrder {
+    /// Makes the capture the latest one, with an event for its launches.
+    fn add_capture(&mut self, capture: u64, device: &Device, driver: &Driver) -> Result<()> {
+        let last = match self.captured.iter().position(|last| last.capture == capture) {
+            Some(index) => self.captured.remove(index),
+            None if self.captured.len() == MAX_CAPTURES => {
+                CapturedLaunch { capture, stream: None, event: self.captured.remove(0).event }
+            }
+            None => CapturedLaunch { capture, stream: None, event: PooledEvent::acquire(device, driver, 0)? },
+        };
+        self.captured.push(last);
+        Ok(())
+    }
+
     /// Makes a stream wait for the last launch, if it may run beside the next one there.
     pub fn wait(&self, runtime: &Runtime, stream: Stream, stream_id: StreamId, capture: Option<u64>) -> Result<()> {
         let awaited = match capture {
             None => self.stream.filter(|before| !before.is_same_eager(stream_id)).map(|_| &self.event),
             Some(id) => {
-                let captured = self.captured.filter(|(of, before)| *of == id && !before.is_same_captured(stream_id));
-                captured.map(|_| &self.captured_event)
+                let last = self.captured.iter().find(|last| last.capture == id);
+                let is_beside = |before: StreamId| !before.is_same_captured(stream_id);
+                last.filter(|last| last.stream.is_some_and(is_beside)).map(|last| &last.event)
             }
         };
         match awaited {
@@ -241,9 +274,11 @@ impl LaunchOrder {
                 self.is_unrecorded = recorded.is_err();
                 recorded?;
             }
-            Some(id) => {
-                driver.event_record(self.captured_event.native(), stream_id.native())?;
-                self.captured = Some((id, stream_id));
+            Some(capture) => {
+                if let Some(last) = self.captured.iter_mut().find(|last| last.capture == capture) {
+                    driver.event_record(last.event.native(), stream_id.native())?;
+                    last.stream = Some(stream_id);
+                }
             }
         }
         Ok(())

@@ -65,6 +65,42 @@ const GRACE_PERIOD: Duration = Duration::from_secs(1);
 /// How long a rank waits for the cause of a failure after a gather, after which another rank counts as gone.
 const CAUSE_LIMIT: Duration = Duration::from_secs(2);
 
+/// A call of all ranks that gathers rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum GatheringCall {
+    /// [`ProcessGroup::gather_bytes`].
+    Gather = 1,
+    /// Registers memory.
+    Register,
+    /// Splits a communicator.
+    Split,
+    /// Puts the group to sleep.
+    Sleep,
+    /// Wakes the group.
+    Wake,
+}
+
+impl GatheringCall {
+    const ALL: [GatheringCall; 5] = [
+        GatheringCall::Gather,
+        GatheringCall::Register,
+        GatheringCall::Split,
+        GatheringCall::Sleep,
+        GatheringCall::Wake,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            GatheringCall::Gather => "gather_bytes",
+            GatheringCall::Register => "register",
+            GatheringCall::Split => "split",
+            GatheringCall::Sleep => "sleep",
+            GatheringCall::Wake => "wake",
+        }
+    }
+}
+
 /// One rank's membership in a process group.
 ///
 /// It may be used from any thread; all ranks must make the same calls in the same order. A graph that has captured its
@@ -148,12 +184,26 @@ impl ProcessGroup {
 
     /// Gathers the bytes of all processes in the order of ranks, through the CPU. Collective; blocks.
     pub fn gather_bytes(&self, own_row: &[u8]) -> Result<Vec<Vec<u8>>> {
-        self.collect_rows(&self.send_row(own_row)?)
+        self.collect_rows(&self.send_row(GatheringCall::Gather, own_row)?)
     }
 
     /// Sends this rank's row of a gather, without blocking. Rows are matched by the order of these calls.
-    pub fn send_row(&self, own_row: &[u8]) -> Result<GatherRow> {
-        self.links.send_row(own_row)
+    pub fn send_row(&self, call: GatheringCall, own_row: &[u8]) -> Result<GatherRow> {
+        self.links.send_row(&[&[call as u8], own_row].concat())
+    }
+
+    /// Returns the contents of rows that belong to the same call. Otherwise the group fails.
+    fn of_one_call(&self, rows: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+        let call_of = |row: &[u8]| GatheringCall::ALL.into_iter().find(|call| row.first() == Some(&(*call as u8)));
+        let own = rows.get(self.rank as usize).and_then(|row| call_of(row));
+        let Some((peer, row)) = rows.iter().enumerate().find(|(_, row)| call_of(row) != own) else {
+            return Ok(rows.into_iter().map(|mut row| row.split_off(1)).collect());
+        };
+        self.fail_with(Reason::Mismatch.word(peer as u32));
+        let [own, other] = [own, call_of(row)].map(|call| call.map_or("an unknown call", GatheringCall::name));
+        let message =
+            format!("collective mismatch: rank {} of {} calls {own}, rank {peer} calls {other}", self.rank, self.size);
+        Err(Error::new(Status::RANK_MISMATCH, message))
     }
 
     /// Waits for the rows of all ranks. A row that does not arrive in time aborts the group: the other ranks may have
@@ -163,7 +213,7 @@ impl ProcessGroup {
         let mut pause = Duration::from_micros(50);
         loop {
             let (peer, state) = match self.links.try_collect(row) {
-                Ok(rows) => return Ok(rows),
+                Ok(rows) => return self.of_one_call(rows),
                 Err(missing) => missing,
             };
             if deadline.elapsed() > GRACE_PERIOD {

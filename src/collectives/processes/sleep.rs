@@ -4,7 +4,7 @@
 //! second rendezvous, because the links carry no descriptors.
 
 use super::{
-    Counters, ProcessGroup,
+    Counters, GatheringCall, ProcessGroup,
     links::GatherRow,
     rendezvous::{self, Id},
     symmetric_buffer::{SymmetricBuffer, import_part},
@@ -28,6 +28,13 @@ impl SavedContents {
     /// Returns the counters of the kernels.
     pub fn counters(&self) -> Option<Counters> {
         self.0.first_chunk().map(|start| Counters(*start))
+    }
+
+    /// Writes bytes at an offset of the buffer before its slots.
+    pub fn write(&mut self, at: u64, bytes: &[u8]) {
+        if let Some(part) = self.0.get_mut(at as usize..).and_then(|rest| rest.get_mut(..bytes.len())) {
+            part.copy_from_slice(bytes);
+        }
     }
 }
 
@@ -71,14 +78,14 @@ impl ProcessGroup {
         change().context(|| format!("{what} rank {} of {} of a communicator", self.rank, self.size))
     }
 
-    /// Gathers the outcomes of a step. Returns what the ranks send if it succeeded on all of them, and the row that they
+    /// Gathers the outcomes of a step of a call. Returns what the ranks send if it succeeded on all of them, and the row that they
     /// were sent in; otherwise the error of the first rank that failed.
-    fn agree(&self, outcome: Result<Vec<u8>>) -> Result<(GatherRow, Vec<Vec<u8>>)> {
+    fn agree(&self, call: GatheringCall, outcome: Result<Vec<u8>>) -> Result<(GatherRow, Vec<Vec<u8>>)> {
         let (status, code, bytes) = match &outcome {
             Ok(bytes) => (0, 0, &bytes[..]),
             Err(error) => (error.status().0, error.driver_code(), error.message().as_bytes()),
         };
-        let row = self.send_row(&[&status.to_le_bytes(), &code.to_le_bytes(), bytes].concat())?;
+        let row = self.send_row(call, &[&status.to_le_bytes(), &code.to_le_bytes(), bytes].concat())?;
         let rows = self.collect_rows(&row)?;
         for (rank, bytes) in rows.iter().enumerate() {
             let (words, text) = bytes.as_slice().split_at_checked(8).unwrap_or_default();
@@ -107,7 +114,7 @@ impl ProcessGroup {
         let unmapped = step(runtime, device, |driver| {
             self.buffers.iter().map(|buffer| buffer.unmap(driver)).fold(Ok(()), Result::and)
         });
-        self.agree(unmapped.map(|()| Vec::new())).map(drop)
+        self.agree(GatheringCall::Sleep, unmapped.map(|()| Vec::new())).map(drop)
     }
 
     /// Waits for the work of all ranks, and saves the contents of this one's buffer.
@@ -115,7 +122,7 @@ impl ProcessGroup {
         let health = || self.error().map_or(Ok(()), Err);
         let waited = sleep::await_device(runtime, device, Deadline::optional(None), health)
             .and_then(|()| self.sticky_error().map_or(Ok(()), Err));
-        self.agree(waited.map(|()| Vec::new()))?;
+        self.agree(GatheringCall::Sleep, waited.map(|()| Vec::new()))?;
         let mut contents = Vec::new();
         let read = step(runtime, device, |driver| {
             for part in self.saved_parts() {
@@ -125,7 +132,7 @@ impl ProcessGroup {
             }
             Ok(Vec::new())
         });
-        self.agree(read)?;
+        self.agree(GatheringCall::Sleep, read)?;
         let mut saved = self.contents.lock();
         // After an abort, fills of the buffers may be pending.
         self.sticky_error().map_or(Ok(()), Err)?;
@@ -167,7 +174,7 @@ impl ProcessGroup {
             check()?;
             Ok(ProcessGroup::new_id()?.to_vec())
         });
-        let (row, rows) = self.agree(allocated)?;
+        let (row, rows) = self.agree(GatheringCall::Wake, allocated)?;
         let ranks: Vec<usize> = (0..self.size as usize).collect();
         let map = |driver: &Driver, stop: &dyn Fn() -> Option<Error>| {
             let id = rows.first().and_then(|row| row.get(8..)?.first_chunk());
@@ -187,6 +194,6 @@ impl ProcessGroup {
         };
         let mapped = self
             .after_gather(&row, &ranks, "the communicator", |stop| step(runtime, device, |driver| map(driver, stop)));
-        self.agree(mapped).map(drop)
+        self.agree(GatheringCall::Wake, mapped).map(drop)
     }
 }
