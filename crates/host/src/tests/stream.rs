@@ -51,6 +51,29 @@ fn a_full_stream_blocks_calls_that_add_work() {
 }
 
 #[test]
+fn a_call_that_waits_for_room_in_a_destroyed_stream_fails_alone() {
+    let t = setup(0);
+    let (stream, other) = (new_stream(&t, CU_STREAM_NON_BLOCKING), new_stream(&t, CU_STREAM_NON_BLOCKING));
+    let (gate, event) = (Gate::close(&t, stream), new_event(&t, 0));
+    (1..1024).for_each(|_| ok!(t.cuEventRecord(event, stream)));
+    let (handle, mut memory) = (stream as usize, 0);
+    ok!(t.cuMemAlloc_v2(&mut memory, 4));
+    std::thread::scope(|scope| {
+        let blocked = scope.spawn(|| {
+            ok!(t.cuCtxSetCurrent(context(&t, 0)));
+            (0..100).map(|_| code!(t.cuMemsetD8Async(memory, 0, 4, handle as CUstream))).find(|code| *code != 0)
+        });
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(!blocked.is_finished());
+        ok!(t.cuStreamDestroy_v2(stream));
+        assert_eq!(blocked.join().unwrap(), Some(CUDA_ERROR_INVALID_HANDLE));
+        gate.open();
+    });
+    ok!(t.cuStreamSynchronize(other));
+    ok!(t.cuStreamDestroy_v2(other));
+}
+
+#[test]
 fn wrong_handles_are_errors() {
     let t = setup(0);
     let event = new_event(&t, 0);
