@@ -166,6 +166,62 @@ TEST(pytorch_variable_disables_caching) {
   }
 }
 
+/* Nothing was counted but one increase. */
+static void expect_only(plinth_memory_stat_t stat, long long amount) {
+  CHECK_EQ(stat.current, amount);
+  CHECK_EQ(stat.peak, amount);
+  CHECK_EQ(stat.allocated, amount);
+  CHECK_EQ(stat.freed, 0);
+}
+
+/* A free without caching waits for the device, which this mode forbids. */
+static void expect_a_refused_free(void *memory) {
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_ERROR));
+  CHECK(plinth_caching_allocator_delete(memory) != PLINTH_OK);
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_DEFAULT));
+}
+
+TEST(a_free_that_fails_is_not_counted) {
+  configure("backend:uncached");
+  void *memory = alloc_on(4 * MIB, 0, NULL);
+  for (int round = 0; round < 3; round++) {
+    plinth_memory_stats_t stats = PLINTH_MEMORY_STATS_INIT;
+    expect_a_refused_free(memory);
+    CHECK_OK(plinth_memory_stats(0, &stats));
+    const plinth_memory_stat_by_pool_t counts[] = {stats.allocation, stats.active};
+    const plinth_memory_stat_by_pool_t sizes[] = {stats.allocated_bytes, stats.active_bytes, stats.requested_bytes};
+    for (size_t index = 0; index < sizeof counts / sizeof *counts; index++) {
+      expect_only(counts[index].all, 1);
+      expect_only(counts[index].large_pool, 1);
+    }
+    for (size_t index = 0; index < sizeof sizes / sizeof *sizes; index++) {
+      expect_only(sizes[index].all, 4 * MIB);
+      expect_only(sizes[index].large_pool, 4 * MIB);
+    }
+  }
+  CHECK_EQ(max_allocated(0), 4 * MIB);
+  release(memory);
+  expect_nothing_left();
+}
+
+TEST(memory_whose_free_failed_can_be_used) {
+  size_t reports = UNTOUCHED;
+  configure("backend:uncached");
+  CHECK_OK(plinth_sanitizer_enable(PLINTH_SANITIZER_COLLECT));
+  plinth_stream_t stream = stream_on(0);
+  plinth_stream_t other = stream_on(0);
+  unsigned char *memory = alloc_on(4 * MIB, 0, stream);
+  CHECK_OK(plinth_record_stream(memory, other));
+  expect_a_refused_free(memory);
+  CHECK_OK(plinth_memset(memory, 1, MIB, stream));
+  CHECK_OK(plinth_memset(memory + MIB, 1, MIB, other));
+  CHECK_OK(plinth_sanitizer_count(&reports, NULL));
+  CHECK_EQ(reports, 0);
+  release(memory);
+  CHECK_OK(plinth_sanitizer_disable());
+  expect_nothing_left();
+}
+
 TEST(async_free_does_not_wait_for_the_stream) {
   select_async_backend();
   plinth_stream_t stream = stream_on(0);

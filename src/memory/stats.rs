@@ -169,6 +169,13 @@ impl Stat {
         self.current -= amount;
         self.freed += amount;
     }
+
+    /// Undoes a decrease. The sums may have been reset since.
+    pub fn undo_sub(&mut self, amount: u64) {
+        self.current += amount;
+        self.peak = self.peak.max(self.current);
+        self.freed = self.freed.saturating_sub(amount);
+    }
 }
 
 impl Statistic for Stat {
@@ -262,6 +269,12 @@ impl ByPool {
     pub fn sub(&mut self, zone: Zone, amount: u64) {
         self.all.sub(amount);
         self.of(zone).sub(amount);
+    }
+
+    /// Undoes a decrease of the quantity of a zone and of the total.
+    pub fn undo_sub(&mut self, zone: Zone, amount: u64) {
+        self.all.undo_sub(amount);
+        self.of(zone).undo_sub(amount);
     }
 }
 

@@ -139,6 +139,7 @@ pub trait Observer: Sync {
     fn on_alloc(&self, block: BlockInfo);
     fn on_existing_block(&self, block: BlockInfo, stack: StackId);
     fn on_free(&self, block: BlockInfo);
+    fn on_free_failed(&self, address: u64);
     fn on_record_stream(&self, block: BlockInfo, user: driver::Stream, device: u32);
     fn on_pinned_free(&self, address: u64, bytes: u64, users: &[StreamUse]);
     fn on_pinned_reuse(&self, address: u64, bytes: u64);
@@ -349,6 +350,14 @@ pub fn on_existing_block(block: BlockInfo, stack: StackId) {
 pub fn on_free(block: BlockInfo) {
     if let Some(observer) = observer() {
         observer.on_free(block);
+    }
+}
+
+/// Reports that the free of a block, which was reported, has failed: the block is still allocated.
+#[cold]
+pub fn on_free_failed(address: u64) {
+    if let Some(observer) = observer() {
+        observer.on_free_failed(address);
     }
 }
 

@@ -80,6 +80,11 @@ impl Blocks {
         self.0.get_mut(&address).map(|block| &mut **block).filter(|block| block.freed_at.is_none())
     }
 
+    /// Returns the freed block that begins at an address.
+    pub fn freed_mut(&mut self, address: u64) -> Option<&mut Block> {
+        self.0.get_mut(&address).map(|block| &mut **block).filter(|block| block.freed_at.is_some())
+    }
+
     /// Returns the blocks that overlap a range.
     pub fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = &Block> {
         let first = self.at(start).filter(|_| start < end);

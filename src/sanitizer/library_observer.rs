@@ -244,6 +244,10 @@ impl Observer for LibraryObserver {
         });
     }
 
+    fn on_free_failed(&self, address: u64) {
+        with(|state| state.undo_free(address));
+    }
+
     fn on_record_stream(&self, block: BlockInfo, user: driver::Stream, device: u32) {
         let (stream, user) = (stream_of_block(&block), stream_of_handle(user.handle(), || device));
         with(|state| {

@@ -458,6 +458,14 @@ impl State {
         block.freed_at = Some(FreeProgress { own, recorded });
     }
 
+    /// Marks a freed block as allocated again, with its recorded streams, because its free has failed.
+    pub fn undo_free(&mut self, address: u64) {
+        let Some(block) = self.blocks.freed_mut(address) else { return };
+        block.allocation.name = None;
+        block.allocation.freed = None;
+        block.freed_at = None;
+    }
+
     /// Removes the accesses to memory whose users have all completed.
     pub fn forget_accesses(&mut self, address: u64, bytes: u64) {
         self.ranges.forget(address, address.saturating_add(bytes));

@@ -8,7 +8,7 @@ use crate::{
         peak_budget,
         stats::ByPool,
     },
-    observe::BlockInfo,
+    observe::{self, BlockInfo},
     runtime::{
         Runtime,
         device::Device,
@@ -83,12 +83,17 @@ pub(super) fn remove(address: u64) -> Option<Block> {
     Some(block)
 }
 
-/// Reinserts a block whose free failed, with its name.
+/// Reinserts a block whose free failed, with its name, as if it had not been removed.
 pub(super) fn put_back(address: u64, block: Block, device: &Device) {
     if let Some(name) = &block.name {
         names::set(Subject::Memory(address), name);
     }
-    insert(address, block, device);
+    if observe::is_on() {
+        observe::on_free_failed(address);
+    }
+    count(device, &block, ByPool::undo_sub);
+    BLOCKS.lock().insert(address, block);
+    peak_budget::count_other_backends(device.memory());
 }
 
 /// Runs `body` with the block that begins at an address.
