@@ -319,6 +319,30 @@ TEST(destroyed_pools_keep_the_newest_entries) {
   expect_nothing_left();
 }
 
+/* Another stream gets the memory of a stream that ends, but not its events. */
+TEST(an_ended_streams_entries_keep_their_stream) {
+  plinth_stream_t stream = NULL;
+  record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 0);
+  CHECK_OK(plinth_stream_create_dedicated(0, 0, &stream));
+  void *freed = alloc_on(4 * MIB, 0, stream);
+  void *kept = alloc_on(KIB, 0, stream);
+  release(freed);
+  CHECK_OK(plinth_stream_destroy(stream));
+  CHECK_EQ(read_history(0), 4);
+  for (int index = 0; index < 4; index++) {
+    CHECK_SAME(entries[index].raw.stream, stream);
+  }
+  expect_entry(1, PLINTH_MEMORY_ACTION_ALLOC, kept, KIB);
+  release(kept);
+  CHECK_EQ(read_history(0), 6);
+  for (int index = 0; index < 6; index++) {
+    CHECK_EQ(entries[index].raw.stream == stream, index < 4);
+  }
+  expect_entry(4, PLINTH_MEMORY_ACTION_FREE_REQUESTED, kept, KIB);
+  stop_recording();
+  expect_nothing_left();
+}
+
 TEST(a_failed_request_has_an_entry) {
   void *pointer = UNTOUCHED_POINTER;
   record_blocks(PLINTH_MEMORY_CONTEXT_ALL, 0);

@@ -180,7 +180,7 @@ pub struct Options {
 }
 
 /// What an entry belongs to.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Source {
     /// The ordinal of the device.
     pub device: u32,

@@ -73,11 +73,19 @@ pub fn update(device: u32, inner: &mut Inner) {
         return;
     }
     let had_sanitizer = before.as_ref().is_some_and(|before| before.sanitizer_thread.is_some());
-    let mut log = before.and_then(|before| before.log);
+    let source = Source { device, stream: inner.key.stream, pool: inner.key.pool };
+    let mut log = match before {
+        Some(before) if before.source == source => before.log,
+        // The events so far belong to the stream that the arena had.
+        Some(before) => {
+            before.retire();
+            None
+        }
+        None => None,
+    };
     if enabled == Enabled::All {
         log.get_or_insert_default().set_capacity(max_entries);
     }
-    let source = Source { device, stream: inner.key.stream, pool: inner.key.pool };
     let recorder = Recorder { source, to_trace, to_trackers, sanitizer_thread, context, skip: skip_actions, log };
     if sanitizer_thread.is_some() && !had_sanitizer {
         recorder.report_existing_blocks(inner);
@@ -174,7 +182,7 @@ pub fn record_without_arena(source: Source, action: Action, address: u64, size: 
 }
 
 impl Recorder {
-    /// Passes the log to the history, when the arena loses its key.
+    /// Passes the log to the history, when the arena loses its key or goes to another stream.
     pub fn retire(self) {
         if let Some(log) = self.log {
             history::store_log(self.source, log);
