@@ -124,6 +124,25 @@ TEST(a_message_holds_the_block_until_it_is_freed) {
   expect_all_freed();
 }
 
+static void note_action(const plinth_memory_history_entry_t *reported, void *context) {
+  *(int32_t *)context = reported->action;
+}
+
+TEST(trackers_are_called_before_a_collection_returns) {
+  static int32_t action;
+  plinth_ipc_export_t message = PLINTH_IPC_EXPORT_INIT;
+  unsigned char *block = alloc_on(BLOCK, 0, NULL);
+  CHECK_OK(plinth_attach_allocator_trace_tracker(note_action, &action));
+  CHECK_OK(plinth_ipc_export(block, &message));
+  release(block);
+  CHECK_OK(plinth_ipc_collect());
+  CHECK_EQ(action, PLINTH_MEMORY_ACTION_FREE_REQUESTED);
+  CHECK_OK(plinth_ipc_export_free(&message));
+  EVENTUALLY(plinth_ipc_collect() == PLINTH_OK && action == PLINTH_MEMORY_ACTION_FREE_COMPLETED);
+  CHECK_OK(plinth_detach_allocator_trace_tracker(note_action, &action));
+  expect_all_freed();
+}
+
 HELPER(imports_and_closes_an_inherited_message) {
   uint32_t sizes[2];
   int32_t descriptors[64];

@@ -484,6 +484,44 @@ TEST(trackers_are_called_before_the_call_returns) {
   expect_nothing_left();
 }
 
+static const char *last_action(void) {
+  return entry_count == 0 ? "" : plinth_memory_action_name(entries[entry_count - 1].raw.action);
+}
+
+/* Calls that find that the last user of a freed block is done complete its free. */
+TEST(trackers_are_called_before_a_call_that_completes_a_free_returns) {
+  plinth_pool_id_t pool;
+  plinth_pool_checkpoint_t checkpoint = NULL;
+  plinth_stream_t other = stream_on(0);
+  CHECK_OK(plinth_mem_pool_create(false, false, &pool));
+  CHECK_OK(plinth_begin_allocate_current_thread_to_pool(0, pool));
+  void *blocks[2] = {alloc_on(4 * MIB, 0, NULL), alloc_on(4 * MIB, 0, NULL)};
+  CHECK_OK(plinth_end_allocate_to_pool(0, pool));
+  clear_entries();
+  CHECK_OK(plinth_attach_allocator_trace_tracker(collect_entry, &entry_count));
+  for (int index = 0; index < 2; index++) {
+    gate *shut = hold(other);
+    CHECK_OK(plinth_record_stream(blocks[index], other));
+    release(blocks[index]);
+    CHECK_TEXT(last_action(), "free_requested");
+    expect_held(shut);
+    gate_open(shut);
+    CHECK_OK(plinth_stream_synchronize(other));
+    if (index == 0) {
+      CHECK_OK(plinth_pool_checkpoint_create(0, pool, &checkpoint));
+    } else {
+      /* Even if it fails: the first block is free. */
+      CHECK_STATUS(plinth_pool_checkpoint_restore(checkpoint, blocks, 1, NULL, NULL), PLINTH_ERROR_INVALID_POINTER);
+    }
+    CHECK_TEXT(last_action(), "free_completed");
+  }
+  CHECK_OK(plinth_detach_allocator_trace_tracker(collect_entry, &entry_count));
+  CHECK_OK(plinth_pool_checkpoint_destroy(checkpoint));
+  CHECK_OK(plinth_release_pool(0, pool));
+  CHECK_OK(plinth_mem_pool_destroy(pool));
+  expect_nothing_left();
+}
+
 static int tracker_calls;
 
 static void allocate_in_a_tracker(const plinth_memory_history_entry_t *reported, void *context) {

@@ -480,3 +480,20 @@ TEST(wrong_arguments_are_refused) {
   CHECK_STATUS(plinth_memory_uses(block, &uses), PLINTH_ERROR_INVALID_POINTER);
   expect_nothing_left();
 }
+
+static void note_action(const plinth_memory_history_entry_t *reported, void *context) {
+  *(int32_t *)context = reported->action;
+}
+
+TEST(trackers_are_called_before_the_end_of_a_registration_returns) {
+  static int32_t action;
+  unsigned char *block = alloc_on(5 * MIB, 0, NULL);
+  const plinth_memory_registration_t registration = registration_of(block, 5 * MIB, "adapter", NULL, NULL);
+  CHECK_OK(plinth_attach_allocator_trace_tracker(note_action, &action));
+  release(block);
+  CHECK_EQ(action, PLINTH_MEMORY_ACTION_FREE_REQUESTED);
+  CHECK_OK(plinth_memory_registration_destroy(registration));
+  CHECK_EQ(action, PLINTH_MEMORY_ACTION_FREE_COMPLETED);
+  CHECK_OK(plinth_detach_allocator_trace_tracker(note_action, &action));
+  expect_nothing_left();
+}

@@ -21,7 +21,10 @@ use crate::{
         string,
         structs::{self, StructOutput},
     },
-    memory::registration::{self, PartHandle, ReleaseCallback, uses},
+    memory::{
+        registration::{self, PartHandle, ReleaseCallback, uses},
+        trackers,
+    },
     status::Status,
 };
 use std::{
@@ -265,7 +268,11 @@ pub unsafe extern "C" fn plinth_memory_registration_create(
 pub unsafe extern "C" fn plinth_memory_registration_destroy(
     registration: plinth_memory_registration_t,
 ) -> plinth_status_t {
-    release(|| registration::unregister(registration as u64))
+    release(|| {
+        let ended = registration::unregister(registration as u64);
+        trackers::deliver();
+        ended
+    })
 }
 
 /// Returns what a registration covers.

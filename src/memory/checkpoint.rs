@@ -86,7 +86,9 @@ pub fn create(number: i32, id: PoolId) -> Result<u64> {
     let pool = pools::pool_with_memory(runtime, id)?;
     let arenas = with_pool(runtime, device, pool, &what, |arenas| {
         arenas.iter().map(|(number, inner)| inner.space.state(*number)).collect()
-    })?;
+    });
+    trackers::deliver();
+    let arenas = arenas?;
     device.memory().compares_addresses.store(true, Ordering::Relaxed);
     CHECKPOINTS.insert(Arc::new(Checkpoint { device: device.ordinal, pool, arenas }))
 }
@@ -142,13 +144,15 @@ pub fn restore(handle: u64, stale: &[u64]) -> Result<Restored> {
             inner.space.restore(target(number), &mut restored);
         }
         Ok(restored)
-    })??;
-    for arena in device.memory().arenas_of(pool) {
-        peak_budget::ensure_budget(device.memory(), arena);
-    }
-    restored.freed.iter().for_each(|block| names::forget_memory(block.address));
+    });
+    let restored = restored.and_then(|restored| restored).inspect(|restored| {
+        for arena in device.memory().arenas_of(pool) {
+            peak_budget::ensure_budget(device.memory(), arena);
+        }
+        restored.freed.iter().for_each(|block| names::forget_memory(block.address));
+    });
     trackers::deliver();
-    Ok(restored)
+    restored
 }
 
 /// Returns whether the allocated blocks of a pool on a device begin at exactly these addresses.
@@ -179,7 +183,8 @@ fn gone(what: &dyn Fn() -> String, memory: &str) -> Error {
 }
 
 /// Locks all arenas of a pool on a device, after processing completed events, and calls `body` with them. No other
-/// thread is growing one of them, suspending or resuming the pool.
+/// thread is growing one of them, suspending or resuming the pool. The caller delivers the events to trackers, even if
+/// this fails.
 fn with_pool<T>(
     runtime: &'static Runtime,
     device: &Device,

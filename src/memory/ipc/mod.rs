@@ -24,6 +24,7 @@ mod system;
 
 pub use import::{Received, close};
 
+use super::trackers;
 use crate::{
     error::{Error, Result},
     runtime,
@@ -44,7 +45,9 @@ fn encode(chunks: &[Chunk]) -> Vec<u8> {
 pub fn collect() -> Result<()> {
     let Some(runtime) = runtime::if_initialized()? else { return Ok(()) };
     let imports = import::collect(runtime);
-    export::collect(runtime).and(imports)
+    let exports = export::collect(runtime);
+    trackers::deliver();
+    exports.and(imports)
 }
 
 /// Sends the block that contains an address through a socket.
