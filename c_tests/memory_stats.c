@@ -1,7 +1,8 @@
 /* The allocator's statistics, with PyTorch's names. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
-/* alone: a_read_is_of_one_moment; compares counts since the start of the process */
+/* alone: a_read_is_of_one_moment memory_that_was_never_used_is_in_no_peak; counts since the start, or fault injection */
 #include "allocating.h"
+#include "driver.h"
 
 enum { KEYS = 122 };
 
@@ -237,6 +238,69 @@ TEST(peaks_are_those_of_the_device) {
   CHECK_OK(plinth_stream_synchronize(streams[0]));
   release(next);
   release(kept);
+  expect_nothing_left();
+}
+
+/* Fails each driver call of `attempt` once. An attempt that fails must not raise the peak; one that succeeds is undone. */
+static void fail_each_call(plinth_status_t (*attempt)(void), plinth_status_t (*undo)(void)) {
+  enum { MOST_CALLS = 200 };
+  bool failed = false;
+  for (uint64_t nth = 1; nth < MOST_CALLS; nth++) {
+    CHECK_OK(plinth_empty_cache());
+    const size_t held = reserved(0);
+    CHECK_OK(plinth_reset_peak_memory_stats(0));
+    CHECK_OK(plinth_inject_fault(nth, CUDA_ERROR_UNKNOWN));
+    const plinth_status_t status = attempt();
+    const bool tripped = plinth_tripped_fault() != NULL;
+    CHECK_OK(plinth_inject_fault(0, 0));
+    if (status == PLINTH_OK) {
+      CHECK_OK(undo());
+    } else {
+      failed = true;
+      CHECK_EQ(reserved(0), held);
+      CHECK_EQ(max_reserved(0), held);
+    }
+    if (!tripped) {
+      break;
+    }
+  }
+  CHECK(failed);
+}
+
+static void *attempted;
+
+static plinth_status_t allocate_attempted(void) {
+  return plinth_caching_allocator_alloc(100 * MIB, 0, NULL, &attempted);
+}
+
+static plinth_status_t free_attempted(void) { return plinth_caching_allocator_delete(attempted); }
+
+static plinth_status_t wake_all(void) { return plinth_memory_wake(NULL); }
+
+static plinth_status_t put_all_to_sleep(void) { return plinth_memory_sleep(NULL, NULL); }
+
+TEST(memory_that_was_never_used_is_in_no_peak) {
+  const char *settings = getenv("PLINTH_ALLOC_CONF");
+  plinth_pool_id_t pool;
+  CHECK_OK(plinth_enable_fault_injection());
+  release(alloc_on(MIB, 0, NULL));
+  fail_each_call(allocate_attempted, free_attempted);
+  if (settings != NULL && strstr(settings, "expandable_segments:False") != NULL) {
+    /* Such memory does not sleep. */
+    expect_nothing_left();
+    return;
+  }
+  CHECK_OK(plinth_mem_pool_create(false, false, &pool));
+  CHECK_OK(plinth_mem_pool_set_tag(pool, "peak"));
+  CHECK_OK(plinth_begin_allocate_current_thread_to_pool(0, pool));
+  void *memory = alloc_on(100 * MIB, 0, NULL);
+  CHECK_OK(plinth_end_allocate_to_pool(0, pool));
+  CHECK_OK(put_all_to_sleep());
+  fail_each_call(wake_all, put_all_to_sleep);
+  CHECK_OK(wake_all());
+  release(memory);
+  CHECK_OK(plinth_release_pool(0, pool));
+  CHECK_OK(plinth_mem_pool_destroy(pool));
   expect_nothing_left();
 }
 

@@ -254,15 +254,14 @@ impl DeviceMemory {
         holds
     }
 
-    /// Counts bytes that the driver has provided, in one allocation.
+    /// Counts bytes that the driver has provided as held.
     pub fn confirm_hold(&self, bytes: u64) {
-        self.created.increment();
         let mut held = self.held.lock();
         held.pending = held.pending.saturating_sub(bytes);
         held.stat.add(bytes);
     }
 
-    /// Forgets bytes that the driver could not provide. They are in no sum.
+    /// Forgets bytes that the driver could not provide, or that were never used. They are in no sum and no peak.
     pub fn cancel_hold(&self, bytes: u64) {
         let mut held = self.held.lock();
         held.pending = held.pending.saturating_sub(bytes);
@@ -271,13 +270,6 @@ impl DeviceMemory {
     /// Counts `bytes` as no longer held.
     pub fn release_held(&self, bytes: u64) {
         self.held.lock().stat.sub(bytes);
-    }
-
-    /// Does the same for bytes that were never used, which are in no sum then.
-    pub fn undo_hold(&self, bytes: u64) {
-        let held = &mut self.held.lock().stat;
-        held.current -= bytes.min(held.current);
-        held.allocated = held.allocated.saturating_sub(bytes);
     }
 
     /// Resets the peak to the current value.

@@ -281,6 +281,7 @@ impl Grower<'_> {
             memory.previous_mappings.lock().add(detached.address, detached.bytes, detached.physical);
             pick.arena.lock().space.mark_moved(detached);
         }
+        handles::confirm(self.device, &site_handles.created);
         let address = self.arena.lock().space.commit_site(site, &handles, request.size, request.requested);
         let own_idle = site_handles.moved.is_empty() || stream_events::is_idle(self.runtime, self.arena);
         for (pick, detached) in site_handles.moved {

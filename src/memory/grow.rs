@@ -159,6 +159,7 @@ impl Grower<'_> {
             memory.cancel_hold(bytes);
             return segment.map(|_| None);
         };
+        memory.created.increment();
         memory.confirm_hold(bytes);
         let mut inner = self.arena.lock();
         inner.space.set_split_limits(config.split_limits());

@@ -12,7 +12,7 @@ use crate::{
 pub type Handle = (Physical, u64);
 
 /// Creates a handle if at most `max_held` bytes are held with it. Returns `None` if that limit or the driver's memory does
-/// not suffice.
+/// not suffice. [`confirm`] or [`undo`] must follow: until then, its bytes count against limits, but not as reserved.
 pub fn create(
     device: &Device,
     driver: &Driver,
@@ -27,7 +27,7 @@ pub fn create(
     let types = handle_types::types_for(device, driver, options).inspect_err(|_| memory.cancel_hold(bytes))?;
     match driver.memory_create(bytes, device.native, types) {
         Ok(physical) => {
-            memory.confirm_hold(bytes);
+            memory.created.increment();
             Ok(Some((physical, bytes)))
         }
         Err(failure) => {
@@ -73,12 +73,20 @@ pub fn release(device: &Device, driver: &Driver, physical: Physical) -> bool {
     retry(|| driver.memory_release(physical))
 }
 
-/// Releases handles that were never used.
+/// Counts created handles, which are mapped now, as reserved.
+pub fn confirm(device: &Device, handles: &[Handle]) {
+    handles.iter().for_each(|(_, bytes)| device.memory().confirm_hold(*bytes));
+}
+
+/// Releases created handles that were never used. Those that the driver does not release count as reserved.
 pub fn undo(device: &Device, driver: &Driver, handles: Vec<Handle>) {
+    let memory = device.memory();
     for (physical, bytes) in handles {
         if retry(|| driver.memory_release(physical)) {
-            device.memory().released.increment();
-            device.memory().undo_hold(bytes);
+            memory.released.increment();
+            memory.cancel_hold(bytes);
+        } else {
+            memory.confirm_hold(bytes);
         }
     }
 }

@@ -74,6 +74,7 @@ fn create_and_map(device: &Device, driver: &Driver, arena: &Arena, start: u64, s
         }
     }
     if created.len() == sizes.len() && handles::map(device, driver, start, &created).is_ok() {
+        handles::confirm(device, &created);
         return Some(created);
     }
     handles::undo(device, driver, created);

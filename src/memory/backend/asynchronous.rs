@@ -78,6 +78,7 @@ pub(super) fn alloc(place: &BackendRequest, capture: Option<u64>) -> Result<Opti
     }
     match driver.memory_alloc_async(size, place.stream) {
         Ok(address) => {
+            device.memory().created.increment();
             device.memory().confirm_hold(size);
             registry::record_driver_alloc(device, size, size);
             Ok(Some((address, Owner::Async { capture })))

@@ -171,6 +171,7 @@ pub(super) fn alloc(place: &BackendRequest) -> Result<Option<(u64, Owner)>> {
         retry(|| driver.memory_unmap(base, mapped));
         return Err(undo(error));
     }
+    handles::confirm(device, &[handle]);
     registry::record_driver_alloc(device, request.size, mapped);
     Ok(Some((address, Owner::Debug(mapping))))
 }

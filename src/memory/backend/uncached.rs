@@ -16,6 +16,7 @@ pub(super) fn alloc(place: &BackendRequest) -> Result<Option<(u64, Owner)>> {
     }
     match place.runtime.driver.segment_alloc(size) {
         Ok(segment) => {
+            memory.created.increment();
             memory.confirm_hold(size);
             registry::record_driver_alloc(place.device, size, size);
             Ok(Some((segment.address(), Owner::Uncached(segment))))

@@ -302,6 +302,7 @@ impl Part<'_> {
     /// Lets the program use memory that is mapped again.
     fn commit(&mut self) {
         let Some(resumed) = self.resumed.take() else { return };
+        handles::confirm(self.device, &resumed.created);
         let handles: Vec<_> = resumed.mappings.into_iter().zip(resumed.created).collect();
         for arena in &self.arenas {
             let own = handles.iter().filter(|((other, _), _)| other.number == arena.number);
