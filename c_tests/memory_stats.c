@@ -1,6 +1,6 @@
 /* The allocator's statistics, with PyTorch's names. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
-/* alone: a_read_is_of_one_moment memory_that_was_never_used_is_in_no_peak; counts since the start, or fault injection */
+/* alone: a_read_is_of_one_moment memory_that_was_never_used_is_in_no_peak blocks_that_are_not_split_are_counted; settings */
 #include "allocating.h"
 #include "driver.h"
 
@@ -302,6 +302,33 @@ TEST(memory_that_was_never_used_is_in_no_peak) {
   CHECK_OK(plinth_release_pool(0, pool));
   CHECK_OK(plinth_mem_pool_destroy(pool));
   expect_nothing_left();
+}
+
+TEST(blocks_that_are_not_split_are_counted) {
+  const char *settings = getenv("PLINTH_ALLOC_CONF");
+  /* Only memory that cannot move has a limit on splitting. */
+  const bool limited = settings != NULL && strstr(settings, "expandable_segments:False") != NULL;
+  CHECK_OK(plinth_set_allocator_settings("max_split_size_mb:32"));
+  void *blocks[3] = {alloc_on(64 * MIB, 0, NULL), alloc_on(40 * MIB, 0, NULL), alloc_on(8 * MIB, 0, NULL)};
+  plinth_memory_stats_t stats = stats_of(0);
+  expect_stat(stats.oversize_allocations, 2 * limited, 2 * limited, 2 * limited, 0);
+  expect_stat(stats.oversize_segments, 2 * limited, 2 * limited, 2 * limited, 0);
+  release(blocks[0]);
+  release(blocks[2]);
+  stats = stats_of(0);
+  expect_stat(stats.oversize_allocations, limited, 2 * limited, 2 * limited, limited);
+  expect_stat(stats.oversize_segments, 2 * limited, 2 * limited, 2 * limited, 0);
+  CHECK_OK(plinth_empty_cache());
+  CHECK_OK(plinth_reset_peak_memory_stats(0));
+  CHECK_OK(plinth_reset_accumulated_memory_stats(0));
+  stats = stats_of(0);
+  expect_stat(stats.oversize_allocations, limited, limited, 0, 0);
+  CHECK_EQ(stats.oversize_segments.current, limited);
+  release(blocks[1]);
+  expect_nothing_left();
+  stats = stats_of(0);
+  CHECK_EQ(stats.oversize_allocations.current, 0);
+  CHECK_EQ(stats.oversize_segments.current, 0);
 }
 
 enum { PEAK_THREADS = 4, PEAK_BYTES = 64 * MIB, PEAK_ROUNDS = 2000 };

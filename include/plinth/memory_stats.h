@@ -117,11 +117,12 @@ typedef struct plinth_memory_stats_t {
    */
   struct plinth_memory_stat_by_pool_t requested_bytes;
   /**
-   * Allocated blocks of at least max_split_size.
+   * Allocated blocks of at least max_split_size, counted when statistics are read, as inactive_split is. 0 if that is not
+   * set, and for memory of expandable segments, which it does not limit.
    */
   struct plinth_memory_stat_t oversize_allocations;
   /**
-   * Segments of at least max_split_size.
+   * Segments of at least max_split_size, counted in the same way.
    */
   struct plinth_memory_stat_t oversize_segments;
   /**

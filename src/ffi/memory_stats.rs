@@ -84,9 +84,10 @@ pub struct plinth_memory_stats_t {
     pub inactive_split_bytes: plinth_memory_stat_by_pool_t,
     /// Bytes that the program requested, before rounding.
     pub requested_bytes: plinth_memory_stat_by_pool_t,
-    /// Allocated blocks of at least max_split_size.
+    /// Allocated blocks of at least max_split_size, counted when statistics are read, as inactive_split is. 0 if that is not
+    /// set, and for memory of expandable segments, which it does not limit.
     pub oversize_allocations: plinth_memory_stat_t,
-    /// Segments of at least max_split_size.
+    /// Segments of at least max_split_size, counted in the same way.
     pub oversize_segments: plinth_memory_stat_t,
     /// Requests that succeeded only after a wait for the device.
     pub num_alloc_retries: i64,

@@ -173,10 +173,8 @@ impl ZoneCounters {
 
     /// Sets the number and bytes of free blocks that cannot be released now.
     pub fn set_pinned(&mut self, (count, bytes): (u64, u64)) {
-        for (stat, now) in [(&mut self.pinned, count), (&mut self.pinned_bytes, bytes)] {
-            stat.add(now.saturating_sub(stat.current));
-            stat.sub(stat.current - now);
-        }
+        self.pinned.set(count);
+        self.pinned_bytes.set(bytes);
     }
 
     fn reset_accumulated(&mut self) {
@@ -219,6 +217,10 @@ pub struct Counters {
     /// The peaks of the arena since the last reset.
     peaks: ScopedLevels,
     budget: Budget,
+    /// Allocated blocks of at least `max_split_size`, as of the last query.
+    oversize_blocks: Stat,
+    /// Segments of at least `max_split_size`, as of the last query.
+    oversize_segments: Stat,
 }
 
 /// The values up to which the device need not count; see [`peak_budget`](super::peak_budget).
@@ -320,6 +322,7 @@ impl Counters {
     /// Resets all peaks.
     pub fn reset_peaks(&mut self) {
         self.zones.iter_mut().for_each(ZoneCounters::reset_peaks);
+        [&mut self.oversize_blocks, &mut self.oversize_segments].into_iter().for_each(Stat::reset_peak);
         self.peaks = self.levels();
         self.set_limits();
     }
@@ -336,7 +339,11 @@ impl Counters {
             one.merge(&other);
             one
         };
-        let mut stats = Stats::default();
+        let mut stats = Stats {
+            oversize_allocations: self.oversize_blocks,
+            oversize_segments: self.oversize_segments,
+            ..Stats::default()
+        };
         for (zones, by_pool) in [
             ([small.pinned, large.pinned], &mut stats.inactive_split),
             ([small.pinned_bytes, large.pinned_bytes], &mut stats.inactive_split_bytes),
@@ -357,6 +364,13 @@ impl Counters {
     /// Resets all sums.
     pub fn reset_accumulated(&mut self) {
         self.zones.iter_mut().for_each(ZoneCounters::reset_accumulated);
+        [&mut self.oversize_blocks, &mut self.oversize_segments].into_iter().for_each(Stat::reset_accumulated);
+    }
+
+    /// Sets the numbers of allocated blocks and of segments of at least `max_split_size`.
+    pub fn set_oversize(&mut self, (blocks, segments): (u64, u64)) {
+        self.oversize_blocks.set(blocks);
+        self.oversize_segments.set(segments);
     }
 
     /// Checks that the totals are the sums of the zones, and that no value exceeds its peak.

@@ -460,6 +460,7 @@ impl DeviceMemory {
         arenas.of_ended_threads.retain(|ended| ended.key != key);
         arenas.unused.push(arena);
         inner.space.counters.zones.iter_mut().for_each(|zone| zone.set_pinned((0, 0)));
+        inner.space.counters.set_oversize((0, 0));
         let mut sums = std::mem::take(&mut inner.space.counters).stats();
         // All current values are 0.
         sums.reset_peak();

@@ -199,6 +199,15 @@ impl Space {
         self.unreleasable.set_split_limited(limits.is_some());
     }
 
+    /// Returns the numbers of allocated blocks and of segments of at least `max_split_size`; none without that limit.
+    pub fn oversize(&self) -> (u64, u64) {
+        let Some(SplitLimits { min_unsplit, .. }) = self.split_limits else { return (0, 0) };
+        let is_oversize = |block: &Block| block.state == BlockState::Live && block.size >= min_unsplit;
+        let blocks = self.blocks.iter().filter(|(_, block)| is_oversize(block)).count();
+        let segments = self.mapped.values().filter(|mapped| mapped.bytes >= min_unsplit).count();
+        (blocks as u64, segments as u64)
+    }
+
     fn allocate_from_bin(&mut self, id: BlockId, size: u64, requested: u64) -> u64 {
         self.remove_from_bin(id);
         if self.no_split {

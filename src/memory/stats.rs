@@ -170,6 +170,12 @@ impl Stat {
         self.freed += amount;
     }
 
+    /// Increases or decreases the quantity to a value.
+    pub fn set(&mut self, value: u64) {
+        self.add(value.saturating_sub(self.current));
+        self.sub(self.current - value);
+    }
+
     /// Undoes a decrease. The sums may have been reset since.
     pub fn undo_sub(&mut self, amount: u64) {
         self.current += amount;

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 /// Returns the statistics of a device, of all backends, at one moment.
 pub fn stats(memory: &DeviceMemory) -> Stats {
     // This takes long, so other threads do not wait for it. The rest of the statistics is read while they do.
-    memory.arenas().into_iter().for_each(|arena| count_pinned(&mut arena.lock()));
+    memory.arenas().into_iter().for_each(|arena| count_for_query(&mut arena.lock()));
     let (counted, (mut stats, held)) = peak_budget::read_with(memory, |moment| {
         let mut stats = *moment.others;
         stats.merge(moment.retired);
@@ -40,12 +40,13 @@ pub fn stats(memory: &DeviceMemory) -> Stats {
     stats
 }
 
-/// Counts the free blocks that cannot be released.
-fn count_pinned(inner: &mut Inner) {
+/// Counts what only queries count: the free blocks that cannot be released, and what is too large to be split.
+fn count_for_query(inner: &mut Inner) {
     let pinned = inner.space.pinned_free();
     for (zone, pinned) in inner.space.counters.zones.iter_mut().zip(pinned) {
         zone.set_pinned(pinned);
     }
+    inner.space.counters.set_oversize(inner.space.oversize());
 }
 
 /// Returns the statistics of the arenas whose key `filter` accepts. With several arenas, the peaks are the sums of the
@@ -55,7 +56,7 @@ pub fn stats_of(arenas: Vec<&'static Arena>, filter: impl Fn(&Key) -> bool) -> S
     for arena in arenas {
         let mut inner = arena.lock();
         if filter(&inner.key) {
-            count_pinned(&mut inner);
+            count_for_query(&mut inner);
             stats.merge(&inner.space.counters.stats());
         }
     }
