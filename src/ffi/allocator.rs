@@ -95,10 +95,10 @@ pub unsafe extern "C" fn plinth_record_stream(pointer: *mut c_void, stream: plin
 
 /// Releases the unused cached memory of every device to the driver.
 ///
-/// Only whole physical allocations are released. Memory of private pools that are in use stays. Memory that a stream
-/// may still use is released as soon as the work of that stream is done. The call waits at most one millisecond for
-/// such work. It also destroys the executable graphs that the library keeps for its next copies of tensors and collectives of
-/// one process.
+/// Only whole physical allocations are released. Memory of private pools that are in use stays. The call waits at most one
+/// millisecond for work of streams that may still use memory. What is in use after that is released by the next call when
+/// the work is done, or when memory is short. The call also destroys the executable graphs that the library keeps for its
+/// next copies of tensors and collectives of one process.
 ///
 /// @return PLINTH_OK; PLINTH_ERROR_WOULD_SYNCHRONIZE for memory whose release waits for the device, which stays cached;
 ///         PLINTH_ERROR_DRIVER; the errors of initialization.
