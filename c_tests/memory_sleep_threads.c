@@ -3,6 +3,7 @@
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
+#include "graphing.h"
 #include "peering.h"
 #include "sleeping.h"
 
@@ -80,5 +81,59 @@ TEST(a_block_that_is_freed_during_an_asynchronous_wake_is_not_overwritten) {
   }
   CHECK_OK(plinth_pinned_free(pinned));
   destroy(pool);
+  expect_nothing_left();
+}
+
+static plinth_graph_t replayed;
+static int woken_for_good;
+
+static void *replay_beside_sleeps(void *argument) {
+  (void)argument;
+  (void)on_new_stream(0);
+  while (!__atomic_load_n(&woken_for_good, __ATOMIC_SEQ_CST)) {
+    const plinth_status_t status = plinth_graph_replay(replayed);
+    CHECK(status == PLINTH_OK || status == PLINTH_ERROR_GRAPH_ASLEEP);
+  }
+  return NULL;
+}
+
+/* A replay of a graph with children locks the pools of all of them, as a sleep of these pools does. */
+TEST(a_graph_of_several_pools_is_replayed_beside_sleeps) {
+  enum { POOLS = 6 };
+  const char *tags[POOLS] = {"0", "1", "2", "3", "4", "5"};
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_pool_id_t pools[POOLS];
+  plinth_graph_t graphs[POOLS];
+  pthread_t thread;
+  for (int index = 0; index < POOLS; index++) {
+    pools[index] = tagged_pool(tags[index]);
+  }
+  for (int index = POOLS - 1; index >= 0; index--) {
+    graphs[index] = new_graph(PLINTH_GRAPH_KEEP_GRAPH);
+    CHECK_OK(plinth_graph_capture_begin(graphs[index], &pools[index], PLINTH_CAPTURE_GLOBAL));
+    void *memory = alloc_on(MIB, 0, stream);
+    fill_words(memory, 1, MIB, stream);
+    release(memory);
+    CHECK_OK(plinth_graph_capture_end(graphs[index]));
+  }
+  replayed = graphs[0];
+  for (int index = 1; index < POOLS; index++) {
+    plinth_graph_node_t node = NULL;
+    CHECK_OK(plinth_graph_add_child(replayed, NULL, 0, graphs[index], &node));
+  }
+  CHECK_OK(plinth_graph_instantiate(replayed));
+  woken_for_good = 0;
+  CHECK(pthread_create(&thread, NULL, replay_beside_sleeps, NULL) == 0);
+  for (int round = 0; round < some_rounds(300); round++) {
+    CHECK_OK(plinth_memory_sleep("0,1,2,3,4,5", NULL));
+    CHECK_OK(plinth_memory_wake("0,1,2,3,4,5"));
+  }
+  __atomic_store_n(&woken_for_good, 1, __ATOMIC_SEQ_CST);
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK_OK(plinth_synchronize(0));
+  for (int index = 0; index < POOLS; index++) {
+    CHECK_OK(plinth_graph_destroy(graphs[index]));
+    destroy(pools[index]);
+  }
   expect_nothing_left();
 }

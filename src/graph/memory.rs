@@ -78,7 +78,7 @@ pub fn sleep_tagged(tags: &str, options: &Options) -> Result<()> {
 
 fn put_tagged_to_sleep(runtime: &'static Runtime, mut ids: Vec<PoolId>, tags: &str, options: &Options) -> Result<()> {
     sync_debug::check("plinth_memory_sleep")?;
-    // In one order in all threads, because the pools of several graphs are locked at once.
+    // In one order in all threads, because several pools are locked at once here and by replays of graphs with parts.
     ids.sort_unstable();
     if options.release_registrations {
         memory_sleep::release_registrations(runtime, &ids)?;

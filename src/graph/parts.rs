@@ -85,12 +85,13 @@ impl Parts {
         self.from_parts.any.load(Ordering::Acquire)
     }
 
-    /// Returns the distinct pools of the graph and its parts, in an order that is the same for every graph.
+    /// Returns the distinct pools of the graph and its parts in the order of their IDs, in which a thread has to lock
+    /// several of them; `plinth_memory_sleep` locks pools, too.
     pub fn pools(&self, own: &Arc<SharedPool>) -> Vec<Arc<SharedPool>> {
         let mut pools: Vec<Arc<SharedPool>> =
             self.from_parts.resources.lock().iter().map(|resources| Arc::clone(&resources.pool)).collect();
         pools.push(Arc::clone(own));
-        pools.sort_unstable_by_key(|pool| Arc::as_ptr(pool).addr());
+        pools.sort_unstable_by_key(|pool| pool.id);
         pools.dedup_by(|one, other| Arc::ptr_eq(one, other));
         pools
     }
