@@ -189,6 +189,64 @@ TEST(an_update_keeps_the_other_graphs_memory) {
   expect_nothing_left();
 }
 
+/* Captures a graph that fills memory of its own pool, and copies it to pinned memory. */
+static plinth_graph_t graph_of_own_memory(void *result, uint32_t word, plinth_stream_t stream) {
+  plinth_graph_t graph = new_graph(PLINTH_GRAPH_KEEP_GRAPH);
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  void *inside = alloc_on(BYTES, 0, stream);
+  fill_words(inside, word, BYTES, stream);
+  CHECK_OK(plinth_memcpy(result, inside, BYTES, stream));
+  release(inside);
+  CHECK_OK(plinth_graph_capture_end(graph));
+  return graph;
+}
+
+static void expect_result(plinth_graph_t graph, void *result, uint32_t word, plinth_stream_t stream) {
+  memset(result, 0, BYTES);
+  CHECK_OK(plinth_graph_replay(graph));
+  finish(stream);
+  CHECK_EQ(words_mismatch(result, word, BYTES), BYTES);
+}
+
+/* An update changes the executable graph only. */
+TEST(an_update_keeps_the_memory_of_the_graphs_own_nodes) {
+  plinth_stream_t stream = on_new_stream(0);
+  void *result = pinned_memory(BYTES);
+  plinth_graph_t graph = graph_of_own_memory(result, 1, stream);
+  plinth_graph_t other = graph_of_own_memory(result, 2, stream);
+  plinth_graph_t copy = NULL;
+  plinth_graph_t parent = NULL;
+  plinth_graph_node_t node = NULL;
+  char *text = NULL;
+  const plinth_pool_id_t own = pool_of_graph(graph);
+  CHECK_OK(plinth_graph_instantiate(graph));
+  CHECK_OK(plinth_graph_update(graph, other));
+  CHECK_EQ(pool_of_graph(graph).owner, pool_of_graph(other).owner);
+  CHECK_OK(plinth_graph_destroy(other));
+  CHECK_OK(plinth_empty_cache());
+  expect_result(graph, result, 2, stream);
+  CHECK_OK(plinth_graph_clone(graph, &copy));
+  expect_result(copy, result, 1, stream);
+  CHECK_OK(plinth_graph_create_empty(0, &parent));
+  CHECK_OK(plinth_graph_add_child(parent, NULL, 0, graph, &node));
+  expect_result(parent, result, 1, stream);
+  CHECK_OK(plinth_graph_time_table(graph, 1, &text));
+  plinth_string_free(text);
+  CHECK_EQ(words_mismatch(result, 1, BYTES), BYTES);
+  expect_result(graph, result, 2, stream);
+  CHECK_OK(plinth_graph_update(copy, graph));
+  CHECK_OK(plinth_graph_instantiate(graph));
+  CHECK_EQ(pool_of_graph(graph).owner, own.owner);
+  CHECK_OK(plinth_empty_cache());
+  expect_result(graph, result, 1, stream);
+  CHECK_OK(plinth_graph_destroy(graph));
+  expect_result(copy, result, 1, stream);
+  CHECK_OK(plinth_graph_destroy(copy));
+  CHECK_OK(plinth_graph_destroy(parent));
+  CHECK_OK(plinth_pinned_free(result));
+  expect_nothing_left();
+}
+
 TEST(an_impossible_update_says_why) {
   plinth_stream_t stream = on_new_stream(0);
   void *memory = alloc_on(2 * BYTES, 0, stream);

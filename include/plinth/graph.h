@@ -428,7 +428,8 @@ PLINTH_NOEXCEPT;
  * An update is much cheaper than an instantiation. It is possible if both graphs have the same nodes and edges and
  * differ only in parameters. Afterwards the graph uses the memory and the generators of the other graph, and shares
  * them with it. Replays that were launched earlier finish unchanged; memory that only this graph used is released
- * after them.
+ * after them. A graph that kept its nodes keeps their memory and generators, too: plinth_graph_instantiate, _clone,
+ * _add_child and _node_times still refer to these nodes.
  *
  * @param graph The graph.
  * @param other A graph of the same device that kept its nodes. It does not change.

@@ -24,7 +24,7 @@ pub fn create(number: i32) -> Result<u64> {
     let resources = Arc::new(GraphResources::new(device, stream, pool::new_capture_id(), Vec::new())?);
     let native =
         device.with_context(&runtime.driver, |driver| Ok(driver.graph_create()?)).context(|| "creating a graph")?;
-    let ready = Ready { exec: None, native: Some(native), resources, parts: Parts::default() };
+    let ready = Ready { exec: None, native: Some(native), resources, parts: Parts::default(), updated: None };
     insert_ready(ready).inspect_err(|_| {
         // The error of the handle table is returned.
         retry(|| destroy_native(runtime, native));

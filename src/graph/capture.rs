@@ -200,7 +200,13 @@ impl GraphState {
         resources.finish_capture();
         resources.add_advances(runtime, native).context(|| "adding a node that advances the offset of a generator")?;
         let exec = if self.keep { None } else { Some(replay::instantiate_native(runtime, resources.device, native)?) };
-        let mut ready = Ready { exec, native: Some(native), resources: Arc::new(resources), parts: Parts::default() };
+        let mut ready = Ready {
+            exec,
+            native: Some(native),
+            resources: Arc::new(resources),
+            parts: Parts::default(),
+            updated: None,
+        };
         if !self.keep && !self.debug {
             let destroyed = destroy_native(runtime, native);
             if destroyed.is_ok() {

@@ -116,7 +116,8 @@ pub fn add(
     let mut bodies = Vec::with_capacity(natives.len());
     for native in natives {
         let parts: Parts = ready.parts.for_body();
-        let inner = Ready { exec: None, native: Some(native), resources: Arc::clone(&ready.resources), parts };
+        let inner =
+            Ready { exec: None, native: Some(native), resources: Arc::clone(&ready.resources), parts, updated: None };
         let inner = build::insert_ready(inner).context(|| attempt)?;
         ready.parts.add_body(inner);
         bodies.push(inner);

@@ -33,7 +33,7 @@ pub fn sleep(handle: u64) -> Result<()> {
 fn put_to_sleep(handle: u64) -> Result<()> {
     let runtime = runtime::ready()?;
     let graph_state = lock(handle)?;
-    let resources = &graph_state.ready("putting a graph's memory to sleep")?.resources;
+    let resources = graph_state.ready("putting a graph's memory to sleep")?.replay_resources();
     sync_debug::check("plinth_graph_sleep")?;
     // Held so that no replay is launched while the memory is released.
     let mut last_replay = resources.pool.lock_last_replay();
@@ -52,7 +52,7 @@ pub fn wake(handle: u64) -> Result<()> {
 fn wake_up(handle: u64) -> Result<()> {
     let runtime = runtime::ready()?;
     let graph_state = lock(handle)?;
-    let resources = &graph_state.ready("waking a graph's memory")?.resources;
+    let resources = graph_state.ready("waking a graph's memory")?.replay_resources();
     let _last_replay = resources.pool.lock_last_replay();
     memory_sleep::wake(runtime, &[resources.pool.id], false).context(|| "waking a graph's memory")
 }

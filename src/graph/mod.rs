@@ -81,8 +81,16 @@ enum Stage {
 struct Ready {
     exec: Option<driver::GraphExec>,
     native: Option<driver::Graph>,
+    /// The resources of the graph's nodes.
     resources: Arc<GraphResources>,
     parts: Parts,
+    /// The resources of the executable graph, if it was updated to another graph after its instantiation.
+    updated: Option<UpdatedResources>,
+}
+
+/// The resources of an executable graph that was updated to another graph, which are those of that graph.
+struct UpdatedResources {
+    resources: Arc<GraphResources>,
 }
 
 static GRAPHS: HandleTable<Graph> = HandleTable::new(Kind::Graph);
@@ -171,7 +179,7 @@ pub fn native(handle: u64) -> Result<driver::Graph> {
 pub fn exec_native(handle: u64) -> Result<driver::GraphExec> {
     let graph_state = lock(handle)?;
     let ready = graph_state.ready("getting the driver's executable graph")?;
-    ready.resources.write_each_time();
+    ready.replay_resources().write_each_time();
     ready.exec.ok_or_else(|| {
         Error::new(Status::GRAPH_NOT_CAPTURED, "the graph is not instantiated; call plinth_graph_instantiate first")
     })
@@ -187,7 +195,7 @@ impl GraphState {
     fn resources(&self) -> Result<&GraphResources> {
         match &self.stage {
             Stage::Capturing(capture) => Ok(&capture.resources),
-            _ => Ok(&self.ready("getting the pool of a graph")?.resources),
+            _ => Ok(self.ready("getting the pool of a graph")?.replay_resources()),
         }
     }
 
@@ -259,6 +267,11 @@ impl GraphState {
 }
 
 impl Ready {
+    /// Returns the resources that replays use.
+    fn replay_resources(&self) -> &Arc<GraphResources> {
+        self.updated.as_ref().map_or(&self.resources, |updated| &updated.resources)
+    }
+
     /// Returns the driver's graph, if it was kept.
     fn nodes(&self) -> Result<driver::Graph> {
         self.native.ok_or_else(|| {

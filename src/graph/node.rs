@@ -50,7 +50,7 @@ fn exec_and_node(ready: &mut Ready, node: usize) -> Result<(GraphExec, GraphNode
             "the graph is not instantiated; call plinth_graph_instantiate first, then this call changes later replays",
         )
     })?;
-    ready.resources.write_each_time();
+    ready.replay_resources().write_each_time();
     Ok((exec, node))
 }
 

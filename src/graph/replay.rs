@@ -1,6 +1,8 @@
 //! Replays: launches of a graph in the thread's current stream, and instantiation before the first.
 
-use super::{GraphState, Ready, destroy_exec, lock, replay_order::Overlap};
+use super::{
+    GraphState, Ready, UpdatedResources, destroy_exec, graph_resources::GraphResources, lock, replay_order::Overlap,
+};
 use crate::{
     base::retry::retry,
     driver::{self, GraphExec, types::*},
@@ -66,6 +68,8 @@ impl Ready {
             // The new instance is in use. If the old one cannot be destroyed, it only occupies memory.
             retry(|| destroy_exec(runtime, before));
         }
+        // The new instance uses the resources of the nodes.
+        self.updated = None;
         Ok(exec)
     }
 
@@ -84,25 +88,32 @@ impl GraphState {
         let overlap = self.overlap;
         let ready = self.ready_mut("replaying a graph")?;
         let exec = ready.executable(runtime)?;
-        ready.run(runtime, exec, overlap)
+        ready.run_with(runtime, exec, overlap, ready.updated.as_ref())
     }
 }
 
 impl Ready {
-    /// Replays an executable graph that uses this graph's memory and generators.
+    /// Replays an executable graph that uses the memory and the generators of this graph's nodes; those of `updated` if
+    /// it was updated to another graph.
     #[inline]
-    pub(super) fn run(&self, runtime: &Runtime, exec: GraphExec, overlap: Overlap) -> Result<()> {
-        let resources = &*self.resources;
+    pub(super) fn run_with(
+        &self,
+        runtime: &Runtime,
+        exec: GraphExec,
+        overlap: Overlap,
+        updated: Option<&UpdatedResources>,
+    ) -> Result<()> {
+        let resources = updated.map_or(&self.resources, |updated| &updated.resources);
         let raw = thread::stream(resources.device);
         if capture_lock::is_any_capturing() {
             refuse_capturing(runtime, resources.device)?;
         }
         if capture_scope::is_any_asleep() {
-            self.check_awake().context(|| "replaying a graph")?;
+            self.check_awake(resources).context(|| "replaying a graph")?;
         }
         if self.parts.has_part_resources() {
             let stream = stream::current_on(runtime, resources.device)?;
-            return self.run_with_parts(runtime, exec, stream, overlap);
+            return self.run_with_parts(runtime, exec, stream, overlap, resources);
         }
         // Held until the launch returns, so that no other graph of the pool is launched in between.
         let mut last_replay = resources.pool.lock_last_replay();
@@ -120,15 +131,22 @@ impl Ready {
     }
 
     #[cold]
-    fn check_awake(&self) -> Result<()> {
-        self.resources.check_awake()?;
+    fn check_awake(&self, resources: &GraphResources) -> Result<()> {
+        resources.check_awake()?;
         self.parts.part_resources().iter().try_for_each(|resources| resources.check_awake())
     }
 
     /// Replays a graph whose parts have pools of their own. Locks all of them for the launch.
     #[cold]
-    fn run_with_parts(&self, runtime: &Runtime, exec: GraphExec, stream: Stream, overlap: Overlap) -> Result<()> {
-        let pools = self.parts.pools(&self.resources.pool);
+    fn run_with_parts(
+        &self,
+        runtime: &Runtime,
+        exec: GraphExec,
+        stream: Stream,
+        overlap: Overlap,
+        resources: &GraphResources,
+    ) -> Result<()> {
+        let pools = self.parts.pools(&resources.pool);
         // Always in the same order, because other threads may lock several of the pools too.
         let mut replays: Vec<_> = pools.iter().map(|pool| (pool.id, pool.lock_last_replay())).collect();
         for (id, last_replay) in &mut replays {
@@ -136,8 +154,8 @@ impl Ready {
                 last_replay.set_ordered(runtime, *id, stream, overlap).context(|| "replaying a graph")?;
             }
         }
-        self.resources
-            .launch_random(runtime, stream, &|| launch(runtime, self.resources.device, exec, stream.raw))
+        resources
+            .launch_random(runtime, stream, &|| launch(runtime, resources.device, exec, stream.raw))
             .context(|| "replaying a graph")
     }
 }

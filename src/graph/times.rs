@@ -176,7 +176,7 @@ fn chain_nodes(driver: &Driver, serial: Graph, times: &[NodeTime], events: &[Eve
 fn run(runtime: &Runtime, ready: &Ready, exec: GraphExec, events: &[Event], repeats: u32) -> Result<Vec<Vec<f64>>> {
     let mut samples = vec![Vec::with_capacity(repeats as usize); events.len() - 1];
     for round in 0..=repeats {
-        ready.run(runtime, exec, Overlap::Order)?;
+        ready.run_with(runtime, exec, Overlap::Order, None)?;
         let stream = stream::current_on(runtime, ready.resources.device)?;
         runtime.in_stream(stream, |driver, raw| Ok(driver.stream_synchronize(raw)?))?;
         // The first replay uploads the graph to the device.

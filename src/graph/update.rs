@@ -1,6 +1,6 @@
 //! Updates and copies of graphs.
 
-use super::{GraphState, Ready, Stage, insert, lock};
+use super::{GraphState, Ready, Stage, UpdatedResources, insert, lock};
 use crate::{
     base::retry::retry,
     driver::{self, UpdateError, UpdateRefusal},
@@ -11,7 +11,7 @@ use crate::{
 use std::sync::Arc;
 
 /// Makes a graph's later replays do what another graph does, which must have kept its nodes. They then use the other
-/// one's memory and generators.
+/// one's memory and generators. The graph's own nodes, if it kept them, still use its own.
 pub fn update(handle: u64, other: u64) -> Result<()> {
     let attempt = "updating a graph";
     if handle == other {
@@ -40,10 +40,12 @@ pub fn update(handle: u64, other: u64) -> Result<()> {
     ready.update(runtime, nodes).context(|| attempt)?;
     // Nodes of the executable graph may have been changed or disabled before.
     resources.write_each_time();
-    let before = std::mem::replace(&mut ready.resources, resources);
+    // Without nodes, nothing uses the graph's own resources any more.
+    let own = ready.native.is_none().then(|| std::mem::replace(&mut ready.resources, Arc::clone(&resources)));
+    let before = ready.updated.replace(UpdatedResources { resources });
     drop((graph_state, other));
-    // The old memory is released now, ordered after the last replay, unless another graph shares it.
-    drop(before);
+    // Memory that nothing uses any more is released now, ordered after the last replay.
+    drop((own, before));
     Ok(())
 }
 
@@ -51,7 +53,7 @@ pub fn update(handle: u64, other: u64) -> Result<()> {
 pub fn update_native(handle: u64, native: driver::Graph) -> Result<()> {
     let mut graph_state = lock(handle)?;
     let ready = graph_state.ready_mut("updating a graph")?;
-    ready.resources.write_each_time();
+    ready.replay_resources().write_each_time();
     ready.update(runtime::ready()?, native).context(|| "updating a graph")
 }
 
@@ -67,6 +69,7 @@ pub fn clone(handle: u64) -> Result<u64> {
         native: Some(native),
         resources: Arc::clone(&ready.resources),
         parts: ready.parts.for_copy(),
+        updated: None,
     };
     let copy = GraphState {
         keep: true,
