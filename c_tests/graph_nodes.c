@@ -247,6 +247,44 @@ TEST(an_update_keeps_the_memory_of_the_graphs_own_nodes) {
   expect_nothing_left();
 }
 
+static plinth_graph_t graph_of_child(plinth_graph_t child) {
+  plinth_graph_t graph = NULL;
+  plinth_graph_node_t node = NULL;
+  CHECK_OK(plinth_graph_create_empty(0, &graph));
+  CHECK_OK(plinth_graph_add_child(graph, NULL, 0, child, &node));
+  return graph;
+}
+
+TEST(an_update_keeps_the_memory_of_the_other_graphs_children) {
+  plinth_stream_t stream = on_new_stream(0);
+  void *result = pinned_memory(BYTES);
+  plinth_graph_t children[2];
+  plinth_graph_t graphs[2];
+  for (int index = 0; index < 2; index++) {
+    children[index] = graph_of_own_memory(result, (uint32_t)index + 1, stream);
+    graphs[index] = graph_of_child(children[index]);
+  }
+  expect_result(graphs[0], result, 1, stream);
+  CHECK_OK(plinth_graph_update(graphs[0], graphs[1]));
+  /* A replay of the updated graph uses the other child's pool. */
+  CHECK_OK(plinth_graph_sleep(children[0]));
+  expect_result(graphs[0], result, 2, stream);
+  CHECK_OK(plinth_graph_sleep(children[1]));
+  CHECK_STATUS(plinth_graph_replay(graphs[0]), PLINTH_ERROR_GRAPH_ASLEEP);
+  CHECK_OK(plinth_graph_wake(children[0]));
+  CHECK_OK(plinth_graph_wake(children[1]));
+  CHECK_OK(plinth_graph_destroy(graphs[1]));
+  CHECK_OK(plinth_graph_destroy(children[0]));
+  CHECK_OK(plinth_graph_destroy(children[1]));
+  CHECK_OK(plinth_empty_cache());
+  expect_result(graphs[0], result, 2, stream);
+  CHECK_OK(plinth_graph_instantiate(graphs[0]));
+  expect_result(graphs[0], result, 1, stream);
+  CHECK_OK(plinth_graph_destroy(graphs[0]));
+  CHECK_OK(plinth_pinned_free(result));
+  expect_nothing_left();
+}
+
 TEST(an_impossible_update_says_why) {
   plinth_stream_t stream = on_new_stream(0);
   void *memory = alloc_on(2 * BYTES, 0, stream);

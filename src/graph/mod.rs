@@ -91,6 +91,8 @@ struct Ready {
 /// The resources of an executable graph that was updated to another graph, which are those of that graph.
 struct UpdatedResources {
     resources: Arc<GraphResources>,
+    /// The resources of the children and bodies of that graph.
+    parts: Vec<Arc<GraphResources>>,
 }
 
 static GRAPHS: HandleTable<Graph> = HandleTable::new(Kind::Graph);

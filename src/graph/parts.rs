@@ -85,17 +85,6 @@ impl Parts {
         self.from_parts.any.load(Ordering::Acquire)
     }
 
-    /// Returns the distinct pools of the graph and its parts in the order of their IDs, in which a thread has to lock
-    /// several of them; `plinth_memory_sleep` locks pools, too.
-    pub fn pools(&self, own: &Arc<SharedPool>) -> Vec<Arc<SharedPool>> {
-        let mut pools: Vec<Arc<SharedPool>> =
-            self.from_parts.resources.lock().iter().map(|resources| Arc::clone(&resources.pool)).collect();
-        pools.push(Arc::clone(own));
-        pools.sort_unstable_by_key(|pool| pool.id);
-        pools.dedup_by(|one, other| Arc::ptr_eq(one, other));
-        pools
-    }
-
     /// Adds a node.
     pub fn add_node(&mut self, node: GraphNode) {
         self.nodes.insert(node.handle(), node);
@@ -142,6 +131,16 @@ impl Parts {
         self.conditions.clear();
         self.nodes.clear();
     }
+}
+
+/// Returns the distinct pools of a graph and its parts in the order of their IDs, in which a thread has to lock several
+/// of them; `plinth_memory_sleep` locks pools, too.
+pub(super) fn pools(own: &Arc<SharedPool>, parts: &[Arc<GraphResources>]) -> Vec<Arc<SharedPool>> {
+    let mut pools: Vec<Arc<SharedPool>> = parts.iter().map(|resources| Arc::clone(&resources.pool)).collect();
+    pools.push(Arc::clone(own));
+    pools.sort_unstable_by_key(|pool| pool.id);
+    pools.dedup_by(|one, other| Arc::ptr_eq(one, other));
+    pools
 }
 
 impl GraphState {

@@ -1,7 +1,8 @@
 //! Replays: launches of a graph in the thread's current stream, and instantiation before the first.
 
 use super::{
-    GraphState, Ready, UpdatedResources, destroy_exec, graph_resources::GraphResources, lock, replay_order::Overlap,
+    GraphState, Ready, UpdatedResources, destroy_exec, graph_resources::GraphResources, lock, parts,
+    replay_order::Overlap,
 };
 use crate::{
     base::retry::retry,
@@ -12,6 +13,7 @@ use crate::{
     status::Status,
     stream::{self, Stream, capture_lock, capture_scope},
 };
+use std::sync::Arc;
 
 /// The flags that torch instantiates its graphs with: memory allocated by the graph's own nodes is freed when it is
 /// launched again, and nodes keep the priorities of the streams that they were captured in.
@@ -103,17 +105,20 @@ impl Ready {
         overlap: Overlap,
         updated: Option<&UpdatedResources>,
     ) -> Result<()> {
-        let resources = updated.map_or(&self.resources, |updated| &updated.resources);
+        let (resources, has_parts) = match updated {
+            None => (&self.resources, self.parts.has_part_resources()),
+            Some(updated) => (&updated.resources, !updated.parts.is_empty()),
+        };
         let raw = thread::stream(resources.device);
         if capture_lock::is_any_capturing() {
             refuse_capturing(runtime, resources.device)?;
         }
         if capture_scope::is_any_asleep() {
-            self.check_awake(resources).context(|| "replaying a graph")?;
+            self.check_awake(updated).context(|| "replaying a graph")?;
         }
-        if self.parts.has_part_resources() {
+        if has_parts {
             let stream = stream::current_on(runtime, resources.device)?;
-            return self.run_with_parts(runtime, exec, stream, overlap, resources);
+            return run_with_parts(runtime, exec, stream, overlap, resources, &self.part_resources(updated));
         }
         // Held until the launch returns, so that no other graph of the pool is launched in between.
         let mut last_replay = resources.pool.lock_last_replay();
@@ -130,34 +135,40 @@ impl Ready {
         launch(runtime, resources.device, exec, raw)
     }
 
+    /// Returns the resources of the children and bodies of the executable graph.
     #[cold]
-    fn check_awake(&self, resources: &GraphResources) -> Result<()> {
-        resources.check_awake()?;
-        self.parts.part_resources().iter().try_for_each(|resources| resources.check_awake())
+    fn part_resources(&self, updated: Option<&UpdatedResources>) -> Vec<Arc<GraphResources>> {
+        updated.map_or_else(|| self.parts.part_resources(), |updated| updated.parts.clone())
     }
 
-    /// Replays a graph whose parts have pools of their own. Locks all of them for the launch.
     #[cold]
-    fn run_with_parts(
-        &self,
-        runtime: &Runtime,
-        exec: GraphExec,
-        stream: Stream,
-        overlap: Overlap,
-        resources: &GraphResources,
-    ) -> Result<()> {
-        let pools = self.parts.pools(&resources.pool);
-        // Always in the same order, because other threads may lock several of the pools too.
-        let mut replays: Vec<_> = pools.iter().map(|pool| (pool.id, pool.lock_last_replay())).collect();
-        for (id, last_replay) in &mut replays {
-            if !last_replay.is_in(stream.raw) {
-                last_replay.set_ordered(runtime, *id, stream, overlap).context(|| "replaying a graph")?;
-            }
-        }
-        resources
-            .launch_random(runtime, stream, &|| launch(runtime, resources.device, exec, stream.raw))
-            .context(|| "replaying a graph")
+    fn check_awake(&self, updated: Option<&UpdatedResources>) -> Result<()> {
+        updated.map_or(&self.resources, |updated| &updated.resources).check_awake()?;
+        self.part_resources(updated).iter().try_for_each(|resources| resources.check_awake())
     }
+}
+
+/// Replays a graph whose parts have pools of their own. Locks all of them for the launch.
+#[cold]
+fn run_with_parts(
+    runtime: &Runtime,
+    exec: GraphExec,
+    stream: Stream,
+    overlap: Overlap,
+    resources: &GraphResources,
+    parts: &[Arc<GraphResources>],
+) -> Result<()> {
+    let pools = parts::pools(&resources.pool, parts);
+    // Always in the same order, because other threads may lock several of the pools too.
+    let mut replays: Vec<_> = pools.iter().map(|pool| (pool.id, pool.lock_last_replay())).collect();
+    for (id, last_replay) in &mut replays {
+        if !last_replay.is_in(stream.raw) {
+            last_replay.set_ordered(runtime, *id, stream, overlap).context(|| "replaying a graph")?;
+        }
+    }
+    resources
+        .launch_random(runtime, stream, &|| launch(runtime, resources.device, exec, stream.raw))
+        .context(|| "replaying a graph")
 }
 
 #[inline]

@@ -26,9 +26,9 @@ pub fn update(handle: u64, other: u64) -> Result<()> {
         let other = lock(other)?;
         (lock(handle)?, other)
     };
-    let (nodes, resources) = {
+    let (nodes, resources, parts) = {
         let ready = other.ready("updating a graph to another")?;
-        (ready.nodes()?, Arc::clone(&ready.resources))
+        (ready.nodes()?, Arc::clone(&ready.resources), ready.parts.part_resources())
     };
     let ready = graph_state.ready_mut(attempt)?;
     if ready.resources.device != resources.device {
@@ -42,7 +42,7 @@ pub fn update(handle: u64, other: u64) -> Result<()> {
     resources.write_each_time();
     // Without nodes, nothing uses the graph's own resources any more.
     let own = ready.native.is_none().then(|| std::mem::replace(&mut ready.resources, Arc::clone(&resources)));
-    let before = ready.updated.replace(UpdatedResources { resources });
+    let before = ready.updated.replace(UpdatedResources { resources, parts });
     drop((graph_state, other));
     // Memory that nothing uses any more is released now, ordered after the last replay.
     drop((own, before));
