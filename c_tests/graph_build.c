@@ -233,6 +233,92 @@ TEST(events_in_a_graph_are_recorded_at_each_replay) {
   CHECK_OK(plinth_device_free(memory));
 }
 
+/* Until the first replay, events of a graph do not show what was recorded with driver events that served before. */
+static void expect_no_records(const plinth_event_t *events, plinth_stream_t stream) {
+  float milliseconds = (float)UNTOUCHED;
+  CHECK(event_done(events[0]));
+  CHECK_OK(plinth_event_synchronize(events[1]));
+  CHECK_STATUS(plinth_event_elapsed_time(events[0], events[1], &milliseconds), PLINTH_ERROR_EVENT_NOT_RECORDED);
+  CHECK(milliseconds == (float)UNTOUCHED);
+  CHECK_OK(plinth_event_wait(events[0], stream));
+  finish(stream);
+}
+
+/* Destroys two events that are recorded and not complete. */
+static void destroy_pending_events(plinth_stream_t stream) {
+  plinth_event_t events[2];
+  for (int index = 0; index < 2; index++) {
+    events[index] = new_event(PLINTH_EVENT_TIMING);
+    CHECK_OK(plinth_event_record(events[index], stream));
+  }
+  for (int index = 0; index < 2; index++) {
+    CHECK_OK(plinth_event_destroy(events[index]));
+  }
+}
+
+static void expect_records(plinth_graph_t graph, const plinth_event_t *events) {
+  float milliseconds = -1;
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_event_synchronize(events[1]));
+  CHECK_OK(plinth_event_elapsed_time(events[0], events[1], &milliseconds));
+  CHECK(milliseconds >= 0);
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_OK(plinth_event_destroy(events[0]));
+  CHECK_OK(plinth_event_destroy(events[1]));
+}
+
+TEST(events_of_a_graph_have_no_record_before_its_first_replay) {
+  plinth_stream_t busy = stream_on(0);
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_graph_t built = empty_graph();
+  plinth_graph_t captured = new_graph(0);
+  plinth_graph_node_t node = NULL;
+  plinth_event_t events[2];
+  gate *held = hold(busy);
+  destroy_pending_events(busy);
+  events[0] = new_event(PLINTH_EVENT_TIMING);
+  events[1] = new_event(PLINTH_EVENT_TIMING);
+  CHECK_OK(plinth_graph_add_event_record(built, NULL, 0, events[0], &node));
+  CHECK_OK(plinth_graph_add_event_record(built, &node, 1, events[1], &node));
+  expect_no_records(events, stream);
+  expect_held(held);
+  expect_records(built, events);
+  destroy_pending_events(busy);
+  CHECK_OK(plinth_graph_capture_begin(captured, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
+  for (int index = 0; index < 2; index++) {
+    events[index] = new_event(PLINTH_EVENT_TIMING | PLINTH_EVENT_EXTERNAL);
+    CHECK_OK(plinth_event_record(events[index], stream));
+  }
+  CHECK_OK(plinth_graph_capture_end(captured));
+  expect_no_records(events, stream);
+  expect_held(held);
+  expect_records(captured, events);
+  gate_open(held);
+  CHECK_OK(plinth_synchronize(0));
+}
+
+TEST(a_graph_does_not_wait_for_an_event_that_was_never_recorded) {
+  plinth_stream_t busy = stream_on(0);
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_graph_t graph = empty_graph();
+  plinth_graph_node_t node = NULL;
+  gate *held = hold(busy);
+  destroy_pending_events(busy);
+  plinth_event_t event = new_event(PLINTH_EVENT_TIMING);
+  CHECK_OK(plinth_graph_add_event_wait(graph, NULL, 0, event, &node));
+  CHECK(event_done(event));
+  CHECK_OK(plinth_graph_replay(graph));
+  finish(stream);
+  expect_held(held);
+  CHECK_OK(plinth_event_record(event, busy));
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK(stays_undone(stream));
+  gate_open(held);
+  finish(stream);
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_OK(plinth_event_destroy(event));
+}
+
 TEST(invalid_nodes_and_arguments_are_errors) {
   plinth_graph_t graph = empty_graph();
   plinth_graph_t other = empty_graph();

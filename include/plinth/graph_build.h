@@ -273,8 +273,8 @@ PLINTH_NOEXCEPT;
  * Adds a node to a graph that records an event.
  *
  * Each replay records the event again. Streams outside of the graph can wait for it, and the program can measure the
- * time between two such events. The event counts as recorded from this call on; before the first replay it is
- * complete.
+ * time between two such events. Before the first replay, the event is complete and has no time unless it was recorded
+ * elsewhere.
  *
  * @param graph As in plinth_graph_add_kernel, but not the body of a conditional node.
  * @param dependencies The nodes for which the node waits; may be NULL if there are none.

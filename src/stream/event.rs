@@ -10,7 +10,7 @@ use crate::{
         handle::{HandleTable, Kind},
         retry::retry,
     },
-    driver::{self, EventCell, codes, types::*},
+    driver::{self, Driver, EventCell, codes, types::*},
     error::{Context, Error, Result},
     observe,
     runtime::{self, Runtime, device::Device, sync_debug, thread},
@@ -109,12 +109,36 @@ impl Event {
     fn native_on(&self, runtime: &Runtime, device: u32) -> Result<driver::Event> {
         match self.native.get() {
             Some(native) if self.device.load(Ordering::Relaxed) == device as i32 => Ok(native),
-            _ => self.make_native(runtime, device),
+            _ => self.make_native(runtime, device, event_pool::acquire),
         }
     }
 
+    /// Returns the driver event for a graph's node, and creates one on `device` first if there is none. It is not from
+    /// the pool: until the graph is replayed, it must not show the record of another event.
+    fn native_of_node(&self, runtime: &Runtime, device: u32, records: bool) -> Result<driver::Event> {
+        match self.native.get() {
+            // A wait may be for another device's event.
+            Some(native) if !records => Ok(native),
+            _ => self.make_native(runtime, device, event_pool::create),
+        }
+    }
+
+    /// Returns the driver event, if it has a record of this event. If the driver has refused the first record, the
+    /// driver event may have one of its previous owner.
+    #[inline]
+    fn recorded_native(&self) -> Option<driver::Event> {
+        // Another process may have recorded an interprocess event.
+        let recorded = self.recorded.load(Ordering::Acquire) || self.flags.load(Ordering::Relaxed) & INTERPROCESS != 0;
+        self.native.get().filter(|_| recorded)
+    }
+
     #[cold]
-    fn make_native(&self, runtime: &Runtime, device: u32) -> Result<driver::Event> {
+    fn make_native(
+        &self,
+        runtime: &Runtime,
+        device: u32,
+        make: fn(&Device, &Driver, u32) -> Result<driver::Event>,
+    ) -> Result<driver::Event> {
         let _uncancellable = cancellation::disable();
         let _creation = self.creation.lock();
         let own = self.device.load(Ordering::Relaxed);
@@ -126,7 +150,7 @@ impl Event {
             )),
             None => {
                 let flags = self.flags.load(Ordering::Relaxed);
-                let native = event_pool::acquire(runtime.device(device as i32)?, &runtime.driver, flags)?;
+                let native = make(runtime.device(device as i32)?, &runtime.driver, flags)?;
                 self.device.store(device as i32, Ordering::Relaxed);
                 self.native.set(native);
                 Ok(native)
@@ -196,10 +220,11 @@ pub fn record(handle: u64, stream_handle: usize) -> Result<()> {
     let runtime = runtime::ready()?;
     let event = EVENTS.get(handle)?;
     let stream = stream::resolve_on(runtime, stream_handle, event.device())?;
-    let native = event.native_on(runtime, stream.device())?;
     if event.is_node_in(runtime, stream)? {
+        let native = event.native_of_node(runtime, stream.device(), true)?;
         runtime.in_stream(stream, |driver, raw| Ok(driver.event_record_external(native, raw)?))?;
     } else {
+        let native = event.native_on(runtime, stream.device())?;
         runtime.in_stream(stream, |driver, raw| Ok(driver.event_record(native, raw)?))?;
     }
     event.recorded.store(true, Ordering::Release);
@@ -210,11 +235,7 @@ pub fn record(handle: u64, stream_handle: usize) -> Result<()> {
 pub fn for_graph(handle: u64, device: u32, records: bool) -> Result<driver::Event> {
     let runtime = runtime::ready()?;
     let event = EVENTS.get(handle)?;
-    let native = match event.native.get() {
-        // A wait may be for another device's event.
-        Some(native) if !records => native,
-        _ => event.native_on(runtime, device)?,
-    };
+    let native = event.native_of_node(runtime, device, records)?;
     if records {
         event.recorded.store(true, Ordering::Release);
     }
@@ -227,7 +248,7 @@ pub fn wait(handle: u64, stream_handle: usize) -> Result<()> {
     let runtime = runtime::ready()?;
     let event = EVENTS.get(handle)?;
     let stream = stream::resolve(runtime, stream_handle)?;
-    let Some(native) = event.native.get() else { return Ok(()) };
+    let Some(native) = event.recorded_native() else { return Ok(()) };
     if event.flags.load(Ordering::Relaxed) & (EXTERNAL | INTERPROCESS) != 0 {
         return capture_lock::run_exclusive(|| event.wait_with_flags(runtime, native, stream))
             .context(|| format!("making {} wait for an event", stream.describe()));
@@ -240,7 +261,7 @@ pub fn wait(handle: u64, stream_handle: usize) -> Result<()> {
 #[inline]
 pub fn query(handle: u64) -> Result<bool> {
     let event = EVENTS.get(handle)?;
-    let Some(native) = event.native.get() else { return Ok(true) };
+    let Some(native) = event.recorded_native() else { return Ok(true) };
     let runtime = runtime::ready()?;
     let ahead = observe::end_of_event(native);
     let done = runtime.in_any_context(|driver| Ok(driver.event_query(native)?)).context(|| "querying an event")?;
@@ -253,10 +274,18 @@ pub fn query(handle: u64) -> Result<bool> {
 /// Blocks the CPU until the last record of an event is complete; returns at once if it was never recorded.
 pub fn synchronize(handle: u64) -> Result<()> {
     let event = EVENTS.get(handle)?;
-    let Some(native) = event.native.get() else { return Ok(()) };
+    let Some(native) = event.recorded_native() else { return Ok(()) };
     let runtime = runtime::ready()?;
     sync_debug::check("plinth_event_synchronize")?;
     runtime.in_any_context(|driver| Ok(driver.event_synchronize(native)?)).context(|| "synchronizing an event")
+}
+
+#[cold]
+fn not_recorded() -> Error {
+    Error::new(
+        Status::EVENT_NOT_RECORDED,
+        "measuring the time between events: both events must be recorded first, those of a graph by a replay",
+    )
 }
 
 /// Returns the milliseconds from one event to another.
@@ -271,10 +300,7 @@ pub fn elapsed_time(start: u64, end: u64) -> Result<f32> {
     }
     let recorded = both(|event| event.recorded.load(Ordering::Acquire));
     let (Some(start_native), Some(end_native), true) = (start.native.get(), end.native.get(), recorded) else {
-        return Err(Error::new(
-            Status::EVENT_NOT_RECORDED,
-            "measuring the time between events: both events must be recorded first",
-        ));
+        return Err(not_recorded());
     };
     let devices = (start.device.load(Ordering::Relaxed), end.device.load(Ordering::Relaxed));
     if devices.0 != devices.1 {
@@ -294,6 +320,8 @@ pub fn elapsed_time(start: u64, end: u64) -> Result<f32> {
             let reason = "measuring the time between events: both events must be complete; synchronize them first";
             Error::new(Status::EVENT_NOT_COMPLETE, reason)
         }
+        // A graph records the event, but has not been replayed yet.
+        codes::CUDA_ERROR_INVALID_HANDLE => not_recorded(),
         _ => error,
     })
 }

@@ -59,13 +59,19 @@ fn native_flags(flags: u32) -> u32 {
     native
 }
 
-/// Takes a driver event from the pool of a device, or creates one.
+/// Takes a driver event from the pool of a device, or creates one. It may still have a record of its previous owner,
+/// until it is recorded again.
 pub fn acquire(device: &Device, driver: &Driver, flags: u32) -> Result<driver::Event> {
     if flags & EXPORTED != INTERPROCESS
         && let Some(event) = device.events().events(flags).lock().pop()
     {
         return Ok(event);
     }
+    create(device, driver, flags)
+}
+
+/// Creates a driver event. Unlike one from the pool, it has no record of a previous owner.
+pub fn create(device: &Device, driver: &Driver, flags: u32) -> Result<driver::Event> {
     device
         .with_context(driver, |driver| Ok(driver.event_create(native_flags(flags))?))
         .context(|| format!("making an event on device {}", device.ordinal))
