@@ -177,6 +177,34 @@ TEST(waiting_for_an_external_event_adds_a_node) {
   CHECK_OK(plinth_event_destroy(event));
 }
 
+TEST(waiting_for_an_external_event_before_its_first_record_adds_a_node) {
+  plinth_stream_t stream = stream_on(0);
+  plinth_stream_t busy = stream_on(0);
+  plinth_event_t event = new_event(PLINTH_EVENT_EXTERNAL);
+  void *graph = NULL;
+  void *executable = NULL;
+  DRIVER(driver_graph_instantiate, instantiate, "cuGraphInstantiateWithFlags");
+  DRIVER(driver_graph_launch, launch, "cuGraphLaunch");
+  DRIVER(driver_graph_destroy, destroy_executable, "cuGraphExecDestroy");
+  begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  CHECK_OK(plinth_event_wait(event, stream));
+  CHECK_EQ(end_capture(stream, &graph), CUDA_SUCCESS);
+  CHECK_EQ(only_node_type(graph), CU_GRAPH_NODE_TYPE_WAIT_EVENT);
+  CHECK(event_done(event));
+  CHECK_EQ(instantiate(&executable, graph, 0), CUDA_SUCCESS);
+  CHECK_EQ(launch(executable, stream), CUDA_SUCCESS);
+  CHECK_OK(plinth_stream_synchronize(stream));
+  gate *held = gate_shut(busy);
+  CHECK_OK(plinth_event_record(event, busy));
+  CHECK_EQ(launch(executable, stream), CUDA_SUCCESS);
+  CHECK(stays_undone(stream));
+  gate_open(held);
+  CHECK_OK(plinth_stream_synchronize(stream));
+  CHECK_EQ(destroy_executable(executable), CUDA_SUCCESS);
+  destroy_graph(graph);
+  CHECK_OK(plinth_event_destroy(event));
+}
+
 TEST(a_replay_records_an_external_event) {
   plinth_stream_t stream = stream_on(0);
   plinth_event_t event = new_event(PLINTH_EVENT_EXTERNAL);

@@ -116,7 +116,8 @@ PLINTH_NOEXCEPT;
  * Makes later work of a stream wait for the last record of an event.
  *
  * The CPU does not wait. Stream and event may be on different devices. Does nothing for an event that was never
- * recorded.
+ * recorded, except that an event with PLINTH_EVENT_EXTERNAL becomes a node in a capture, and belongs to the stream's
+ * device from then on: each replay waits for the last record before it.
  *
  * @param event The event.
  * @param stream The stream that waits, of any device; NULL for the current device's default stream.

@@ -173,17 +173,22 @@ impl Event {
 
 impl Event {
     #[cold]
-    fn wait_with_flags(&self, runtime: &Runtime, native: driver::Event, stream: Stream) -> Result<()> {
+    fn wait_with_flags(&self, runtime: &Runtime, stream: Stream) -> Result<()> {
         let _uncancellable = cancellation::disable();
         let device = self.device.load(Ordering::Relaxed);
-        if self.flags.load(Ordering::Relaxed) & INTERPROCESS != 0 && device != stream.device() as i32 {
+        if let Some(native) = self.recorded_native()
+            && self.flags.load(Ordering::Relaxed) & INTERPROCESS != 0
+            && device != stream.device() as i32
+        {
             return self.wait_through_relay(runtime, runtime.device(device)?, native, stream);
         }
         if self.is_node_in(runtime, stream)? {
+            // Replays wait for the last record before them, also if the event is recorded only later.
+            let native = self.native_of_node(runtime, stream.device(), false)?;
             return runtime
                 .in_stream(stream, |driver, raw| Ok(driver.stream_wait_event(raw, native, CU_EVENT_WAIT_EXTERNAL)?));
         }
-        ordering::wait(runtime, stream, native)
+        self.recorded_native().map_or(Ok(()), |native| ordering::wait(runtime, stream, native))
     }
 
     /// Makes a stream of another device wait for an interprocess event. The driver (580, CUDA 13.0) crashes on a
@@ -242,17 +247,18 @@ pub fn for_graph(handle: u64, device: u32, records: bool) -> Result<driver::Even
     Ok(native)
 }
 
-/// Makes later work of a stream wait for the last record of an event; has no effect if it was never recorded.
+/// Makes later work of a stream wait for the last record of an event; has no effect if it was never recorded, unless it
+/// adds a node to a capture.
 #[inline]
 pub fn wait(handle: u64, stream_handle: usize) -> Result<()> {
     let runtime = runtime::ready()?;
     let event = EVENTS.get(handle)?;
     let stream = stream::resolve(runtime, stream_handle)?;
-    let Some(native) = event.recorded_native() else { return Ok(()) };
     if event.flags.load(Ordering::Relaxed) & (EXTERNAL | INTERPROCESS) != 0 {
-        return capture_lock::run_exclusive(|| event.wait_with_flags(runtime, native, stream))
+        return capture_lock::run_exclusive(|| event.wait_with_flags(runtime, stream))
             .context(|| format!("making {} wait for an event", stream.describe()));
     }
+    let Some(native) = event.recorded_native() else { return Ok(()) };
     ordering::wait_for_event(runtime, stream, native)
         .context(|| format!("making {} wait for an event", stream.describe()))
 }
