@@ -176,6 +176,37 @@ TEST(overlapping_replays_are_refused_on_request) {
   expect_nothing_left();
 }
 
+/* Other work in the stream of the capture is no replay. The next replay waits for it, because it may use the pool. */
+TEST(a_capture_without_a_replay_refuses_no_overlap) {
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_stream_t other = stream_on(0);
+  captured_graph graph = capture(NULL, 1, stream, true);
+  CHECK_OK(plinth_graph_set_overlap_policy(graph.graph, PLINTH_GRAPH_OVERLAP_REFUSE));
+  gate *shut = hold(stream);
+  CHECK_OK(plinth_set_stream(other));
+  CHECK_OK(plinth_graph_replay(graph.graph));
+  CHECK(stays_undone(other));
+  /* Now a replay waits, and another one would overlap, also after one more capture into the pool. */
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK_STATUS(plinth_graph_replay(graph.graph), PLINTH_ERROR_GRAPH_OVERLAP);
+  const plinth_pool_id_t pool = pool_of_graph(graph.graph);
+  plinth_stream_t third = on_new_stream(0);
+  plinth_graph_t later = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(later, &pool, PLINTH_CAPTURE_THREAD_LOCAL));
+  CHECK_OK(plinth_sleep(1, third));
+  CHECK_OK(plinth_graph_capture_end(later));
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK_STATUS(plinth_graph_replay(graph.graph), PLINTH_ERROR_GRAPH_OVERLAP);
+  expect_held(shut);
+  gate_open(shut);
+  CHECK_OK(plinth_synchronize(0));
+  CHECK_EQ(words_mismatch(graph.result, 1, BYTES), BYTES);
+  expect_replay(&graph, 1, stream);
+  CHECK_OK(plinth_graph_destroy(later));
+  destroy(&graph);
+  expect_nothing_left();
+}
+
 /* The stream of the last replay captures when the next replay is submitted in another stream, so that no event can be
  * recorded in it. */
 TEST(a_replay_waits_for_a_stream_that_now_captures) {

@@ -245,7 +245,8 @@ PLINTH_NOEXCEPT;
  * Sets what happens if a graph is replayed in one stream while another replay of its pool, of the same or another
  * graph, still runs in another stream.
  *
- * The graphs may use the same memory, so the replays must not overlap.
+ * The graphs may use the same memory, so the replays must not overlap. A replay counts as running until all work that
+ * its stream has at the time of the next replay is done, because replays record no event.
  *
  * @param graph The graph to whose replays the policy applies.
  * @param policy PLINTH_GRAPH_OVERLAP_ORDER, the default, or PLINTH_GRAPH_OVERLAP_REFUSE.

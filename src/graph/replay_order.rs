@@ -56,6 +56,8 @@ pub struct LastReplay {
     ended: u32,
     /// The stream.
     stream: Option<StreamUse>,
+    /// Whether a replay may still run in the stream. After a capture only other work there may use the pool's memory.
+    launched: bool,
     /// The event that stands for the end of the stream's replays since the stream began to capture.
     end_event: Option<PooledEvent>,
 }
@@ -69,7 +71,7 @@ pub fn shared_pool(id: PoolId) -> Arc<SharedPool> {
     if let Some(shared) = pools.get(&id).and_then(Weak::upgrade) {
         return shared;
     }
-    let last_replay = LastReplay { last: NO_STREAM, ended: 0, stream: None, end_event: None };
+    let last_replay = LastReplay { last: NO_STREAM, ended: 0, stream: None, launched: false, end_event: None };
     let shared = Arc::new(SharedPool { id, last_replay: Mutex::new(last_replay) });
     pools.retain(|_, other| other.strong_count() > 0);
     pools.insert(id, Arc::downgrade(&shared));
@@ -112,7 +114,7 @@ impl LastReplay {
         }
         match self.stream {
             Some(last) if last != StreamUse::new(stream) => {
-                if overlap == Overlap::Refuse && !self.is_done(runtime)? {
+                if overlap == Overlap::Refuse && self.launched && !self.is_done(runtime)? {
                     return Err(Error::new(
                         Status::GRAPH_OVERLAP,
                         format!(
@@ -127,14 +129,17 @@ impl LastReplay {
             _ => {}
         }
         self.set_stream(stream);
+        self.launched = true;
         Ok(())
     }
 
     /// Makes the stream of a capture that has ended the stream of the last use: work launched there before may still
     /// use the pool's memory. If the stream cannot wait for the last replay, nothing changes.
     pub fn set_after_capture(&mut self, runtime: &Runtime, stream: Stream) {
+        let done = self.is_done(runtime).unwrap_or(false);
         if self.make_wait(runtime, StreamUse::new(stream)).is_ok() {
             self.set_stream(stream);
+            self.launched &= !done;
             // The pool may have been put to sleep since the capture.
             self.disable_fast_path();
         }
