@@ -300,6 +300,128 @@ TEST(a_tracker_may_query_the_graph_that_sleeps) {
   expect_nothing_left();
 }
 
+static void use_observed_graph(void) {
+  bool asleep = false;
+  const plinth_status_t status = plinth_graph_is_asleep(observed_graph, &asleep);
+  CHECK(status == PLINTH_OK || status == PLINTH_ERROR_GRAPH_NOT_CAPTURED);
+  notified++;
+}
+
+static void use_graph_in_tracker(const plinth_memory_history_entry_t *entry, void *context) {
+  CHECK(entry != NULL && context == NULL);
+  use_observed_graph();
+}
+
+static void expect_notified(void) {
+  CHECK(notified > 0);
+  notified = 0;
+}
+
+/* Each of these calls allocates or frees memory of the graph. */
+TEST(a_tracker_may_use_the_graph_of_a_call) {
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_graph_t graph = new_graph(PLINTH_GRAPH_KEEP_GRAPH);
+  observed_graph = graph;
+  notified = 0;
+  CHECK_OK(plinth_attach_allocator_trace_tracker(use_graph_in_tracker, NULL));
+  for (int round = 0; round < 2; round++) {
+    CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+    expect_notified();
+    unsigned char *inside = alloc_on(BYTES, 0, stream);
+    fill_words(inside, 1, BYTES, stream);
+    release(inside);
+    notified = 0;
+    /* Frees the memory for the seeds of random numbers, which the graph does not use. */
+    CHECK_OK(plinth_graph_capture_end(graph));
+    expect_notified();
+    CHECK_OK(plinth_graph_replay(graph));
+    finish(stream);
+    notified = 0;
+    CHECK_OK(round ? plinth_graph_destroy(graph) : plinth_graph_reset(graph));
+    observed_graph = round ? new_graph(0) : graph;
+    expect_notified();
+  }
+  CHECK_OK(plinth_detach_allocator_trace_tracker(use_graph_in_tracker, NULL));
+  CHECK_OK(plinth_graph_destroy(observed_graph));
+  expect_nothing_left();
+}
+
+static void capture_in_tracker(const plinth_memory_history_entry_t *entry, void *context) {
+  plinth_graph_context_t scope;
+  (void)entry;
+  if (notified++ == 0) {
+    CHECK_OK(plinth_graph_begin(*(plinth_graph_t *)context, NULL, NULL, PLINTH_CAPTURE_THREAD_LOCAL, &scope));
+    CHECK_OK(plinth_graph_end(&scope, PLINTH_OK));
+  }
+}
+
+/* The scopes choose different streams. */
+TEST(a_tracker_may_capture_while_a_capture_begins) {
+  plinth_graph_t graph = new_graph(0);
+  plinth_graph_t inner = new_graph(0);
+  plinth_graph_context_t scope;
+  notified = 0;
+  CHECK_OK(plinth_attach_allocator_trace_tracker(capture_in_tracker, &inner));
+  CHECK_OK(plinth_graph_begin(graph, NULL, NULL, PLINTH_CAPTURE_THREAD_LOCAL, &scope));
+  CHECK_OK(plinth_detach_allocator_trace_tracker(capture_in_tracker, &inner));
+  CHECK(capturing_here());
+  CHECK_OK(plinth_graph_end(&scope, PLINTH_OK));
+  expect_notified();
+  CHECK_OK(plinth_graph_destroy(inner));
+  CHECK_OK(plinth_graph_destroy(graph));
+  expect_nothing_left();
+}
+
+static void use_graph_in_warning(const char *message, void *context) {
+  CHECK(message != NULL && context == NULL);
+  use_observed_graph();
+}
+
+TEST(a_callback_for_waits_may_use_the_graph_of_a_call) {
+  plinth_stream_t stream = on_new_stream(0);
+  char *text = NULL;
+  captured_graph graph = capture(NULL, 6, stream, true);
+  plinth_graph_t kept = graph_of_fill(graph.result, 6, BYTES, stream, PLINTH_GRAPH_KEEP_GRAPH);
+  CHECK_OK(plinth_set_sync_debug_callback(use_graph_in_warning, NULL));
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_WARN));
+  observed_graph = graph.graph;
+  notified = 0;
+  CHECK_OK(plinth_graph_sleep(graph.graph));
+  expect_notified();
+  observed_graph = kept;
+  CHECK_OK(plinth_graph_time_table(kept, 1, &text));
+  expect_notified();
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_DEFAULT));
+  CHECK_OK(plinth_set_sync_debug_callback(NULL, NULL));
+  plinth_string_free(text);
+  CHECK_OK(plinth_graph_wake(graph.graph));
+  CHECK_OK(plinth_graph_destroy(kept));
+  destroy(&graph);
+  expect_nothing_left();
+}
+
+static bool use_graph_when_short(int32_t device, size_t bytes, void *context) {
+  CHECK(device == 0 && bytes > 0 && context == NULL);
+  use_observed_graph();
+  return false;
+}
+
+TEST(a_free_memory_callback_may_use_the_graph_whose_capture_begins) {
+  (void)on_new_stream(0);
+  observed_graph = new_graph(0);
+  notified = 0;
+  CHECK_OK(plinth_empty_cache());
+  CHECK_OK(plinth_add_free_memory_callback(use_graph_when_short, NULL));
+  limit_memory(reserved(0), 0);
+  CHECK_STATUS(plinth_graph_capture_begin(observed_graph, NULL, PLINTH_CAPTURE_GLOBAL), PLINTH_ERROR_OUT_OF_MEMORY);
+  expect_notified();
+  CHECK(!capturing_here());
+  lift_limit(0);
+  CHECK_OK(plinth_remove_free_memory_callback(use_graph_when_short, NULL));
+  CHECK_OK(plinth_graph_destroy(observed_graph));
+  expect_nothing_left();
+}
+
 TEST(sleep_waits_for_the_work) {
   plinth_stream_t stream = on_new_stream(0);
   plinth_stream_t other = stream_on(0);

@@ -8,7 +8,10 @@ use crate::{
     driver::{self, Failure, codes, types::*},
     error::{Context, Error, Result},
     memory::{PoolId, pool},
-    ops::random::{generator, seed},
+    ops::random::{
+        generator::{self, GeneratorState},
+        seed,
+    },
     runtime::{self, Runtime, names, thread},
     status::Status,
     stream::{self, Stream, capture_lock, capture_report, capture_status::may_capture},
@@ -44,7 +47,7 @@ pub struct Capture {
 /// Begins to capture a graph in the thread's current stream. The memory comes from `pool`; from a new pool if that is
 /// the default pool's ID.
 pub fn begin(handle: u64, pool: PoolId, mode: Mode) -> Result<()> {
-    lock(handle)?.begin_capture(pool, mode).context(|| "beginning a capture")
+    begin_capture(handle, pool, mode).context(|| "beginning a capture")
 }
 
 /// Ends the capture of a graph, in the stream in which it began.
@@ -79,31 +82,49 @@ fn check_pool(pool: PoolId) -> Result<PoolId> {
     Ok(pool)
 }
 
+fn begin_capture(handle: u64, pool: PoolId, mode: Mode) -> Result<()> {
+    let (fills_body, mut states) = lock(handle)?.check_before_capture()?;
+    let runtime = runtime::ready()?;
+    let device = runtime.current_device()?;
+    let pool = check_pool(pool)?;
+    let stream = stream::current_on(runtime, device.ordinal)?;
+    if stream.is_default() {
+        return Err(Error::new(
+            Status::GRAPH_DEFAULT_STREAM,
+            "graphs must be captured in a stream other than the default stream; replays may use any stream",
+        ));
+    }
+    if stream::is_validated_capturing(runtime, stream)? {
+        return Err(Error::new(Status::CAPTURE_FORBIDS, "the current stream is capturing already"));
+    }
+    // A body runs any number of times per replay, so its random numbers cannot be part of a generator's sequence.
+    if !fills_body {
+        states.push(generator::get(seed::default_generator(device.ordinal as i32)?)?);
+    }
+    // The graph is not locked: the allocation may call the program's callbacks, which may use the graph.
+    let resources = GraphResources::new(device, stream, pool, states)?;
+    lock(handle)?.begin_capture(runtime, stream, mode, resources)
+}
+
 impl GraphState {
-    fn begin_capture(&mut self, pool: PoolId, mode: Mode) -> Result<()> {
+    /// Fails if no capture can begin. Returns whether it would fill a body, and the registered generators.
+    fn check_before_capture(&self) -> Result<(bool, Vec<Arc<GeneratorState>>)> {
         let fills_body = self.is_body();
         if !fills_body {
             self.check_new("beginning a capture")?;
         }
-        let runtime = runtime::ready()?;
-        let device = runtime.current_device()?;
-        let pool = check_pool(pool)?;
-        let stream = stream::current_on(runtime, device.ordinal)?;
-        if stream.is_default() {
-            return Err(Error::new(
-                Status::GRAPH_DEFAULT_STREAM,
-                "graphs must be captured in a stream other than the default stream; replays may use any stream",
-            ));
-        }
-        if stream::is_validated_capturing(runtime, stream)? {
-            return Err(Error::new(Status::CAPTURE_FORBIDS, "the current stream is capturing already"));
-        }
-        let mut states = self.registered.clone();
-        // A body runs any number of times per replay, so its random numbers cannot be part of a generator's sequence.
-        if !fills_body {
-            states.push(generator::get(seed::default_generator(device.ordinal as i32)?)?);
-        }
-        let resources = GraphResources::new(device, stream, pool, states)?;
+        Ok((fills_body, self.registered.clone()))
+    }
+
+    fn begin_capture(
+        &mut self,
+        runtime: &Runtime,
+        stream: Stream,
+        mode: Mode,
+        resources: GraphResources,
+    ) -> Result<()> {
+        // Another thread may have begun a capture meanwhile.
+        let (fills_body, _) = self.check_before_capture()?;
         replay_order::record_replay_ends(runtime, stream).context(|| "recording the end of the stream's replays")?;
         capture_lock::begin_capture(stream.device(), || {
             if fills_body {

@@ -11,10 +11,29 @@ use crate::{
 };
 use parking_lot::Mutex;
 
-/// The streams of a device for captures that name no stream: as many as threads have captured at the same time. The lock
-/// is held until the capture has begun, so that no other thread chooses the same stream.
+/// The streams of a device for captures that name no stream: as many as threads have captured at the same time.
 #[derive(Default)]
-pub struct CaptureStreams(Mutex<Vec<usize>>);
+pub struct CaptureStreams(Mutex<Vec<CaptureStream>>);
+
+struct CaptureStream {
+    handle: usize,
+    /// Whether a thread has chosen the stream and its capture has not begun yet.
+    is_reserved: bool,
+}
+
+/// A capture stream that no other thread chooses until this is dropped.
+struct ReservedStream {
+    streams: &'static CaptureStreams,
+    handle: usize,
+}
+
+impl Drop for ReservedStream {
+    fn drop(&mut self) {
+        if let Some(stream) = self.streams.0.lock().iter_mut().find(|stream| stream.handle == self.handle) {
+            stream.is_reserved = false;
+        }
+    }
+}
 
 /// The state that the end of a capture scope restores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,10 +60,13 @@ pub fn begin(graph: u64, pool: PoolId, stream: Option<usize>, mode: Mode) -> Res
             outcome.and_then(|()| memory::empty_cache()).context(|| "emptying the cache before a capture")?;
         }
     }
-    let mut streams = device.capture_streams().0.lock();
-    let handle = match stream {
-        Some(handle) => handle,
-        None => idle_stream(device, &mut streams)?,
+    // Reserved until the capture has begun. No lock is held then, because it may call the program's callbacks.
+    let (handle, _reserved) = match stream {
+        Some(handle) => (handle, None),
+        None => {
+            let reserved = reserve_idle_stream(device)?;
+            (reserved.handle, Some(reserved))
+        }
     };
     let saved = stream::enter(handle)?;
     if let Err(error) = capture::begin(graph, pool, mode) {
@@ -55,16 +77,19 @@ pub fn begin(graph: u64, pool: PoolId, stream: Option<usize>, mode: Mode) -> Res
     Ok(CaptureContext { graph, saved })
 }
 
-/// Returns a capture stream in which no capture is in progress. No other code of the program gets these streams.
-fn idle_stream(device: &Device, streams: &mut Vec<usize>) -> Result<usize> {
-    for &handle in streams.iter() {
-        if !capture_status::is_capturing(handle)? {
-            return Ok(handle);
+/// Reserves a capture stream in which no capture is in progress. No other code of the program gets these streams.
+fn reserve_idle_stream(device: &Device) -> Result<ReservedStream> {
+    let streams = device.capture_streams();
+    let mut all = streams.0.lock();
+    for stream in all.iter_mut().filter(|stream| !stream.is_reserved) {
+        if !capture_status::is_capturing(stream.handle)? {
+            stream.is_reserved = true;
+            return Ok(ReservedStream { streams, handle: stream.handle });
         }
     }
     let handle = lifetime::create_dedicated(device.ordinal as i32, 0)?;
-    streams.push(handle);
-    Ok(handle)
+    all.push(CaptureStream { handle, is_reserved: true });
+    Ok(ReservedStream { streams, handle })
 }
 
 /// Ends the capture and restores the state before [`begin`], also if the capture fails.

@@ -5,7 +5,7 @@ use crate::{
     base::log,
     driver::{Graph, Span},
     error::{Context, Error, Result},
-    memory::{self, PoolId, scratch::alloc_span},
+    memory::{self, PoolId, scratch::alloc_span, trackers},
     ops::random::generator::{GeneratorState, ReplayReservation},
     runtime::{self, Runtime, device::Device},
     status::Status,
@@ -230,6 +230,8 @@ impl Drop for GraphResources {
     fn drop(&mut self) {
         // In a forked child or an exiting process the operating system reclaims the memory.
         let Some(runtime) = runtime::usable() else { return };
+        // Trackers may use graphs of the pool, so they are notified when it is unlocked.
+        let _deferral = trackers::defer();
         let last_replay = self.pool.lock_last_replay();
         if self.is_user {
             last_replay.make_streams_wait(runtime, &memory::streams_of_pool(runtime, self.pool.id));

@@ -32,14 +32,16 @@ pub fn sleep(handle: u64) -> Result<()> {
 
 fn put_to_sleep(handle: u64) -> Result<()> {
     let runtime = runtime::ready()?;
-    let graph_state = lock(handle)?;
-    let resources = graph_state.ready("putting a graph's memory to sleep")?.replay_resources();
+    let attempt = "putting a graph's memory to sleep";
+    lock(handle)?.ready(attempt)?;
+    // Calls the program's callback, which may use the graph.
     sync_debug::check("plinth_graph_sleep")?;
+    let graph_state = lock(handle)?;
+    let resources = graph_state.ready(attempt)?.replay_resources();
     // Held so that no replay is launched while the memory is released.
     let mut last_replay = resources.pool.lock_last_replay();
     last_replay.disable_fast_path();
-    memory_sleep::sleep(runtime, &[resources.pool.id], &Options::default(), LiveBlocks::Refuse)
-        .context(|| "putting a graph's memory to sleep")
+    memory_sleep::sleep(runtime, &[resources.pool.id], &Options::default(), LiveBlocks::Refuse).context(|| attempt)
 }
 
 /// Maps physical memory for a graph's pool again, at the same addresses.

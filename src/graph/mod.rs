@@ -33,7 +33,10 @@ use crate::{
     base::handle::{HandleTable, Kind},
     driver,
     error::{Context, Error, Result},
-    memory::PoolId,
+    memory::{
+        PoolId,
+        trackers::{self, Deferral},
+    },
     ops::random::generator::{self, GeneratorState},
     runtime::{self, Runtime},
     status::Status,
@@ -43,7 +46,10 @@ use graph_resources::GraphResources;
 use parking_lot::{Mutex, MutexGuard};
 use parts::Parts;
 use replay_order::Overlap;
-use std::sync::Arc;
+use std::{
+    ops::{Deref, DerefMut},
+    sync::Arc,
+};
 
 /// Flag: keep the nodes after the end of the capture, and instantiate only on request.
 pub const KEEP_GRAPH: u32 = 1;
@@ -117,13 +123,38 @@ fn insert(graph_state: GraphState) -> Result<u64> {
     GRAPHS.insert(|graph| *graph.0.lock() = graph_state)
 }
 
+/// A locked graph. Trackers may use the graph, so they are notified only when it is unlocked.
+struct LockedGraph {
+    state: MutexGuard<'static, GraphState>,
+    // Dropped last.
+    _deferral: Deferral,
+}
+
+impl Deref for LockedGraph {
+    type Target = GraphState;
+
+    #[inline]
+    fn deref(&self) -> &GraphState {
+        &self.state
+    }
+}
+
+impl DerefMut for LockedGraph {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut GraphState {
+        &mut self.state
+    }
+}
+
 /// Locks the graph of a handle.
 #[inline]
-fn lock(handle: u64) -> Result<MutexGuard<'static, GraphState>> {
-    let graph_state = GRAPHS.get(handle)?.0.lock();
+fn lock(handle: u64) -> Result<LockedGraph> {
+    let graph = GRAPHS.get(handle)?;
+    let deferral = trackers::defer();
+    let locked = LockedGraph { state: graph.0.lock(), _deferral: deferral };
     // Another thread may have destroyed it meanwhile, and its slot may hold another graph.
     GRAPHS.get(handle)?;
-    Ok(graph_state)
+    Ok(locked)
 }
 
 /// Destroys a graph and discards a capture in progress. Replays that are running finish.

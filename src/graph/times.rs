@@ -49,10 +49,12 @@ pub fn measure(handle: u64, repeats: u32) -> Result<Vec<NodeTime>> {
         ));
     }
     let runtime = runtime::ready()?;
+    lock(handle)?.ready(attempt)?.parts.check_not_body()?;
+    // Calls the program's callback, which may use the graph.
+    sync_debug::check("plinth_graph_node_times")?;
     let graph_state = lock(handle)?;
     let ready = graph_state.ready(attempt)?;
     ready.parts.check_not_body()?;
-    sync_debug::check("plinth_graph_node_times")?;
     measure_ready(runtime, ready, repeats).context(|| attempt)
 }
 

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use std::{
     cell::Cell,
     collections::VecDeque,
+    marker::PhantomData,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -31,6 +32,39 @@ static DELIVERING: Mutex<()> = Mutex::new(());
 thread_local! {
     /// Whether this thread is running a tracker.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
+    static DEFERRALS: Cell<Deferrals> = const { Cell::new(Deferrals { count: 0, is_due: false }) };
+}
+
+/// The deferrals of a thread.
+#[derive(Clone, Copy)]
+struct Deferrals {
+    count: u32,
+    /// Whether a delivery was due since the first of them.
+    is_due: bool,
+}
+
+/// Makes this thread deliver events only when the last of its deferrals ends.
+#[derive(Debug)]
+pub struct Deferral(PhantomData<*const ()>);
+
+/// Defers the deliveries of this thread, for a caller that is about to lock what trackers may use.
+#[inline]
+pub fn defer() -> Deferral {
+    let Deferrals { count, is_due } = DEFERRALS.get();
+    DEFERRALS.set(Deferrals { count: count + 1, is_due });
+    Deferral(PhantomData)
+}
+
+impl Drop for Deferral {
+    #[inline]
+    fn drop(&mut self) {
+        let Deferrals { count, is_due } = DEFERRALS.get();
+        let is_last = count == 1;
+        DEFERRALS.set(Deferrals { count: count - 1, is_due: is_due && !is_last });
+        if is_due && is_last {
+            deliver();
+        }
+    }
 }
 
 /// Returns whether there are trackers.
@@ -77,7 +111,7 @@ pub(super) fn enqueue(source: Source, raw: &RawEntry) {
     QUEUE.lock().push_back((device, entry, tag));
 }
 
-/// Notifies the trackers of queued events. The caller must hold no lock.
+/// Notifies the trackers of queued events; later, while there is a [`Deferral`]. The caller must hold no other lock.
 #[cold]
 pub fn deliver() {
     struct ClearInside;
@@ -87,6 +121,11 @@ pub fn deliver() {
         }
     }
     if INSIDE.with(Cell::get) || QUEUE.lock().is_empty() {
+        return;
+    }
+    let deferrals = DEFERRALS.get();
+    if deferrals.count > 0 {
+        DEFERRALS.set(Deferrals { is_due: true, ..deferrals });
         return;
     }
     let _delivering = DELIVERING.lock();
