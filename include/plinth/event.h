@@ -45,7 +45,7 @@
 
 /**
  * In a capture, recording the event and waiting for it become nodes of the graph, which order a replay with work
- * outside of the graph. Outside of a capture the flag has no effect.
+ * outside of the graph. Outside of a capture the flag has no effect. Do not destroy the event while the graph may run.
  */
 #define PLINTH_EVENT_EXTERNAL 8
 
@@ -88,8 +88,8 @@ PLINTH_API plinth_status_t plinth_event_create(uint32_t flags, plinth_event_t *e
  * Destroys an event. Streams that wait for it keep waiting for the work that it recorded last.
  *
  * @param event The event; NULL does nothing.
- * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER, only for an interprocess event: it remains
- *         valid and can be destroyed again.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER, only for an interprocess event or one of a
+ *         graph: it remains valid and can be destroyed again.
  */
 PLINTH_API
 plinth_status_t plinth_event_destroy(plinth_event_t event)

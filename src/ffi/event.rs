@@ -39,7 +39,7 @@ pub const PLINTH_EVENT_BLOCKING: u32 = 2;
 /// Other processes can open the event. Cannot be combined with PLINTH_EVENT_TIMING.
 pub const PLINTH_EVENT_INTERPROCESS: u32 = 4;
 /// In a capture, recording the event and waiting for it become nodes of the graph, which order a replay with work
-/// outside of the graph. Outside of a capture the flag has no effect.
+/// outside of the graph. Outside of a capture the flag has no effect. Do not destroy the event while the graph may run.
 pub const PLINTH_EVENT_EXTERNAL: u32 = 8;
 
 /// The size in bytes of an event's interprocess handle.
@@ -76,8 +76,8 @@ pub unsafe extern "C" fn plinth_event_create(flags: u32, event: *mut plinth_even
 /// Destroys an event. Streams that wait for it keep waiting for the work that it recorded last.
 ///
 /// @param event The event; NULL does nothing.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER, only for an interprocess event: it remains
-///         valid and can be destroyed again.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_DRIVER, only for an interprocess event or one of a
+///         graph: it remains valid and can be destroyed again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_event_destroy(event: plinth_event_t) -> plinth_status_t {
     release(|| if event.is_null() { Ok(()) } else { event::destroy(event as u64) })

@@ -2,7 +2,7 @@
 //!
 //! Creating an event calls no driver function. Its first record decides its device and gets a driver event. The
 //! driver events of destroyed events are pooled, so that creating and destroying events does not call the driver.
-//! Interprocess events are not pooled.
+//! Interprocess events, and those that were first used in a graph, are not pooled.
 
 use crate::{
     base::{
@@ -10,7 +10,7 @@ use crate::{
         handle::{HandleTable, Kind},
         retry::retry,
     },
-    driver::{self, Driver, EventCell, codes, types::*},
+    driver::{self, EventCell, codes, types::*},
     error::{Context, Error, Result},
     observe,
     runtime::{self, Runtime, device::Device, sync_debug, thread},
@@ -41,6 +41,8 @@ pub struct Event {
 struct Creation {
     /// The stream of [`Event::wait_through_relay`].
     relay: Option<driver::Stream>,
+    /// Whether the driver event was created for a graph's node. It is destroyed, since the pool would grow by each one.
+    for_node: bool,
 }
 
 static EVENTS: HandleTable<Event> = HandleTable::new(Kind::Event);
@@ -64,7 +66,7 @@ pub fn create(flags: u32) -> Result<u64> {
 }
 
 /// Destroys an event. Work that waits for it continues to wait for its last record. If the driver fails to destroy
-/// its event, which is possible only for an interprocess event, the event stays valid.
+/// its event, which is possible only for an interprocess event or one of a graph, the event stays valid.
 pub fn destroy(handle: u64) -> Result<()> {
     let event = EVENTS.get(handle)?;
     let mut creation = event.creation.lock();
@@ -79,7 +81,7 @@ pub fn destroy(handle: u64) -> Result<()> {
         creation.relay = Some(relay);
         return Err(error.context("destroying an event"));
     }
-    if event.flags.load(Ordering::Relaxed) & INTERPROCESS != 0
+    if (creation.for_node || event.flags.load(Ordering::Relaxed) & INTERPROCESS != 0)
         && let Some(runtime) = runtime::usable()
         && let Some(native) = event.native.take()
         && let Err(error) = runtime.in_any_context(|driver| Ok(driver.event_destroy(native)?))
@@ -87,6 +89,7 @@ pub fn destroy(handle: u64) -> Result<()> {
         event.native.set(native);
         return Err(error.context("destroying an event"));
     }
+    creation.for_node = false;
     EVENTS.remove(handle, |event| {
         if let Some(native) = event.native.take()
             && let Some(runtime) = runtime::usable()
@@ -109,7 +112,7 @@ impl Event {
     fn native_on(&self, runtime: &Runtime, device: u32) -> Result<driver::Event> {
         match self.native.get() {
             Some(native) if self.device.load(Ordering::Relaxed) == device as i32 => Ok(native),
-            _ => self.make_native(runtime, device, event_pool::acquire),
+            _ => self.make_native(runtime, device, false),
         }
     }
 
@@ -119,7 +122,7 @@ impl Event {
         match self.native.get() {
             // A wait may be for another device's event.
             Some(native) if !records => Ok(native),
-            _ => self.make_native(runtime, device, event_pool::create),
+            _ => self.make_native(runtime, device, true),
         }
     }
 
@@ -133,14 +136,9 @@ impl Event {
     }
 
     #[cold]
-    fn make_native(
-        &self,
-        runtime: &Runtime,
-        device: u32,
-        make: fn(&Device, &Driver, u32) -> Result<driver::Event>,
-    ) -> Result<driver::Event> {
+    fn make_native(&self, runtime: &Runtime, device: u32, for_node: bool) -> Result<driver::Event> {
         let _uncancellable = cancellation::disable();
-        let _creation = self.creation.lock();
+        let mut creation = self.creation.lock();
         let own = self.device.load(Ordering::Relaxed);
         match self.native.get() {
             Some(native) if own == device as i32 => Ok(native),
@@ -150,7 +148,9 @@ impl Event {
             )),
             None => {
                 let flags = self.flags.load(Ordering::Relaxed);
+                let make = if for_node { event_pool::create } else { event_pool::acquire };
                 let native = make(runtime.device(device as i32)?, &runtime.driver, flags)?;
+                creation.for_node = for_node;
                 self.device.store(device as i32, Ordering::Relaxed);
                 self.native.set(native);
                 Ok(native)
