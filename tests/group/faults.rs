@@ -405,8 +405,7 @@ fn late_row() {
         assert_eq!(error.status(), Status::TIMED_OUT, "{error}");
         assert_eq!(sum(&group, &memory, stream).unwrap_err().status(), Status::TIMED_OUT);
         // The previous row is not taken for this one.
-        let row = group.send_row(b"y").unwrap();
-        assert_eq!(group.collect_rows(&row).unwrap_err().status(), Status::TIMED_OUT);
+        assert_eq!(group.gather_bytes(b"y").unwrap_err().status(), Status::TIMED_OUT);
     }
     if me.rank == 1 {
         let error = eventually("no rank aborts", || group.error());
