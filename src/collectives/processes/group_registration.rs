@@ -314,7 +314,8 @@ impl ProcessGroup {
                 Ok(self.is_idle().then_some(()))
             },
         );
-        let ended = waited.and_then(|()| self.unlist(runtime, &registered));
+        let unlist = || self.unlist(runtime, &registered);
+        let ended = waited.and_then(|()| unlist().or_else(|_| unlist()).or_else(|_| unlist()));
         match ended {
             Ok(()) => registered.release(&runtime.driver),
             Err(_) => self.registrations.write().push(registered),
