@@ -191,10 +191,8 @@ TEST(an_abort_ends_the_wait) {
   CHECK(seconds_now() - start < 20);
 }
 
-/* Each driver call fails in turn. The ranks return the same status, a repeated call succeeds, and nothing leaks. */
-TEST(each_fault_of_a_cycle_leaves_all_ranks_in_one_state) {
-  static const int32_t codes[] = {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY};
-  int faults = 0, failed_sleeps = 0, failed_wakes = 0;
+/* Makes the communicators, whose first cycles make calls that later ones do not. */
+static void begin_with_faults(void) {
   CHECK_OK(plinth_enable_fault_injection());
   make_communicators();
   run_threads(RANKS, capture_as);
@@ -204,6 +202,13 @@ TEST(each_fault_of_a_cycle_leaves_all_ranks_in_one_state) {
     SLEEP();
     WAKE();
   }
+}
+
+/* Each driver call fails in turn. The ranks return the same status, a repeated call succeeds, and nothing leaks. */
+TEST(each_fault_of_a_cycle_leaves_all_ranks_in_one_state) {
+  static const int32_t codes[] = {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY};
+  int faults = 0, failed_sleeps = 0, failed_wakes = 0;
+  begin_with_faults();
   const bool counted = on_host_device();
   plinth_host_usage_t before = PLINTH_HOST_USAGE_INIT;
   if (counted) {
@@ -274,15 +279,7 @@ static uint64_t calls_of(const char *name) {
 /* Such a driver cannot record the work of a context, and a failure of that call is treated as its absence. */
 TEST(sleep_waits_for_replays_where_the_driver_cannot_record_a_context) {
   bool waited = false;
-  CHECK_OK(plinth_enable_fault_injection());
-  make_communicators();
-  run_threads(RANKS, capture_as);
-  for (int cycle = 0; cycle < 3; cycle++) {
-    reduce_all();
-    replay_all();
-    SLEEP();
-    WAKE();
-  }
+  begin_with_faults();
   bool happened = true;
   for (uint64_t nth = 1; happened && !waited; nth++) {
     pthread_t releasing;

@@ -245,8 +245,7 @@ PLINTH_NOEXCEPT;
  * Sets what happens if a graph is replayed in one stream while another replay of its pool, of the same or another
  * graph, still runs in another stream.
  *
- * The graphs may use the same memory, so the replays must not overlap. A replay counts as running until all work that
- * its stream has at the time of the next replay is done, because replays record no event.
+ * The graphs may use the same memory, so the replays must not overlap. A replay counts as running until its stream is idle.
  *
  * @param graph The graph to whose replays the policy applies.
  * @param policy PLINTH_GRAPH_OVERLAP_ORDER, the default, or PLINTH_GRAPH_OVERLAP_REFUSE.
@@ -429,8 +428,7 @@ PLINTH_NOEXCEPT;
  * An update is much cheaper than an instantiation. It is possible if both graphs have the same nodes and edges and
  * differ only in parameters. Afterwards the graph uses the memory and the generators of the other graph, and shares
  * them with it. Replays that were launched earlier finish unchanged; memory that only this graph used is released
- * after them. A graph that kept its nodes keeps their memory and generators, too: plinth_graph_instantiate, _clone,
- * _add_child and _node_times still refer to these nodes.
+ * after them. A graph that kept its nodes keeps their memory and generators, to which its next instance and copies refer.
  *
  * @param graph The graph.
  * @param other A graph of the same device that kept its nodes. It does not change.

@@ -84,7 +84,8 @@ unsafe fn operate(
 /// @param stream The stream, of the communicator's device; NULL for that device's default stream.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for numbers
 ///         out of range, misaligned memory, unknown types, and an input and an output that overlap and are not in place;
-///         PLINTH_ERROR_DEVICE_MISMATCH for a stream of another device; PLINTH_ERROR_RANK_MISMATCH if the calls of the ranks differ and the engine detects it;
+///         PLINTH_ERROR_DEVICE_MISMATCH for a stream of another device; PLINTH_ERROR_RANK_MISMATCH if the calls of the
+///         ranks differ and the engine detects it;
 ///         PLINTH_ERROR_TIMED_OUT if other ranks do not make the call in time; PLINTH_ERROR_PEER_LOST;
 ///         PLINTH_ERROR_ABORTED; PLINTH_ERROR_NOT_SUPPORTED if the engine does not support the operation for these
 ///         elements; PLINTH_ERROR_NCCL; PLINTH_ERROR_DRIVER.

@@ -78,8 +78,8 @@ impl ProcessGroup {
         change().context(|| format!("{what} rank {} of {} of a communicator", self.rank, self.size))
     }
 
-    /// Gathers the outcomes of a step of a call. Returns what the ranks send if it succeeded on all of them, and the row that they
-    /// were sent in; otherwise the error of the first rank that failed.
+    /// Gathers the outcomes of a step of a call. Returns what the ranks send if it succeeded on all of them, and the row
+    /// that they were sent in; otherwise the error of the first rank that failed.
     fn agree(&self, call: GatheringCall, outcome: Result<Vec<u8>>) -> Result<(GatherRow, Vec<Vec<u8>>)> {
         let (status, code, bytes) = match &outcome {
             Ok(bytes) => (0, 0, &bytes[..]),
