@@ -7,6 +7,8 @@
 /* alone: a_killed_process_is_reported_to_the_others two_ranks_in_processes; forks a child that uses the device */
 /* alone: four_ranks_in_processes ranks_fall_back_to_nccl_if_one_cannot_share_memory; forks a child that uses the device */
 /* alone: ranks_fall_back_to_nccl_if_they_cannot_share_memory_in_time; forks a child that uses the device */
+/* Processes start slowly beside others on a GPU, and one test waits for half of a limit of 30 s. */
+#define PROCESS_SECONDS 60.0
 #include "ranks.h"
 
 enum { COUNT = 5000 };
@@ -241,7 +243,7 @@ static void kill_rank_1(int rank) {
   need_devices(2);
   need_engine();
   share_id(rank, id);
-  plinth_communicator_t communicator = join(rank, rank, 2000, 0);
+  plinth_communicator_t communicator = join(rank, rank, 20000, 0);
   plinth_stream_t stream = stream_on(rank);
   float *memory = floats_on(rank, COUNT, 1, 0);
   CHECK_OK(plinth_communicator_all_reduce(communicator, memory, memory, COUNT, FLOAT32, PLINTH_REDUCE_SUM, stream));
