@@ -169,6 +169,38 @@ TEST(messages_of_all_kinds_wait_for_room_and_keep_their_order) {
   leave();
 }
 
+static void exchange(int rank) {
+  CHECK_OK(plinth_communicator_group_start());
+  send(rank, 0, 100, 1 - rank);
+  receive(rank, 0, 100, 1 - rank);
+  CHECK_OK(plinth_communicator_group_end());
+}
+
+/* Rank 1 sends only after it has received: a send that waited for the receive before it would wait forever. */
+TEST(a_send_does_not_wait_for_a_receive_that_follows_their_group) {
+  begin();
+  const plinth_stream_t first = streams[0];
+  for (int round = 0; round < 4; round++) {
+    const plinth_stream_t second = stream_on(0), third = stream_on(0);
+    set_inputs(round);
+    exchange(0);
+    exchange(1);
+    streams[0] = second;
+    receive(0, GUARD + 100, 50, 1);
+    streams[0] = third;
+    send(0, 1, 60, 1);
+    receive(1, GUARD + 100, 60, 0);
+    send(1, 1, 50, 0);
+    finish();
+    CHECK_OK(plinth_communicator_wait(communicators[0], MILLISECONDS, second));
+    expect(0, GUARD + 100, 50, 1, round, 1);
+    expect(1, GUARD + 100, 60, 0, round, 1);
+    streams[0] = first;
+    clear_outputs();
+  }
+  leave();
+}
+
 /* ---- mismatches */
 
 /* Both ranks learn that their calls differ, and the receiver also how. */

@@ -22,15 +22,32 @@ pub(super) fn execute_alone(item: Item) -> Result<()> {
     let (Engine::Shared(process_rank), Request::Operation(operation)) = (&communicator.engine, request) else {
         return execute(vec![item]);
     };
+    execute_operations(communicator, process_rank, std::slice::from_ref(operation))
+}
+
+/// Submits operations of one rank.
+fn execute_operations(
+    communicator: &Communicator,
+    process_rank: &shared::ProcessRank,
+    operations: &[Operation],
+) -> Result<()> {
     let runtime = runtime::ready()?;
     communicator.check()?;
-    issue_shared(runtime, communicator, process_rank, std::slice::from_ref(operation), communicator.timeout())
+    issue_shared(runtime, communicator, process_rank, operations, communicator.timeout())
 }
 
 /// Submits requests to the engines, and waits until all of them are in the streams.
 pub(super) fn execute(items: Vec<Item>) -> Result<()> {
-    if items.is_empty() {
-        return Ok(());
+    let Some(first) = items.first() else { return Ok(()) };
+    // What most groups are, without the lists that the others need.
+    if let Engine::Shared(process_rank) = &first.communicator.engine {
+        let operation_of_first = |item: &Item| match item.request {
+            Request::Operation(operation) => Arc::ptr_eq(&item.communicator, &first.communicator).then_some(operation),
+            Request::Split { .. } => None,
+        };
+        if let Some(operations) = items.iter().map(operation_of_first).collect::<Option<Vec<Operation>>>() {
+            return execute_operations(&first.communicator, process_rank, &operations);
+        }
     }
     let runtime = runtime::ready()?;
     for item in &items {
@@ -120,7 +137,7 @@ fn issue_shared(
             (Some(rank), false) => by_nccl(&[(rank, operation)])?,
             (None, false) => process_rank.issue_collective(operation)?,
             (Some(rank), true) => large.push((rank, operation)),
-            (None, true) => small.push(*operation),
+            (None, true) => small.extend(shared::transfer(operation)),
         }
     }
     if !large.is_empty() {

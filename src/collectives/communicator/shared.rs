@@ -200,10 +200,8 @@ impl ProcessRank {
     }
 
     /// Enqueues this rank's point-to-point operations in their streams, together.
-    pub fn issue_transfers(&self, operations: &[Operation]) -> Result<()> {
-        let transfers: Vec<(Transfer, Stream)> =
-            operations.iter().filter_map(|operation| Some((transfer(operation)?, operation.stream))).collect();
-        self.group.exchange_in_streams(&transfers)
+    pub fn issue_transfers(&self, transfers: &[(Transfer, Stream)]) -> Result<()> {
+        self.group.exchange_in_streams(transfers)
     }
 
     /// Starts a split and sends this rank's color and key to the others. Splits are matched by the order of these
@@ -299,11 +297,12 @@ pub fn split(requests: &[Split<'_>], limit: Duration) -> Result<Vec<Option<Split
     })
 }
 
-fn transfer(operation: &Operation) -> Option<Transfer> {
-    let Operation { kind, from, to, element, .. } = *operation;
+/// Returns the transfer that a point-to-point operation is, with its stream.
+pub fn transfer(operation: &Operation) -> Option<(Transfer, Stream)> {
+    let Operation { kind, from, to, element, stream, .. } = *operation;
     match kind {
-        Kind::Send { peer } => Some(Transfer { peer, sends: true, memory: from, element }),
-        Kind::Receive { peer } => Some(Transfer { peer, sends: false, memory: to, element }),
+        Kind::Send { peer } => Some((Transfer { peer, sends: true, memory: from, element }, stream)),
+        Kind::Receive { peer } => Some((Transfer { peer, sends: false, memory: to, element }, stream)),
         _ => None,
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     ProcessGroup,
     group_registration::{GroupRegistration, listed_place},
-    launch_orders::{Addition, LaunchOrder, Sequence},
+    launch_orders::{Addition, Sequence},
 };
 use crate::{
     collectives::devices::ReduceOp,
@@ -319,7 +319,7 @@ impl ProcessGroup {
             // A graph that the program captures by the driver's own calls cannot be refused.
             capture_scope::add(capture, &self.sleep);
         }
-        orders.add(additions, capture, device, &runtime.driver)?;
+        let event = orders.add(additions, capture, device, &runtime.driver)?;
         // Before the launch, which may wait for a rank that has left.
         if capture.is_none() {
             self.launched.add(additions);
@@ -331,9 +331,7 @@ impl ProcessGroup {
             if let Some(order) = orders.of(additions).next() {
                 order.launch(driver, device, stream_id, capture, &kernel)?;
             }
-            // All of them, although the first error is returned: the work is launched.
-            let record = |order: &mut LaunchOrder| order.record(driver, stream_id, capture);
-            Ok(orders.of(additions).map(record).fold(Ok(()), Result::and))
+            Ok(orders.record(additions, event.as_ref(), driver, stream_id, capture))
         });
         if launched.is_err() && capture.is_none() {
             self.launched.undo(additions);

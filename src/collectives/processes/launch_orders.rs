@@ -10,6 +10,7 @@ use crate::{
     stream::{Stream, event_pool::PooledEvent, ordering, prepared_launch::PreparedLaunch, stream_id::StreamId},
 };
 use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// The sequence that a launch belongs to: all collectives are one sequence, and so is each direction to each rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,17 +31,25 @@ pub struct Addition {
     pub is_rendezvous: bool,
 }
 
-/// The last launch of a sequence.
+/// The last launches of a sequence.
 #[derive(Debug)]
 pub struct LaunchOrder {
     of: Sequence,
-    stream: Option<StreamId>,
-    event: PooledEvent,
-    /// Whether the driver refused to record the event after the last launch, of which nothing is known therefore.
-    is_unrecorded: bool,
+    /// The last launch outside of captures.
+    eager: Option<EagerLaunch>,
     /// The last launch in each capture, the latest capture last.
     captured: Vec<CapturedLaunch>,
     prepared: PreparedLaunch<GroupKernel>,
+}
+
+/// The last launch of a sequence outside of captures.
+#[derive(Debug, Clone)]
+struct EagerLaunch {
+    stream: StreamId,
+    /// Recorded after the launch, and shared by the sequences of which it is the last one.
+    event: Arc<PooledEvent>,
+    /// Whether the driver refused to record the event, so that nothing is known of the launch.
+    is_unrecorded: bool,
 }
 
 /// The last launch of a sequence in a capture.
@@ -62,36 +71,64 @@ const MAX_CAPTURES: usize = 16;
 pub struct LaunchOrders(Vec<LaunchOrder>);
 
 impl LaunchOrders {
-    /// Adds the sequences that a launch adds to, unless they are known, and what the launch needs to be recorded.
+    /// Adds the sequences that a launch adds to, unless they are known, and returns the event to record after the launch; `None`
+    /// in a capture, where each sequence has its own.
     pub fn add(
         &mut self,
         additions: &[Addition],
         capture: Option<u64>,
         device: &Device,
         driver: &Driver,
-    ) -> Result<()> {
+    ) -> Result<Option<Arc<PooledEvent>>> {
         for Addition { sequence, .. } in additions {
             if !self.0.iter().any(|order| order.of == *sequence) {
-                let event = PooledEvent::acquire(device, driver, 0)?;
-                self.0.push(LaunchOrder {
-                    of: *sequence,
-                    stream: None,
-                    event,
-                    is_unrecorded: false,
-                    captured: Vec::new(),
-                    prepared: PreparedLaunch::default(),
-                });
+                let (captured, prepared) = (Vec::new(), PreparedLaunch::default());
+                self.0.push(LaunchOrder { of: *sequence, eager: None, captured, prepared });
             }
         }
-        match capture {
-            Some(capture) => self.of(additions).try_for_each(|order| order.add_capture(capture, device, driver)),
-            None => Ok(()),
+        if let Some(capture) = capture {
+            self.of(additions).try_for_each(|order| order.add_capture(capture, device, driver))?;
+            return Ok(None);
         }
+        let own = self.event_only_of(additions);
+        Ok(Some(own.map_or_else(|| PooledEvent::acquire(device, driver, 0).map(Arc::new), Ok)?))
+    }
+
+    /// Returns the event of the last launch of some of these sequences, if it is not that of another sequence: that one would
+    /// wait for the next launch.
+    fn event_only_of(&mut self, additions: &[Addition]) -> Option<Arc<PooledEvent>> {
+        let events = || self.0.iter().filter(|order| order.is_in(additions)).filter_map(|order| order.event());
+        let is_only_of = |event: &&Arc<PooledEvent>| {
+            Arc::strong_count(event) == events().filter(|other| Arc::ptr_eq(other, event)).count()
+        };
+        events().find(is_only_of).cloned()
     }
 
     /// Returns the last launches of the sequences that a launch adds to, each once.
     pub fn of(&mut self, additions: &[Addition]) -> impl Iterator<Item = &mut LaunchOrder> {
-        self.0.iter_mut().filter(|order| additions.iter().any(|addition| addition.sequence == order.of))
+        self.0.iter_mut().filter(|order| order.is_in(additions))
+    }
+
+    /// Records a launch, with what [`LaunchOrders::add`] returned.
+    pub fn record(
+        &mut self,
+        additions: &[Addition],
+        event: Option<&Arc<PooledEvent>>,
+        driver: &Driver,
+        stream_id: StreamId,
+        capture: Option<u64>,
+    ) -> Result<()> {
+        let Some(event) = event else {
+            // All of them, although the first error is returned: the work is launched.
+            let record = |order: &mut LaunchOrder| order.record_captured(driver, stream_id, capture);
+            return self.of(additions).map(record).fold(Ok(()), Result::and);
+        };
+        // The work is launched already, and only this event tells when it is done.
+        let record = || driver.event_record(event.native(), stream_id.native());
+        let recorded = record().or_else(|_| record()).or_else(|_| record());
+        let launch = EagerLaunch { stream: stream_id, event: event.clone(), is_unrecorded: recorded.is_err() };
+        self.of(additions).for_each(|order| order.eager = Some(launch.clone()));
+        Ok(recorded?)
     }
 
     /// Destroys the graphs of launches.
@@ -115,14 +152,15 @@ impl LaunchOrders {
     /// as pending, because its memory must not be unmapped, unless the device has lost all work.
     fn pending(&self) -> Vec<&LaunchOrder> {
         let Ok(runtime) = runtime::ready() else { return Vec::new() };
-        let launched = || self.0.iter().filter(|order| order.stream.is_some());
+        let launched = || self.0.iter().filter_map(|order| Some((order, order.eager.as_ref()?)));
         let query = |event: &PooledEvent| runtime.in_any_context(|driver| Ok(driver.event_query(event.native())?));
-        let is_pending = |order: &&LaunchOrder| match query(&order.event) {
-            Ok(done) => !done || order.is_unrecorded,
+        let is_pending = |(_, launch): &(&LaunchOrder, &EagerLaunch)| match query(&launch.event) {
+            Ok(done) => !done || launch.is_unrecorded,
             Err(error) => !codes::is_context_lost(error.driver_code()),
         };
-        let pending = runtime.driver.with_relaxed_capture(|| launched().filter(is_pending).collect());
-        pending.unwrap_or_else(|_| launched().collect())
+        let pending =
+            runtime.driver.with_relaxed_capture(|| launched().filter(is_pending).map(|(order, _)| order).collect());
+        pending.unwrap_or_else(|_| launched().map(|(order, _)| order).collect())
     }
 }
 
@@ -219,6 +257,14 @@ impl CompletedWork {
 }
 
 impl LaunchOrder {
+    fn is_in(&self, additions: &[Addition]) -> bool {
+        additions.iter().any(|addition| addition.sequence == self.of)
+    }
+
+    fn event(&self) -> Option<&Arc<PooledEvent>> {
+        self.eager.as_ref().map(|launch| &launch.event)
+    }
+
     /// Makes the capture the latest one, with an event for its launches.
     fn add_capture(&mut self, capture: u64, device: &Device, driver: &Driver) -> Result<()> {
         let last = match self.captured.iter().position(|last| last.capture == capture) {
@@ -235,7 +281,7 @@ impl LaunchOrder {
     /// Makes a stream wait for the last launch, if it may run beside the next one there.
     pub fn wait(&self, runtime: &Runtime, stream: Stream, stream_id: StreamId, capture: Option<u64>) -> Result<()> {
         let awaited = match capture {
-            None => self.stream.filter(|before| !before.is_same_eager(stream_id)).map(|_| &self.event),
+            None => self.eager.as_ref().filter(|last| !last.stream.is_same_eager(stream_id)).map(|last| &*last.event),
             Some(id) => {
                 let last = self.captured.iter().find(|last| last.capture == id);
                 let is_beside = |before: StreamId| !before.is_same_captured(stream_id);
@@ -248,7 +294,7 @@ impl LaunchOrder {
         }
     }
 
-    /// Launches a kernel, which [`LaunchOrder::record`] must record.
+    /// Launches a kernel, which [`LaunchOrders::record`] must record.
     pub fn launch(
         &mut self,
         driver: &Driver,
@@ -263,23 +309,10 @@ impl LaunchOrder {
         }
     }
 
-    /// Records a launch.
-    pub fn record(&mut self, driver: &Driver, stream_id: StreamId, capture: Option<u64>) -> Result<()> {
-        match capture {
-            None => {
-                self.stream = Some(stream_id);
-                // The work is launched already, and only this event tells when it is done.
-                let record = || driver.event_record(self.event.native(), stream_id.native());
-                let recorded = record().or_else(|_| record()).or_else(|_| record());
-                self.is_unrecorded = recorded.is_err();
-                recorded?;
-            }
-            Some(capture) => {
-                if let Some(last) = self.captured.iter_mut().find(|last| last.capture == capture) {
-                    driver.event_record(last.event.native(), stream_id.native())?;
-                    last.stream = Some(stream_id);
-                }
-            }
+    fn record_captured(&mut self, driver: &Driver, stream_id: StreamId, capture: Option<u64>) -> Result<()> {
+        if let Some(last) = self.captured.iter_mut().find(|last| Some(last.capture) == capture) {
+            driver.event_record(last.event.native(), stream_id.native())?;
+            last.stream = Some(stream_id);
         }
         Ok(())
     }
