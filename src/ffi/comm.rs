@@ -20,7 +20,7 @@ use crate::{
         guard::guard,
         null, plinth_stream_t,
         status::plinth_status_t,
-        tensor::{CPU, CUDA, CUDA_HOST, DLDataType, DLDevice, DLTensor, device_number, tensor_anywhere},
+        tensor::{CPU, CUDA, CUDA_HOST, DLDataType, DLDevice, DLTensor, device_number, set_anywhere, tensor_anywhere},
     },
     runtime::{
         self,
@@ -123,14 +123,12 @@ unsafe fn tensors<'a>(
 ) -> Result<(Vec<Tensor>, &'a [DLTensor])> {
     // SAFETY: the caller's promise.
     let described = unsafe { descriptions(first, count, name) }?;
-    // A loop: collecting an iterator of results would move each of hundreds of tensors several times.
-    let mut tensors = Vec::with_capacity(count);
-    for (index, one) in described.iter().enumerate() {
+    let mut tensors = vec![Tensor::UNSET; described.len()];
+    for (index, (tensor, one)) in tensors.iter_mut().zip(described).enumerate() {
+        let element = element_of(one.dtype, "tensor");
         // SAFETY: as above.
-        tensors.push(match unsafe { tensor_of(one, element_of, "tensor") } {
-            Ok(tensor) => tensor,
-            Err(error) => return Err(error.context(format!("{name}[{index}]"))),
-        });
+        let set = element.and_then(|element| unsafe { set_anywhere(tensor, one, element, "tensor") });
+        set.map_err(|error| error.context(format!("{name}[{index}]")))?;
     }
     Ok((tensors, described))
 }
@@ -160,11 +158,30 @@ fn check_type(one: &DLTensor, other: &DLTensor, name: impl Fn() -> String) -> Re
 /// # Safety
 /// As [`tensor_of`].
 unsafe fn target(described: &DLTensor, like: &DLTensor, element_of: ElementOf, name: &str) -> Result<Target> {
+    let mut target = Target::Existing(Tensor::UNSET);
+    // SAFETY: the caller's promise.
+    unsafe { set_target(&mut target, described, like, element_of, name) }?;
+    Ok(target)
+}
+
+/// Does the same in place, in an existing output; see [`Tensor::set`].
+///
+/// # Safety
+/// As [`tensor_of`].
+unsafe fn set_target(
+    target: &mut Target,
+    described: &DLTensor,
+    like: &DLTensor,
+    element_of: ElementOf,
+    name: &str,
+) -> Result<()> {
     // Outputs in CPU memory are never created; an empty CPU tensor may have NULL data.
-    if !described.data.is_null() || matches!(described.device.device_type, CPU | CUDA_HOST) {
+    if let Target::Existing(tensor) = target
+        && (!described.data.is_null() || matches!(described.device.device_type, CPU | CUDA_HOST))
+    {
         check_type(described, like, || name.into())?;
         // SAFETY: the caller's promise.
-        return Ok(Target::Existing(unsafe { tensor_of(described, element_of, name) }?));
+        return unsafe { set_anywhere(tensor, described, element_of(described.dtype, name)?, name) };
     }
     if described.device.device_type != CUDA {
         return Err(Error::new(
@@ -183,7 +200,8 @@ unsafe fn target(described: &DLTensor, like: &DLTensor, element_of: ElementOf, n
         number => device_number(number, name)?,
     };
     runtime::ready()?.device(device as i32)?;
-    Ok(Target::Allocate { device, any_strides: !described.strides.is_null() })
+    *target = Target::Allocate { device, any_strides: !described.strides.is_null() };
+    Ok(())
 }
 
 /// Returns the outputs of an operation, each compared with the tensor that `like` returns for its index.
@@ -198,13 +216,11 @@ unsafe fn targets<'a>(
 ) -> Result<Vec<Target>> {
     // SAFETY: the caller's promise.
     let described = unsafe { descriptions(first, count, "outputs") }?;
-    let mut targets = Vec::with_capacity(count);
-    for (index, one) in described.iter().enumerate() {
+    let mut targets = vec![Target::Existing(Tensor::UNSET); described.len()];
+    for (index, (target, one)) in targets.iter_mut().zip(described).enumerate() {
         // SAFETY: as above.
-        targets.push(match unsafe { target(one, like(index), element_of, "tensor") } {
-            Ok(target) => target,
-            Err(error) => return Err(error.context(format!("outputs[{index}]"))),
-        });
+        unsafe { set_target(target, one, like(index), element_of, "tensor") }
+            .map_err(|error| error.context(format!("outputs[{index}]")))?;
     }
     Ok(targets)
 }
@@ -212,18 +228,11 @@ unsafe fn targets<'a>(
 /// Writes the descriptions of the created tensors to the caller's structs.
 ///
 /// # Safety
-/// `first` points to as many descriptions as there are tensors. Each description whose target is to be created was
+/// `first` points to as many descriptions as there are targets. Each description whose target was to be created was
 /// checked to have room for a shape, and has room for strides unless they are NULL.
-unsafe fn describe_created(
-    first: *mut DLTensor,
-    targets: &[Target],
-    made: &[Tensor],
-    dtype: impl Fn(usize) -> DLDataType,
-) {
-    for (index, (target, tensor)) in targets.iter().zip(made).enumerate() {
-        if target.is_existing() {
-            continue;
-        }
+unsafe fn describe_created(first: *mut DLTensor, targets: &[Target], dtype: impl Fn(usize) -> DLDataType) {
+    for (index, target) in targets.iter().enumerate() {
+        let Target::Made(tensor) = target else { continue };
         // SAFETY: the caller's promise, for this and what is written below.
         unsafe {
             let out = &mut *first.add(index);
@@ -295,10 +304,10 @@ pub unsafe extern "C" fn plinth_comm_broadcast(
         // SAFETY: the caller promises that it describes a tensor.
         let source = unsafe { tensor_of(described, by_width, "tensor") }?;
         // SAFETY: the caller passes NULL or that many outputs.
-        let targets = unsafe { targets(outputs, count, |_| described, by_width) }?;
-        let made = broadcast::broadcast(&source, &targets)?;
+        let mut targets = unsafe { targets(outputs, count, |_| described, by_width) }?;
+        broadcast::broadcast(&source, &mut targets)?;
         // SAFETY: `targets` checked the descriptions, and found room in those of outputs to create.
-        unsafe { describe_created(outputs, &targets, &made, |_| described.dtype) };
+        unsafe { describe_created(outputs, &targets, |_| described.dtype) };
         Ok(())
     })
 }
@@ -342,10 +351,10 @@ pub unsafe extern "C" fn plinth_comm_broadcast_coalesced(
             .checked_mul(device_count)
             .ok_or_else(|| invalid("count * device_count outputs do not fit in the address space"))?;
         // SAFETY: the caller passes NULL or that many outputs.
-        let targets = unsafe { targets(outputs, all, |index| &described[index % count], by_width) }?;
-        let made = broadcast::broadcast_coalesced(&sources, &devices, &targets)?;
+        let mut targets = unsafe { targets(outputs, all, |index| &described[index % count], by_width) }?;
+        broadcast::broadcast_coalesced(&sources, &devices, &mut targets)?;
         // SAFETY: `targets` checked the descriptions, and found room in those of outputs to create.
-        unsafe { describe_created(outputs, &targets, &made, |index| described[index % count].dtype) };
+        unsafe { describe_created(outputs, &targets, |index| described[index % count].dtype) };
         Ok(())
     })
 }
@@ -378,10 +387,10 @@ pub unsafe extern "C" fn plinth_comm_reduce_add(
         // SAFETY: the caller passes NULL or a description.
         let out = unsafe { output.as_ref() }.ok_or_else(|| null("output"))?;
         // SAFETY: as above.
-        let target = unsafe { target(out, &described[0], computable, "output") }?;
-        let made = reduce::reduce_add(&sources, &target)?;
+        let mut target = unsafe { target(out, &described[0], computable, "output") }?;
+        reduce::reduce_add(&sources, &mut target)?;
         // SAFETY: `target` checked the description, and found room if the output is to be created.
-        unsafe { describe_created(output, &[target], &[made], |_| described[0].dtype) };
+        unsafe { describe_created(output, &[target], |_| described[0].dtype) };
         Ok(())
     })
 }
@@ -415,10 +424,10 @@ pub unsafe extern "C" fn plinth_comm_reduce_add_coalesced(
         // SAFETY: the caller passes NULL or that many tensors.
         let (sources, described) = unsafe { tensors(inputs, all, computable, "inputs") }?;
         // SAFETY: the caller passes NULL or that many outputs.
-        let targets = unsafe { targets(outputs, count, |index| &described[index], computable) }?;
-        let made = reduce::reduce_add_coalesced(&sources, count, &targets)?;
+        let mut targets = unsafe { targets(outputs, count, |index| &described[index], computable) }?;
+        reduce::reduce_add_coalesced(&sources, count, &mut targets)?;
         // SAFETY: `targets` checked the descriptions, and found room in those of outputs to create.
-        unsafe { describe_created(outputs, &targets, &made, |index| described[index].dtype) };
+        unsafe { describe_created(outputs, &targets, |index| described[index].dtype) };
         Ok(())
     })
 }
@@ -455,13 +464,13 @@ pub unsafe extern "C" fn plinth_comm_scatter(
         // SAFETY: the caller promises that it describes a tensor.
         let source = unsafe { tensor_of(described, by_width, "tensor") }?;
         // SAFETY: the caller passes NULL or that many outputs.
-        let targets = unsafe { targets(outputs, count, |_| described, by_width) }?;
+        let mut targets = unsafe { targets(outputs, count, |_| described, by_width) }?;
         // SAFETY: the caller passes NULL or that many numbers and streams.
         let (sizes, streams) = unsafe { (numbers(chunk_sizes, count), numbers(streams, count)) };
         let handles = streams.map(|streams| streams.iter().map(|stream| *stream as usize).collect::<Vec<_>>());
-        let made = exchange::scatter(&source, &targets, sizes, dim, handles.as_deref())?;
+        exchange::scatter(&source, &mut targets, sizes, dim, handles.as_deref())?;
         // SAFETY: `targets` checked the descriptions, and found room in those of outputs to create.
-        unsafe { describe_created(outputs, &targets, &made, |_| described.dtype) };
+        unsafe { describe_created(outputs, &targets, |_| described.dtype) };
         Ok(())
     })
 }
@@ -495,10 +504,10 @@ pub unsafe extern "C" fn plinth_comm_gather(
         // SAFETY: the caller passes NULL or a description.
         let out = unsafe { output.as_ref() }.ok_or_else(|| null("output"))?;
         // SAFETY: as above.
-        let target = unsafe { target(out, first, by_width, "output") }?;
-        let made = exchange::gather(&sources, dim, &target)?;
+        let mut target = unsafe { target(out, first, by_width, "output") }?;
+        exchange::gather(&sources, dim, &mut target)?;
         // SAFETY: `target` checked the description, and found room if the output is to be created.
-        unsafe { describe_created(output, &[target], &[made], |_| first.dtype) };
+        unsafe { describe_created(output, &[target], |_| first.dtype) };
         Ok(())
     })
 }

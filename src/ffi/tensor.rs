@@ -155,6 +155,23 @@ pub unsafe fn tensor(tensor: *const DLTensor, name: &str) -> Result<Tensor> {
 /// # Safety
 /// As [`tensor`].
 pub(super) unsafe fn tensor_anywhere(described: &DLTensor, element: ElementType, name: &str) -> Result<Tensor> {
+    let mut tensor = Tensor::UNSET;
+    // SAFETY: the caller makes this promise.
+    unsafe { set_anywhere(&mut tensor, described, element, name) }?;
+    Ok(tensor)
+}
+
+/// Does the same in place; see [`Tensor::set`].
+///
+/// # Safety
+/// As [`tensor`].
+#[inline]
+pub(super) unsafe fn set_anywhere(
+    tensor: &mut Tensor,
+    described: &DLTensor,
+    element: ElementType,
+    name: &str,
+) -> Result<()> {
     let device = match described.device.device_type {
         CPU => PAGEABLE,
         CUDA_HOST => PINNED,
@@ -167,7 +184,7 @@ pub(super) unsafe fn tensor_anywhere(described: &DLTensor, element: ElementType,
         }
     };
     // SAFETY: the caller makes this promise.
-    unsafe { laid_out(described, element, device, name) }
+    unsafe { set_layout(tensor, described, element, device, name) }
 }
 
 /// Replaces the error about a tensor's device by one about its memory, if no device owns that: a program that asked for
@@ -199,6 +216,24 @@ pub(super) fn device_number(number: i32, name: &str) -> Result<u32> {
 /// As [`tensor`].
 #[inline]
 pub(super) unsafe fn laid_out(described: &DLTensor, element: ElementType, device: u32, name: &str) -> Result<Tensor> {
+    let mut tensor = Tensor::UNSET;
+    // SAFETY: the caller makes this promise.
+    unsafe { set_layout(&mut tensor, described, element, device, name) }?;
+    Ok(tensor)
+}
+
+/// Does the same in place; see [`Tensor::set`].
+///
+/// # Safety
+/// As [`tensor`].
+#[inline]
+unsafe fn set_layout(
+    tensor: &mut Tensor,
+    described: &DLTensor,
+    element: ElementType,
+    device: u32,
+    name: &str,
+) -> Result<()> {
     let rank = usize::try_from(described.ndim)
         .map_err(|_| invalid(name, format_args!("it has {} dimensions", described.ndim)))?;
     if rank > crate::driver::random::MAX_RANK {
@@ -223,11 +258,7 @@ pub(super) unsafe fn laid_out(described: &DLTensor, element: ElementType, device
     };
     // SAFETY: the caller promises that the elements are valid; the core computes their extent from the shape.
     let memory = unsafe { Span::new(address, 0) };
-    // A match, because map_err would move the tensor, which is large.
-    match Tensor::new(memory, element, device, shape, strides) {
-        Err(error) => Err(error.context(name)),
-        made => made,
-    }
+    tensor.set(memory, element, device, shape, strides).map_err(|error| error.context(name))
 }
 
 /// Reads and validates a DLTensor without its elements: device, type and shape.

@@ -28,10 +28,19 @@ pub struct Tensor {
 }
 
 impl Tensor {
+    /// A tensor of one element without memory, to be [`set`](Tensor::set).
+    pub const UNSET: Tensor = Tensor {
+        memory: Span::placeholder(),
+        element: ElementType::U8,
+        device: 0,
+        rank: 0,
+        sizes: [1; MAX_RANK],
+        strides: [0; MAX_RANK],
+        numel: 1,
+    };
+
     /// Creates a tensor. Without strides it is contiguous, with the last dimension varying fastest. `memory` starts
     /// at element 0; its length follows from the shape.
-    // Inlined, as are its callers: a tensor is some hundred bytes, which are then written directly to their
-    // destination.
     #[inline]
     pub fn new(
         memory: Span,
@@ -40,35 +49,50 @@ impl Tensor {
         shape: &[i64],
         strides: Option<&[i64]>,
     ) -> Result<Tensor> {
+        let mut tensor = Tensor::UNSET;
+        tensor.set(memory, element, device, shape, strides)?;
+        Ok(tensor)
+    }
+
+    /// Does the same in place: a tensor is some hundred bytes, and returning each of hundreds copies it several times. After
+    /// an error the tensor is not to be used.
+    #[inline]
+    pub fn set(
+        &mut self,
+        memory: Span,
+        element: ElementType,
+        device: u32,
+        shape: &[i64],
+        strides: Option<&[i64]>,
+    ) -> Result<()> {
         let rank = shape.len();
         if rank > MAX_RANK {
             return Err(invalid(format!("a tensor has at most {MAX_RANK} dimensions, not {rank}")));
         }
-        let mut tensor =
-            Tensor { memory, element, device, rank, sizes: [1; MAX_RANK], strides: [0; MAX_RANK], numel: 1 };
+        *self = Tensor { memory, element, device, rank, ..Tensor::UNSET };
         for (dimension, size) in shape.iter().enumerate() {
             if *size < 0 {
                 return Err(invalid(format!("dimension {dimension} of the tensor has {size} elements")));
             }
-            tensor.sizes[dimension] = *size;
+            self.sizes[dimension] = *size;
         }
-        tensor.numel = shape
+        self.numel = shape
             .iter()
             .try_fold(1_u64, |product, size| product.checked_mul(*size as u64))
             .filter(|numel| numel.checked_mul(element.bytes()).is_some_and(|bytes| bytes < 1 << 63))
             .or_else(|| shape.contains(&0).then_some(0))
             .ok_or_else(|| invalid("the tensor's shape has more elements than there are addresses"))?;
         match strides {
-            Some(strides) => tensor.strides[..rank].copy_from_slice(&strides[..rank]),
+            Some(strides) => self.strides[..rank].copy_from_slice(&strides[..rank]),
             None => {
                 let mut stride = 1_i64;
                 for dimension in (0..rank).rev() {
-                    tensor.strides[dimension] = stride;
-                    stride = stride.saturating_mul(tensor.sizes[dimension].max(1));
+                    self.strides[dimension] = stride;
+                    stride = stride.saturating_mul(self.sizes[dimension].max(1));
                 }
             }
         }
-        if tensor.numel > 0 {
+        if self.numel > 0 {
             if memory.address() == 0 {
                 return Err(Error::new(Status::NULL_POINTER, "the tensor's data is NULL"));
             }
@@ -79,7 +103,7 @@ impl Tensor {
                 )));
             }
         }
-        Ok(tensor)
+        Ok(())
     }
 
     /// Returns the extents of the dimensions.

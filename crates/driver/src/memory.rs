@@ -24,7 +24,7 @@ impl Span {
     }
 
     /// Creates an empty span at an address that is aligned for every element type and that is not accessed.
-    pub fn placeholder() -> Self {
+    pub const fn placeholder() -> Self {
         Span { address: 256, bytes: 0 }
     }
 

@@ -18,21 +18,23 @@ use crate::{
     stream::{self, Stream},
 };
 
-/// Returns the tensor of an output: the existing one, the source itself if it is on that device, or a new one.
-fn target(
+/// Checks an output that exists; makes another one, which is the source itself on the source's device.
+fn make(
     runtime: &Runtime,
     allocated: &mut AllocatedOutputs,
     source: &Tensor,
-    output: &Output,
+    output: &mut Output,
     index: usize,
-) -> Result<Tensor> {
+) -> Result<()> {
     match output {
         Output::Existing(tensor) => {
-            check_existing(runtime, tensor, source, Some(source.shape()), || format!("output {index}"))?;
-            Ok(*tensor)
+            check_existing(runtime, tensor, source, Some(source.shape()), || format!("output {index}"))
         }
-        Output::Allocate { device, .. } if *device == source.device => Ok(*source),
-        Output::Allocate { .. } => allocate_like(runtime, allocated, source, output),
+        Output::Allocate { device, .. } if *device == source.device => {
+            *output = Output::Made(*source);
+            Ok(())
+        }
+        Output::Allocate { .. } | Output::Made(_) => allocate_like(runtime, allocated, source, output),
     }
 }
 
@@ -41,46 +43,48 @@ fn allocate_like(
     runtime: &Runtime,
     allocated: &mut AllocatedOutputs,
     source: &Tensor,
-    output: &Output,
-) -> Result<Tensor> {
-    let Output::Allocate { device, any_strides } = output else {
-        return Err(Error::new(Status::PANIC, "an output that exists is not to be made"));
-    };
-    let device = runtime.device(*device as i32)?.ordinal;
-    let strides = (*any_strides && source.is_dense()).then(|| &source.strides[..source.rank]);
-    allocated.tensor(source, source.shape(), strides, stream::current_on(runtime, device)?)
+    output: &mut Output,
+) -> Result<()> {
+    if let Output::Allocate { device, any_strides } = *output {
+        let device = runtime.device(device as i32)?.ordinal;
+        let strides = (any_strides && source.is_dense()).then(|| &source.strides[..source.rank]);
+        let stream = stream::current_on(runtime, device)?;
+        *output = Output::Made(allocated.tensor(source, source.shape(), strides, stream)?);
+    }
+    Ok(())
 }
 
-/// Copies a tensor to outputs, and returns these.
-pub fn broadcast(source: &Tensor, outputs: &[Output]) -> Result<Vec<Tensor>> {
+/// Copies a tensor to outputs, which it makes if they do not exist.
+pub fn broadcast(source: &Tensor, outputs: &mut [Output]) -> Result<()> {
     let runtime = runtime::ready()?;
     if !host::is_on_cpu(source) {
         check_on_device(runtime, source, || "the tensor".into())?;
     }
     let mut allocated = AllocatedOutputs::default();
-    let targets = outputs.iter().enumerate();
-    let targets = targets.map(|(index, output)| target(runtime, &mut allocated, source, output, index));
-    let targets = targets.collect::<Result<Vec<Tensor>>>()?;
-    let remaining: Vec<&[Tensor]> =
-        targets.iter().filter(|to| !StridedCopy { from: source, to }.is_noop()).map(std::slice::from_ref).collect();
+    for (index, output) in outputs.iter_mut().enumerate() {
+        make(runtime, &mut allocated, source, output, index)?;
+    }
+    let targets = outputs.iter().map(Output::tensor).collect::<Result<Vec<&Tensor>>>()?;
+    let is_copied = |to: &&&Tensor| !StridedCopy { from: source, to }.is_noop();
+    let remaining: Vec<&[&Tensor]> = targets.iter().filter(is_copied).map(std::slice::from_ref).collect();
     let sent = || match remaining.split_first() {
         None => Ok(()),
         // Memory of the CPU is read once: the first device sends it to the others.
         Some((first, others)) if host::is_on_cpu(source) => {
             let stream = stream::current_on(runtime, first[0].device)?;
-            host::upload(runtime, stream, source, &first[0])?;
+            host::upload(runtime, stream, source, first[0])?;
             copy_to_devices(runtime, first, others)
         }
-        Some(_) => copy_to_devices(runtime, std::slice::from_ref(source), &remaining),
+        Some(_) => copy_to_devices(runtime, &[source], &remaining),
     };
     sent().context(|| format!("broadcast of {} elements to {} outputs", source.numel, outputs.len()))?;
     allocated.keep();
-    Ok(targets)
+    Ok(())
 }
 
 /// Copies tensors of the first device to all devices. `outputs` has the outputs of the first device, one for each
-/// tensor, then those of the second, and so on.
-pub fn broadcast_coalesced(tensors: &[Tensor], devices: &[u32], outputs: &[Output]) -> Result<Vec<Tensor>> {
+/// tensor, then those of the second, and so on; it makes those that do not exist.
+pub fn broadcast_coalesced(tensors: &[Tensor], devices: &[u32], outputs: &mut [Output]) -> Result<()> {
     let runtime = runtime::ready()?;
     let Some(first) = devices.first() else {
         return Err(Error::new(Status::INVALID_VALUE, "a broadcast needs a device at least"));
@@ -102,11 +106,10 @@ pub fn broadcast_coalesced(tensors: &[Tensor], devices: &[u32], outputs: &[Outpu
     }
     let count = tensors.len();
     if count == 0 {
-        return Ok(Vec::new());
+        return Ok(());
     }
     let mut allocated = AllocatedOutputs::default();
-    let mut targets = Vec::with_capacity(outputs.len());
-    for (index, output) in outputs.iter().enumerate() {
+    for (index, output) in outputs.iter_mut().enumerate() {
         let (device, source) = (devices[index / count], &tensors[index % count]);
         if output.device() != device {
             return Err(Error::new(
@@ -115,25 +118,26 @@ pub fn broadcast_coalesced(tensors: &[Tensor], devices: &[u32], outputs: &[Outpu
             ));
         }
         // Only the first device's outputs are the tensors themselves: a device that is listed twice receives copies.
-        let is_copy = index >= count && !output.is_existing();
-        targets.push(if is_copy {
-            allocate_like(runtime, &mut allocated, source, output)?
+        if index >= count && !output.is_existing() {
+            allocate_like(runtime, &mut allocated, source, output)?;
         } else {
-            target(runtime, &mut allocated, source, output, index)?
-        });
+            make(runtime, &mut allocated, source, output, index)?;
+        }
     }
-    let columns: Vec<&[Tensor]> = targets
+    let sources: Vec<&Tensor> = tensors.iter().collect();
+    let targets = outputs.iter().map(Output::tensor).collect::<Result<Vec<&Tensor>>>()?;
+    let columns: Vec<&[&Tensor]> = targets
         .chunks_exact(count)
         .filter(|column| column.iter().zip(tensors).any(|(to, from)| !StridedCopy { from, to }.is_noop()))
         .collect();
-    copy_to_devices(runtime, tensors, &columns)
+    copy_to_devices(runtime, &sources, &columns)
         .context(|| format!("broadcast of {count} tensors to {} devices", devices.len()))?;
     allocated.keep();
-    Ok(targets)
+    Ok(())
 }
 
 /// Copies tensors of one device to others: each column has one tensor for each of them, all on one device.
-fn copy_to_devices(runtime: &Runtime, sources: &[Tensor], columns: &[&[Tensor]]) -> Result<()> {
+fn copy_to_devices(runtime: &Runtime, sources: &[&Tensor], columns: &[&[&Tensor]]) -> Result<()> {
     for columns in columns.chunks(MAX_COPY_OPERANDS) {
         let source = stream::current_on(runtime, sources[0].device)?;
         let receivers = columns.iter().map(|column| stream::current_on(runtime, column[0].device));
@@ -141,10 +145,10 @@ fn copy_to_devices(runtime: &Runtime, sources: &[Tensor], columns: &[&[Tensor]])
         let group = StreamGroup::new(runtime, [source].into_iter().chain(receivers.iter().copied()))?;
         let (mut chunks, mut strided) = (Chunks::new(1, columns.len()), Vec::new());
         for (index, from) in sources.iter().enumerate() {
-            let copies = columns.iter().map(|column| StridedCopy { from, to: &column[index] });
+            let copies = columns.iter().map(|column| StridedCopy { from, to: column[index] });
             if copies.clone().all(|one| one.is_contiguous_copy()) {
                 let operands =
-                    [device_span(from)].into_iter().chain(columns.iter().map(|column| device_span(&column[index])));
+                    [device_span(from)].into_iter().chain(columns.iter().map(|column| device_span(column[index])));
                 chunks.push(from.bytes(), operands);
             } else {
                 strided.extend(copies);

@@ -42,16 +42,16 @@ fn chunk_sizes(size: i64, count: usize, requested: Option<&[i64]>) -> Result<Vec
     Ok(requested.to_vec())
 }
 
-/// Splits a tensor along a dimension, and copies each chunk to an output; returns the outputs. A chunk that is already
-/// on its output's device becomes a view of the tensor, unless the output exists. Each chunk is copied in its stream,
+/// Splits a tensor along a dimension, and copies each chunk to an output, which it makes if it does not exist. A chunk that is
+/// already on its output's device becomes a view of the tensor, unless the output exists. Each chunk is copied in its stream,
 /// by default its device's current one.
 pub fn scatter(
     tensor: &Tensor,
-    outputs: &[Output],
+    outputs: &mut [Output],
     sizes: Option<&[i64]>,
     dimension: i32,
     streams: Option<&[usize]>,
-) -> Result<Vec<Tensor>> {
+) -> Result<()> {
     let runtime = runtime::ready()?;
     if outputs.is_empty() {
         return Err(invalid("a scatter needs a device at least"));
@@ -74,24 +74,21 @@ pub fn scatter(
     });
     let streams = streams.collect::<Result<Vec<Stream>>>()?;
     let mut allocated = AllocatedOutputs::default();
-    let (mut parts, mut results) = (Vec::with_capacity(outputs.len()), Vec::with_capacity(outputs.len()));
+    let mut parts = Vec::with_capacity(outputs.len());
     let mut start = 0;
-    for ((output, size), stream) in outputs.iter().zip(&sizes).zip(&streams) {
+    for ((output, size), stream) in outputs.iter_mut().zip(&sizes).zip(&streams) {
         let part = tensor.narrow(dimension, start, *size);
         start += size;
-        let target = match output {
-            Output::Existing(existing) => *existing,
-            Output::Allocate { device, any_strides }
-                if *device == tensor.device && (*any_strides || part.is_contiguous()) =>
-            {
-                part
-            }
-            Output::Allocate { .. } => allocated.tensor(tensor, part.shape(), None, *stream)?,
-        };
+        if let Output::Allocate { device, any_strides } = *output {
+            let is_view = device == tensor.device && (any_strides || part.is_contiguous());
+            *output =
+                Output::Made(if is_view { part } else { allocated.tensor(tensor, part.shape(), None, *stream)? });
+        }
         parts.push(part);
-        results.push(target);
     }
-    let copies: Vec<StridedCopy> = parts.iter().zip(&results).map(|(from, to)| StridedCopy { from, to }).collect();
+    let targets = outputs.iter().map(Output::tensor);
+    let copies = parts.iter().zip(targets).map(|(from, to)| Ok(StridedCopy { from, to: to? }));
+    let copies = copies.collect::<Result<Vec<StridedCopy>>>()?;
     let scattered = || {
         if host::is_on_cpu(tensor) {
             let uploads = copies.iter().zip(&streams);
@@ -104,7 +101,7 @@ pub fn scatter(
     };
     scattered().context(|| format!("scatter of {} elements to {} outputs", tensor.numel, outputs.len()))?;
     allocated.keep();
-    Ok(results)
+    Ok(())
 }
 
 /// Checks existing outputs and returns their sizes.
@@ -138,8 +135,8 @@ fn check_shape_except(tensor: &Tensor, other: &Tensor, dimension: usize, what: i
     )))
 }
 
-/// Concatenates tensors along a dimension into an output, and returns the output.
-pub fn gather(inputs: &[Tensor], dimension: i32, output: &Output) -> Result<Tensor> {
+/// Concatenates tensors along a dimension into an output, which it makes if it does not exist.
+pub fn gather(inputs: &[Tensor], dimension: i32, output: &mut Output) -> Result<()> {
     let runtime = runtime::ready()?;
     let Some(first) = inputs.first() else { return Err(invalid("a gather needs a tensor at least")) };
     for (index, input) in inputs.iter().enumerate() {
@@ -158,7 +155,7 @@ pub fn gather(inputs: &[Tensor], dimension: i32, output: &Output) -> Result<Tens
     }
     let shape = &shape[..first.rank];
     let mut allocated = AllocatedOutputs::default();
-    let target = match output {
+    match output {
         Output::Existing(existing) => {
             check_element_type(existing, first, || "the output".into())?;
             if existing.shape() != shape {
@@ -171,18 +168,20 @@ pub fn gather(inputs: &[Tensor], dimension: i32, output: &Output) -> Result<Tens
             if !host::is_on_cpu(existing) {
                 check_on_device(runtime, existing, || "the output".into())?;
             }
-            *existing
         }
         Output::Allocate { device, any_strides } => {
             let device = runtime.device(*device as i32)?.ordinal;
             let strides = if *any_strides { channels_last(inputs, shape) } else { None };
-            allocated.tensor(first, shape, strides.as_deref(), stream::current_on(runtime, device)?)?
+            let stream = stream::current_on(runtime, device)?;
+            *output = Output::Made(allocated.tensor(first, shape, strides.as_deref(), stream)?);
         }
-    };
-    concatenate(runtime, inputs, dimension, &target)
+        Output::Made(_) => {}
+    }
+    let target = output.tensor()?;
+    concatenate(runtime, inputs, dimension, target)
         .context(|| format!("gather of {} tensors into {} elements", inputs.len(), target.numel))?;
     allocated.keep();
-    Ok(target)
+    Ok(())
 }
 
 fn concatenate(runtime: &Runtime, inputs: &[Tensor], dimension: usize, target: &Tensor) -> Result<()> {

@@ -24,14 +24,24 @@ pub enum Output {
         /// Whether its strides may have any order; otherwise it is contiguous.
         any_strides: bool,
     },
+    /// The tensor that was allocated, or an input or a view of one in its place.
+    Made(Tensor),
 }
 
 impl Output {
     /// Returns its device.
     pub fn device(&self) -> u32 {
         match self {
-            Output::Existing(tensor) => tensor.device,
+            Output::Existing(tensor) | Output::Made(tensor) => tensor.device,
             Output::Allocate { device, .. } => *device,
+        }
+    }
+
+    /// Returns its tensor; fails if it still has to be allocated.
+    pub fn tensor(&self) -> Result<&Tensor> {
+        match self {
+            Output::Existing(tensor) | Output::Made(tensor) => Ok(tensor),
+            Output::Allocate { .. } => Err(Error::new(Status::PANIC, "an output was not made")),
         }
     }
 

@@ -19,19 +19,18 @@ use crate::{
     stream::{self, Stream},
 };
 
-/// Adds tensors of one shape into an output, and returns the output.
-pub fn reduce_add(inputs: &[Tensor], output: &Output) -> Result<Tensor> {
-    let sums = reduce_add_coalesced(inputs, 1, std::slice::from_ref(output))?;
-    sums.into_iter().next().ok_or_else(|| Error::new(Status::PANIC, "a sum was not made"))
+/// Adds tensors of one shape into an output, which it makes if it does not exist.
+pub fn reduce_add(inputs: &[Tensor], output: &mut Output) -> Result<()> {
+    reduce_add_coalesced(inputs, 1, std::slice::from_mut(output))
 }
 
 /// Adds tensors of several devices. `inputs` has `count` inputs of the first device, then those of the second, and so
 /// on; the tensors number t of all devices are added into output t. All outputs are on one device, which must have one
-/// of the inputs of each sum.
-pub fn reduce_add_coalesced(inputs: &[Tensor], count: usize, outputs: &[Output]) -> Result<Vec<Tensor>> {
+/// of the inputs of each sum. Outputs that do not exist are made.
+pub fn reduce_add_coalesced(inputs: &[Tensor], count: usize, outputs: &mut [Output]) -> Result<()> {
     let runtime = runtime::ready()?;
     if count == 0 {
-        return Ok(Vec::new());
+        return Ok(());
     }
     if inputs.len() < count {
         return Err(Error::new(Status::INVALID_VALUE, "a sum needs a tensor at least"));
@@ -45,8 +44,8 @@ pub fn reduce_add_coalesced(inputs: &[Tensor], count: usize, outputs: &[Output])
     }
     let root = outputs[0].device();
     let mut allocated = AllocatedOutputs::default();
-    let mut sums = Vec::with_capacity(count);
-    for (index, output) in outputs.iter().enumerate() {
+    let mut sets = Vec::with_capacity(count);
+    for (index, output) in outputs.iter_mut().enumerate() {
         let set: Vec<&Tensor> = inputs.iter().skip(index).step_by(count).collect();
         if output.device() != root {
             return Err(Error::new(
@@ -54,25 +53,27 @@ pub fn reduce_add_coalesced(inputs: &[Tensor], count: usize, outputs: &[Output])
                 format!("output 0 is on device {root}, and output {index} on device {}", output.device()),
             ));
         }
-        let sum = target(runtime, &mut allocated, &set, output, index)?;
-        sums.push((set, sum));
+        make(runtime, &mut allocated, &set, output, index)?;
+        sets.push(set);
     }
+    let targets = outputs.iter().map(Output::tensor);
+    let sums = sets.into_iter().zip(targets).map(|(set, sum)| Ok((set, sum?))).collect::<Result<Vec<_>>>()?;
     add(runtime, root, &sums).context(|| {
         let elements: u64 = inputs[..count].iter().map(|input| input.numel).sum();
         format!("sum of {} times {elements} elements", inputs.len() / count)
     })?;
     allocated.keep();
-    Ok(sums.into_iter().map(|(_, sum)| sum).collect())
+    Ok(())
 }
 
-/// Returns the tensor of an output: the existing one, the only input itself, or a new one.
-fn target(
+/// Checks an output that exists; makes another one, which is the only input itself.
+fn make(
     runtime: &Runtime,
     allocated: &mut AllocatedOutputs,
     set: &[&Tensor],
-    output: &Output,
+    output: &mut Output,
     index: usize,
-) -> Result<Tensor> {
+) -> Result<()> {
     let (name, like) = (|| format!("output {index}"), set[0]);
     if let Output::Existing(tensor) = output {
         check_existing(runtime, tensor, like, Some(like.shape()), name)?;
@@ -83,15 +84,16 @@ fn target(
             format!("{} is on device {}, which has none of the tensors that are added", name(), output.device()),
         ));
     }
-    match output {
-        Output::Existing(tensor) => Ok(*tensor),
-        Output::Allocate { .. } if set.len() == 1 => Ok(*like),
-        Output::Allocate { device, any_strides } => {
+    if let Output::Allocate { device, any_strides } = *output {
+        *output = Output::Made(if set.len() == 1 {
+            *like
+        } else {
             let same = |input: &&Tensor| input.strides[..input.rank] == like.strides[..like.rank];
-            let strides = (*any_strides && like.is_dense() && set.iter().all(same)).then(|| &like.strides[..like.rank]);
-            allocated.tensor(like, like.shape(), strides, stream::current_on(runtime, *device)?)
-        }
+            let strides = (any_strides && like.is_dense() && set.iter().all(same)).then(|| &like.strides[..like.rank]);
+            allocated.tensor(like, like.shape(), strides, stream::current_on(runtime, device)?)?
+        });
     }
+    Ok(())
 }
 
 /// Returns the inputs in the order in which they are added.
@@ -105,7 +107,7 @@ fn ordered<'a>(set: &[&'a Tensor], root: u32) -> Vec<&'a Tensor> {
     set
 }
 
-fn add(runtime: &Runtime, root: u32, sums: &[(Vec<&Tensor>, Tensor)]) -> Result<()> {
+fn add(runtime: &Runtime, root: u32, sums: &[(Vec<&Tensor>, &Tensor)]) -> Result<()> {
     let first = stream::current_on(runtime, root)?;
     let devices = sums.iter().flat_map(|(set, _)| set.iter().map(|input| input.device));
     let mut distinct: Vec<u32> = devices.collect();
@@ -115,7 +117,7 @@ fn add(runtime: &Runtime, root: u32, sums: &[(Vec<&Tensor>, Tensor)]) -> Result<
         distinct.iter().map(|device| stream::current_on(runtime, *device)).collect::<Result<Vec<Stream>>>()?;
     let group = StreamGroup::new(runtime, [first].into_iter().chain(streams.iter().copied()))?;
     let mut by_type: Vec<(ElementType, Chunks)> = Vec::new();
-    for (set, sum) in sums {
+    for &(ref set, sum) in sums {
         let set = ordered(set, root);
         if set.len() == 1 {
             strided_copies::copy_between_devices(&group, &[StridedCopy { from: set[0], to: sum }])?;
