@@ -201,31 +201,33 @@ impl ProcessGroup {
             self.check_rank(transfer.peer)?;
             number_of(transfer.element)?;
         }
-        let in_one = |one: Stream, other: Stream| one.raw == other.raw;
-        launches(transfers, in_one).iter().try_for_each(|(_, stream, transfers)| self.exchange_once(transfers, *stream))
+        let by_launch = by_launch(transfers, |one: Stream, other: Stream| one.raw == other.raw);
+        by_launch.chunk_by(|one, other| one.launch == other.launch).try_for_each(|launch| self.exchange_once(launch))
     }
 
-    fn exchange_once(&self, transfers: &[Transfer], stream: Stream) -> Result<()> {
+    fn exchange_once(&self, transfers: &[TransferOfLaunch<Stream>]) -> Result<()> {
+        let Some(TransferOfLaunch { stream, .. }) = transfers.first() else { return Ok(()) };
+        let transfers = transfers.iter().map(|one| one.transfer);
         let group_info = self.group_info();
         let mut arguments = Transfers { group_info, transfers: [Default::default(); MAX_TRANSFERS] };
         // Held until the launch, so that the memory is not deregistered before.
         let registrations = self.registrations.read();
-        for (argument, transfer) in arguments.transfers.iter_mut().zip(transfers) {
+        for (argument, transfer) in arguments.transfers.iter_mut().zip(transfers.clone()) {
             *argument = transfer.arguments(&group_info, &registrations)?;
         }
-        let addition = |(transfer, arguments): (&Transfer, &driver::group::Transfer)| {
+        let addition = |(transfer, arguments): (Transfer, &driver::group::Transfer)| {
             let of = if transfer.sends { Sequence::Sends } else { Sequence::Receives };
             let is_rendezvous = group_info.is_rendezvous(arguments.bytes);
             Addition { sequence: of(transfer.peer), parts: arguments.chunks, is_rendezvous }
         };
-        let additions: Vec<Addition> = transfers.iter().zip(&arguments.transfers).map(addition).collect();
-        let count = transfers.len() as u32;
-        let used = transfers.iter().map(|transfer| match transfer.sends {
+        let additions: Vec<Addition> = transfers.clone().zip(&arguments.transfers).map(addition).collect();
+        let used = transfers.map(|transfer| match transfer.sends {
             true => observe::read(transfer.memory),
             false => observe::write(transfer.memory),
         });
         let used: Vec<Operand> = used.collect();
-        self.launch(&additions, stream, Kernel::GroupTransfer, &used, |function| {
+        let count = used.len() as u32;
+        self.launch(&additions, *stream, Kernel::GroupTransfer, &used, |function| {
             GroupKernel::transfers(function, count, arguments)
         })
     }
@@ -356,21 +358,27 @@ impl Transfer {
     }
 }
 
-/// Groups the transfers of an exchange into launches, in order, each with its round. A launch has each direction to
-/// each rank at most once, and one stream. The n-th transfer of a direction to a rank is in round n, regardless of its
-/// stream, as it is at the other rank; so a round waits only for earlier rounds.
-fn launches<S: Copy>(transfers: &[(Transfer, S)], is_same: impl Fn(S, S) -> bool) -> Vec<(usize, S, Vec<Transfer>)> {
-    let mut launches: Vec<(usize, S, Vec<Transfer>)> = Vec::new();
-    for (index, (transfer, stream)) in transfers.iter().enumerate() {
+/// A transfer of an exchange.
+struct TransferOfLaunch<S> {
+    /// The launch that it belongs to: its round, and the index of the first transfer in its stream.
+    launch: (usize, usize),
+    transfer: Transfer,
+    stream: S,
+}
+
+/// Sorts the transfers of an exchange by launch. A launch has each direction to each rank at most once, and one stream. The
+/// n-th transfer of a direction to a rank is in round n, regardless of its stream, as it is at the other rank; so a round waits
+/// only for earlier rounds.
+fn by_launch<S: Copy>(transfers: &[(Transfer, S)], is_same: impl Fn(S, S) -> bool) -> Vec<TransferOfLaunch<S>> {
+    let of_launch = |(index, &(transfer, stream)): (usize, &(Transfer, S))| {
+        let before = transfers[..index].iter();
         let same_direction = |(other, _): &&(Transfer, S)| (other.peer, other.sends) == (transfer.peer, transfer.sends);
-        let round = transfers[..index].iter().filter(same_direction).count();
-        match launches.iter_mut().find(|(of, stream_id, _)| *of == round && is_same(*stream_id, *stream)) {
-            Some((_, _, together)) => together.push(*transfer),
-            None => launches.push((round, *stream, vec![*transfer])),
-        }
-    }
-    launches.sort_by_key(|(round, ..)| *round);
-    launches
+        let first = before.clone().position(|(_, other)| is_same(*other, stream)).unwrap_or(index);
+        TransferOfLaunch { launch: (before.filter(same_direction).count(), first), transfer, stream }
+    };
+    let mut all: Vec<TransferOfLaunch<S>> = transfers.iter().enumerate().map(of_launch).collect();
+    all.sort_by_key(|one| one.launch);
+    all
 }
 
 #[cfg(test)]
@@ -411,11 +419,13 @@ mod tests {
             (transfer(1, true, 5), 1),
             (transfer(1, false, 6), 1),
         ];
-        let arguments = |(round, stream, transfers): (usize, i32, Vec<Transfer>)| {
-            (round, stream, transfers.iter().map(|transfer| transfer.memory.bytes()).collect::<Vec<_>>())
+        let all = by_launch(&asked, |one, other| one == other);
+        let launch = |launch: &[TransferOfLaunch<i32>]| {
+            let bytes = launch.iter().map(|one| one.transfer.memory.bytes()).collect::<Vec<_>>();
+            (launch[0].launch.0, launch[0].stream, bytes)
         };
-        let arguments: Vec<_> = launches(&asked, |one, other| one == other).into_iter().map(arguments).collect();
+        let launches: Vec<_> = all.chunk_by(|one, other| one.launch == other.launch).map(launch).collect();
         // The third transfer to rank 1 comes after the second, which is in another stream.
-        assert_eq!(arguments, [(0, 1, vec![1, 4]), (0, 2, vec![3]), (1, 2, vec![2]), (1, 1, vec![6]), (2, 1, vec![5])]);
+        assert_eq!(launches, [(0, 1, vec![1, 4]), (0, 2, vec![3]), (1, 1, vec![6]), (1, 2, vec![2]), (2, 1, vec![5])]);
     }
 }
