@@ -93,6 +93,50 @@ TEST(a_timeout_of_a_communicator_in_a_group_does_not_affect_another) {
   destroy_communicators(other_communicators);
 }
 
+TEST(calls_of_a_cancelled_group_never_run) {
+  make_communicators(communicators);
+  plinth_communicator_t parts[RANKS] = {NULL, NULL};
+  float *memory[RANKS];
+  CHECK_STATUS(plinth_communicator_group_cancel(), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_OK(plinth_communicator_group_start());
+  for (int rank = 0; rank < RANKS; rank++) {
+    memory[rank] = floats_on(rank, COUNT, 77, 0);
+    CHECK_OK(sum(communicators[rank], memory[rank], COUNT));
+    CHECK_OK(plinth_communicator_split(communicators[rank], 0, 0, &parts[rank]));
+  }
+  CHECK_STATUS(sum(communicators[0], NULL, COUNT), PLINTH_ERROR_NULL_POINTER);
+  CHECK_OK(plinth_communicator_group_cancel());
+  CHECK_STATUS(plinth_communicator_group_end(), PLINTH_ERROR_INVALID_VALUE);
+  expect_usable(communicators);
+  for (int rank = 0; rank < RANKS; rank++) {
+    expect_floats(memory[rank], COUNT, 77, 0);
+    CHECK(parts[rank] == NULL);
+  }
+  destroy_communicators(communicators);
+}
+
+TEST(a_cancelled_nested_group_leaves_the_outer_one) {
+  make_communicators(communicators);
+  float *inner[RANKS], *outer[RANKS];
+  CHECK_OK(plinth_communicator_group_start());
+  for (int rank = 0; rank < RANKS; rank++) {
+    outer[rank] = floats_on(rank, COUNT, 1, 0);
+    inner[rank] = floats_on(rank, COUNT, 77, 0);
+    CHECK_OK(sum(communicators[rank], outer[rank], COUNT));
+    CHECK_OK(plinth_communicator_group_start());
+    CHECK_OK(sum(communicators[rank], inner[rank], COUNT));
+    CHECK_STATUS(sum(communicators[rank], NULL, COUNT), PLINTH_ERROR_NULL_POINTER);
+    CHECK_OK(plinth_communicator_group_cancel());
+  }
+  CHECK_OK(plinth_communicator_group_end());
+  for (int rank = 0; rank < RANKS; rank++) {
+    CHECK_OK(plinth_communicator_wait(communicators[rank], 0, NULL));
+    expect_floats(outer[rank], COUNT, 2, 0);
+    expect_floats(inner[rank], COUNT, 77, 0);
+  }
+  destroy_communicators(communicators);
+}
+
 /* ---- refused calls */
 
 /* Starts a group with a call of rank 0. After a refused call the group must end with the status of that call, and long before

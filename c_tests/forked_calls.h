@@ -135,6 +135,7 @@ static void call_what_is_refused(void) {
   REFUSED(plinth_communicator_device(communicator, out));
   REFUSED(plinth_communicator_engine(communicator, out));
   REFUSED(plinth_communicator_group_end());
+  REFUSED(plinth_communicator_group_cancel());
   REFUSED(plinth_communicator_group_start());
   REFUSED(plinth_communicator_init_all(out, 1, out, out));
   REFUSED(plinth_communicator_init_rank(0, out, 0, 0, out, out));

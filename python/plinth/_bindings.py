@@ -1434,6 +1434,7 @@ PROTOTYPES = {
     "plinth_communicator_wake": (plinth_status_t, (c_void_p,)),  # communicator
     "plinth_communicator_group_start": (plinth_status_t, ()),
     "plinth_communicator_group_end": (plinth_status_t, ()),
+    "plinth_communicator_group_cancel": (plinth_status_t, ()),
     "plinth_communicator_all_reduce": (plinth_status_t, (c_void_p, c_void_p, c_void_p, c_size_t, DLDataType, c_int32, c_void_p)),  # communicator, from, to, count, element, op, stream
     "plinth_communicator_reduce": (plinth_status_t, (c_void_p, c_void_p, c_void_p, c_size_t, DLDataType, c_int32, c_int32, c_void_p)),  # communicator, from, to, count, element, op, root, stream
     "plinth_communicator_broadcast": (plinth_status_t, (c_void_p, c_void_p, c_void_p, c_size_t, DLDataType, c_int32, c_void_p)),  # communicator, from, to, count, element, root, stream

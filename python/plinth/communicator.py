@@ -16,6 +16,7 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence, TypeVar
 from . import _native, tensor
 from ._arguments import DeviceLike, StreamLike, known_device, result, stream_handle
 from ._native import c_void_p, check, lib, wait
+from .errors import InvalidArgumentError
 
 T = TypeVar("T")
 
@@ -226,6 +227,8 @@ class Communicator:
 
     def split(self, color: int, key: int = 0) -> "Optional[Communicator]":
         """Splits the ranks: those of one color form a communicator, by key. None for color -1. Not in a group."""
+        if _groups.open:
+            raise InvalidArgumentError("a communicator cannot be split in a group, whose end would make the part")
         handle = c_void_p()
         check(lib.plinth_communicator_split(self._handle, color, key, byref(handle)))
         return self._own(handle.value) if handle.value else None
@@ -321,13 +324,16 @@ def _destroy(handle: int) -> None:
 
 @contextmanager
 def group() -> Iterator[None]:
-    """A context whose collectives start together at its end: for one thread that makes the calls of several ranks."""
+    """A context whose collectives start together at its end: for one thread that makes the calls of several ranks.
+
+    If an exception leaves it, its calls are discarded. The other ranks are not told: see Communicator.abort.
+    """
     check(lib.plinth_communicator_group_start())
     _groups.open += 1
     try:
         yield
     except BaseException:
-        lib.plinth_communicator_group_end()
+        lib.plinth_communicator_group_cancel()
         raise
     finally:
         _groups.open -= 1

@@ -139,10 +139,7 @@ fn operate(inputs: &[Tensor], outputs: &[Tensor], kind: Kind, count: u64, overri
     }
     let done = match submitted {
         Ok(()) => group::end(),
-        Err(error) => {
-            group::cancel();
-            Err(error)
-        }
+        Err(error) => group::cancel().and(Err(error)),
     };
     if done.is_err() && is_cached {
         evict_aborted(inputs);

@@ -560,10 +560,22 @@ pub unsafe extern "C" fn plinth_communicator_group_start() -> plinth_status_t {
 ///         group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_group_end() -> plinth_status_t {
-    guard(|| {
-        group::end()?;
-        Ok(())
-    })
+    guard(|| group::end())
+}
+
+/// Cancels a group: the calls that this thread has made since its plinth_communicator_group_start are discarded, and
+/// so are their errors. Call it in place of plinth_communicator_group_end, for example when the program fails in the
+/// middle of a group.
+///
+/// Nothing of the group is in a stream, or has reached NCCL, before the end of the outermost group. An enclosing
+/// group remains as it was before the cancelled one. The outputs of plinth_communicator_split in the group are not
+/// written. The other ranks are not told: if they have made their calls of the group, they wait for this rank until
+/// their timeout, or until plinth_communicator_abort.
+///
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE if this thread has no open group.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_communicator_group_cancel() -> plinth_status_t {
+    guard(|| group::cancel())
 }
 
 #[cfg(test)]

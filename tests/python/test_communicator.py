@@ -79,6 +79,20 @@ class InOneProcess(unittest.TestCase):
         self.assertEqual(len(of_main), 3)
         self.assertEqual(of_main, of_thread)
 
+    def test_an_exception_discards_the_group(self):
+        tensors = [floats(1, 2), floats(3, 4, device=1)]
+        with self.assertRaises(KeyboardInterrupt), communicator.group():
+            for rank in self.ranks:
+                rank.all_reduce(tensors[rank.rank])
+            raise KeyboardInterrupt
+        self.assertEqual([tensor.tolist() for tensor in tensors], [[1, 2], [3, 4]])
+        self.each(lambda c: c.all_reduce(tensors[c.rank]))
+        self.assertEqual([tensor.tolist() for tensor in tensors], [[4, 6]] * 2)
+
+    def test_a_split_is_refused_in_a_group(self):
+        with self.assertRaisesRegex(plinth.errors.InvalidArgumentError, "cannot be split in a group"):
+            self.each(lambda c: c.split(0))
+
     def test_registration_is_for_processes(self):
         with self.assertRaisesRegex(NotImplementedError, "without a registration"):
             self.ranks[0].register(floats(1))

@@ -31,10 +31,18 @@ pub struct Item {
     pub deliver: Option<Deliver>,
 }
 
+/// What an open group found when it began.
+struct Start {
+    /// The number of items.
+    items: usize,
+    /// Whether a request of an enclosing group had failed.
+    failed: bool,
+}
+
 #[derive(Default)]
 struct Group {
-    /// The number of items at the start of each open group, the outermost first.
-    starts: Vec<usize>,
+    /// The open groups, the outermost first.
+    starts: Vec<Start>,
     items: Vec<Item>,
     /// The first error of a request in the group; if there is one, the group is not executed.
     first_error: Option<StickyError>,
@@ -50,7 +58,10 @@ fn with_group<T>(body: impl FnOnce(&mut Group) -> T) -> T {
 
 /// Begins a group.
 pub fn start() {
-    with_group(|group| group.starts.push(group.items.len()));
+    with_group(|group| {
+        let start = Start { items: group.items.len(), failed: group.first_error.is_some() };
+        group.starts.push(start);
+    });
 }
 
 /// Ends a group. The outermost end executes the requests. If a request in the group or in an enclosing one failed,
@@ -58,7 +69,7 @@ pub fn start() {
 pub fn end() -> Result<()> {
     let (items, first_error) = with_group(|group| {
         if group.starts.pop().is_none() {
-            return Err(Error::new(Status::INVALID_VALUE, "a group ends that was not started in this thread"));
+            return Err(not_open());
         }
         Ok(match group.starts.is_empty() {
             true => (std::mem::take(&mut group.items), group.first_error.take()),
@@ -71,14 +82,20 @@ pub fn end() -> Result<()> {
     }
 }
 
-/// Cancels a group and discards its requests. An enclosing group remains as it was before.
-pub fn cancel() {
-    let dropped = with_group(|group| {
-        let start = group.starts.pop().unwrap_or(group.items.len());
-        group.items.split_off(start)
+/// Cancels a group and discards its requests and their error. An enclosing group remains as it was before.
+pub fn cancel() -> Result<()> {
+    let discarded = with_group(|group| {
+        let Some(start) = group.starts.pop() else { return Err(not_open()) };
+        let error = if start.failed { None } else { group.first_error.take() };
+        Ok((group.items.split_off(start.items), error))
     });
     // Drop outside of the closure: this may drop the last references to communicators.
-    drop(dropped);
+    discarded.map(drop)
+}
+
+#[cold]
+fn not_open() -> Error {
+    Error::new(Status::INVALID_VALUE, "a group ends that was not started in this thread")
 }
 
 /// Runs a call that submits a request. If it fails inside a group, the group fails.
@@ -130,6 +147,25 @@ mod tests {
         assert_eq!(end().unwrap_err().message(), "a group ends that was not started in this thread");
         // A group is not affected by errors before its start.
         assert!(refused().is_err());
+        start();
+        assert!(end().is_ok() && !is_open());
+    }
+
+    #[test]
+    fn a_cancelled_group_takes_its_own_error_with_it() {
+        let refused = || run_request(|| Err(Error::new(Status::NULL_POINTER, "it is NULL")));
+        assert_eq!(cancel().unwrap_err().status(), Status::INVALID_VALUE);
+        start();
+        start();
+        assert!(refused().is_err() && cancel().is_ok() && is_open());
+        assert!(end().is_ok() && !is_open());
+        start();
+        assert!(refused().is_err());
+        start();
+        assert!(refused().is_err() && cancel().is_ok());
+        assert_eq!(end().unwrap_err().status(), Status::NULL_POINTER);
+        start();
+        assert!(refused().is_err() && cancel().is_ok());
         start();
         assert!(end().is_ok() && !is_open());
     }
