@@ -140,13 +140,19 @@ TEST(mismatched_tensors_throw) {
   THROWS(all[0].all_reduce(four.tensor, four.tensor, plinth::ReduceOp::sum, elsewhere), PLINTH_ERROR_DEVICE_MISMATCH);
 }
 
-TEST(an_exception_ends_the_group) {
+TEST(an_exception_discards_the_group) {
   const std::vector<plinth::Communicator> all = two_ranks();
+  Row<float> first({1, 2}, 0), second({3, 4}, 1);
+  plinth::Communicator part;
   try {
     const plinth::CommunicatorGroup group;
+    all[0].all_reduce(first.tensor, first.tensor);
+    all[1].all_reduce(second.tensor, second.tensor);
+    all[0].split(0, 0, part);
     throw 1;
   } catch (int) {
   }
+  CHECK(first.read() == Numbers({1, 2}) && second.read() == Numbers({3, 4}) && !part);
   CHECK_STATUS(plinth_communicator_group_end(), PLINTH_ERROR_INVALID_VALUE);
   THROWS(([] {
            plinth::CommunicatorGroup group;
@@ -154,6 +160,12 @@ TEST(an_exception_ends_the_group) {
            group.end();
          }()),
          PLINTH_ERROR_INVALID_VALUE);
+}
+
+TEST(a_split_in_a_group_needs_a_place_that_stays) {
+  const std::vector<plinth::Communicator> all = two_ranks();
+  const plinth::CommunicatorGroup group;
+  THROWS_TYPE(all[0].split(0), std::logic_error);
 }
 
 TEST(ranks_in_threads_are_initialized_and_split) {

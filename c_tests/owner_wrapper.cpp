@@ -2,10 +2,12 @@
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "wrapping.h"
 
+#include <atomic>
 #include <complex>
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
+#include <thread>
 
 using plinth::Tensor;
 
@@ -94,6 +96,7 @@ TEST(wrong_shapes_are_refused) {
   THROWS_TYPE(tensor.reshape({5}), std::invalid_argument);
   CHECK_EQ(tensor.size(0), 6);
   THROWS_TYPE(Tensor<float>::from_host(std::vector<float>(3), {4}), std::invalid_argument);
+  THROWS_TYPE(plinth::fill(tensor.data(), 1.0f, SIZE_MAX / sizeof(float) + 2), std::invalid_argument);
 }
 
 TEST(a_tensor_of_another_device_works_there) {
@@ -166,4 +169,89 @@ TEST(an_exception_of_a_host_function_reaches_the_thread_that_enqueued_it) {
   stream.launch([] { throw own_error("in the stream"); });
   THROWS_TYPE(stream.synchronize(), own_error);
   stream.synchronize();
+}
+
+/* Leaves the exception of a host function to the next function of plinth.hpp. */
+static void leave_an_exception() {
+  const plinth::Stream stream(0);
+  stream.launch([] { throw own_error("in the stream"); });
+  CHECK_OK(plinth_stream_synchronize(stream.get()));
+}
+
+/* An expression that must throw own_error, which a host function left. */
+#define THROWS_WHAT_WAS_LEFT(expression)  \
+  do {                                    \
+    leave_an_exception();                 \
+    THROWS_TYPE(expression, own_error);   \
+  } while (0)
+
+TEST(a_constructor_that_throws_what_was_left_changes_nothing) {
+  need_devices(2);
+  const plinth::Stream stream(0);
+  const std::size_t before = plinth::memory_allocated();
+  const plinth::StreamView current = plinth::current_stream();
+  plinth::Graph graph;
+  THROWS_WHAT_WAS_LEFT(plinth::DeviceGuard(1));
+  CHECK_EQ(plinth::current_device(), 0);
+  THROWS_WHAT_WAS_LEFT(plinth::StreamGuard(stream));
+  CHECK(plinth::current_stream() == current);
+  THROWS_WHAT_WAS_LEFT(plinth::GraphCapture(graph));
+  CHECK(!plinth::is_current_stream_capturing());
+  THROWS_WHAT_WAS_LEFT(plinth::CommunicatorGroup());
+  CHECK_STATUS(plinth_communicator_group_end(), PLINTH_ERROR_INVALID_VALUE);
+  THROWS_WHAT_WAS_LEFT(Tensor<float>({1000}));
+  const plinth::MemPool pool;
+  THROWS_WHAT_WAS_LEFT(plinth::MemPoolGuard(pool));
+  CHECK_STATUS(plinth_end_allocate_to_pool(0, pool.id()), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_EQ(plinth::memory_allocated(), before);
+  plinth::DeviceBuffer buffer(1000);
+  THROWS_WHAT_WAS_LEFT(plinth::MemoryRegistration(buffer.get(), 1000));
+  plinth_memory_uses_t uses = PLINTH_MEMORY_USES_INIT;
+  CHECK_OK(plinth_memory_uses(buffer.get(), &uses));
+  CHECK_EQ(uses.registrations, 0);
+}
+
+TEST(a_host_function_that_is_enqueued_runs) {
+  const plinth::Stream stream(0);
+  std::atomic<int> runs{0};
+  int enqueued = 0;
+  for (int attempt = 0; attempt < 5000; attempt++) {
+    try {
+      stream.launch([&runs, kept = std::vector<int>(16, 7)] {
+        CHECK_EQ(kept[15], 7);
+        runs++;
+        throw own_error("in the stream");
+      });
+      enqueued++;
+    } catch (const own_error &) {
+    }
+  }
+  CHECK_OK(plinth_stream_synchronize(stream.get()));
+  CHECK_EQ(runs.load(), enqueued);
+  THROWS_TYPE(plinth::synchronize(), own_error);
+}
+
+TEST(an_exception_of_a_thread_that_ended_reaches_no_other) {
+  const plinth::Stream stream(0);
+  gate *const shut = gate_shut(stream.get());
+  std::thread([&] { stream.launch([] { throw own_error("too late"); }); }).join();
+  /* One of them gets the id of the thread that ended. */
+  std::atomic<int> foreign{0};
+  std::atomic<bool> go{false};
+  std::vector<std::thread> threads;
+  for (int index = 0; index < 16; index++) {
+    threads.emplace_back([&] {
+      while (!go) std::this_thread::yield();
+      try {
+        plinth::synchronize();
+      } catch (const own_error &) {
+        foreign++;
+      }
+    });
+  }
+  gate_open(shut);
+  CHECK_OK(plinth_stream_synchronize(stream.get()));
+  go = true;
+  for (std::thread &thread : threads) thread.join();
+  CHECK_EQ(foreign.load(), 0);
 }

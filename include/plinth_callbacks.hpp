@@ -15,7 +15,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <type_traits>
 #include <utility>
 
@@ -62,7 +61,7 @@ class Callbacks {
       if (found != table.functions.end()) held = found->second;
     }
     if (!held || !*held) return Result();
-    const std::thread::id caller = std::this_thread::get_id();
+    const ThreadNumber caller = this_thread();
     if constexpr (std::is_void<Result>::value) {
       CallbackExceptions::run(caller, [&] { (*held)(arguments...); });
     } else {
@@ -101,7 +100,7 @@ class Listener {
     State &state = now();
     const std::lock_guard<std::mutex> lock(state.mutex);
     void (*const none)(Arguments..., void *) = nullptr;
-    check(next ? call(&Callback::call, next->context()) : call(none, nullptr));
+    acquire([&] { return next ? call(&Callback::call, next->context()) : call(none, nullptr); });
     state.callback.swap(next);
   }
 

@@ -69,6 +69,12 @@ inline plinth_communicator_options_t options_of(const CommunicatorOptions &optio
           static_cast<std::uint32_t>(options.engine), options.flags};
 }
 
+/*! The number of groups that the calling thread has open. */
+inline std::size_t &open_groups() noexcept {
+  static thread_local std::size_t open = 0;
+  return open;
+}
+
 /*! The number of elements of a tensor; throws if the tensor is not contiguous. */
 inline std::size_t dense_count(const DLTensor &tensor) {
   if (!is_contiguous(tensor)) throw std::invalid_argument("plinth: the tensor must be contiguous");
@@ -119,7 +125,8 @@ class Communicator {
     const std::size_t count = std::size(devices);
     std::vector<plinth_communicator_t> handles(count);
     std::vector<Communicator> made(count);
-    check(plinth_communicator_init_all(std::data(devices), count, &given, handles.data()));
+    detail::acquire(
+        [&] { return plinth_communicator_init_all(std::data(devices), count, &given, handles.data()); });
     for (std::size_t index = 0; index < count; index++) {
       made[index].communicator_ = handles[index];
     }
@@ -141,6 +148,9 @@ class Communicator {
 
   /*! Creates a communicator of the ranks with the same color; empty for color -1. Not allowed in a group. */
   Communicator split(std::int32_t color, std::int32_t key = 0) const {
+    if (detail::open_groups() != 0) {
+      throw std::logic_error("plinth::Communicator::split: in a group, pass the communicator that its end assigns");
+    }
     Communicator part;
     split(color, key, part);
     return part;
@@ -148,7 +158,7 @@ class Communicator {
   /*! Splits within a group: `part` is assigned when the group ends, and must not be moved before. */
   void split(std::int32_t color, std::int32_t key, Communicator &part) const {
     if (part) throw std::invalid_argument("plinth::Communicator::split: part must be empty");
-    check(plinth_communicator_split(communicator_, color, key, &part.communicator_));
+    detail::acquire([&] { return plinth_communicator_split(communicator_, color, key, &part.communicator_); });
   }
 
   std::int32_t rank() const { return number(plinth_communicator_rank); }
@@ -276,17 +286,22 @@ class Communicator {
 };
 
 /*! A group, as ncclGroupStart and ncclGroupEnd: the collectives that the thread requests during the object's
- *  lifetime are issued together by end(). If an exception leaves the block, the destructor issues what was requested
- *  so far and ignores errors. */
+ *  lifetime are issued together by end(). If the destructor runs without it, as after an exception, it discards them,
+ *  see plinth_communicator_group_cancel. */
 class CommunicatorGroup {
  public:
-  CommunicatorGroup() { check(plinth_communicator_group_start()); }
+  CommunicatorGroup() {
+    detail::acquire(plinth_communicator_group_start);
+    detail::open_groups()++;
+  }
   void end() {
-    open_ = false;
+    if (std::exchange(open_, false)) detail::open_groups()--;
     check(plinth_communicator_group_end());
   }
   ~CommunicatorGroup() {
-    if (open_) static_cast<void>(plinth_communicator_group_end());
+    if (!open_) return;
+    detail::open_groups()--;
+    static_cast<void>(plinth_communicator_group_cancel());
   }
   CommunicatorGroup(const CommunicatorGroup &) = delete;
   CommunicatorGroup &operator=(const CommunicatorGroup &) = delete;

@@ -8,7 +8,8 @@
  *
  * The library calls functions of the program, through which no exception may pass. The wrappers catch what such a
  * function throws, and the next function of this header that can throw throws it in the thread to which it belongs: the
- * thread whose call of the library called the function, or the one that enqueued it for a device.
+ * thread whose call of the library called the function, or the one that enqueued it for a device. A function that creates,
+ * takes or begins something throws it before it does so; if it succeeds, an exception of the meantime is left to a later one.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -153,12 +154,12 @@ class StreamView {
   StreamView(int) = delete;
   StreamView(std::nullptr_t) = delete;
 
-  /*! The handle, for kernel<<<...>>> and CUDA's libraries. */
   /*! PLINTH_STREAM_CURRENT: the thread's current stream, at each use, on the device that the call is about. */
   static StreamView current() noexcept { return StreamView(PLINTH_STREAM_CURRENT); }
   /*! PLINTH_STREAM_DEFAULT_OF: the default stream of a device. CUDA does not accept it. */
   static StreamView default_of(std::int32_t device) noexcept { return StreamView(PLINTH_STREAM_DEFAULT_OF(device)); }
 
+  /*! The handle, for kernel<<<...>>> and CUDA's libraries. */
   constexpr plinth_stream_t get() const noexcept { return stream_; }
   constexpr operator plinth_stream_t() const noexcept { return stream_; }
 
@@ -196,9 +197,9 @@ class StreamView {
     if (is_capturing()) {
       Held *const captured = held.get();
       detail::keep_forever(std::move(held));
-      return check(plinth_launch_host_function(stream_, &Held::call, captured));
+      return detail::acquire([&] { return plinth_launch_host_function(stream_, &Held::call, captured); });
     }
-    check(plinth_launch_host_function(stream_, &Held::call_once, held.get()));
+    detail::acquire([&] { return plinth_launch_host_function(stream_, &Held::call_once, held.get()); });
     static_cast<void>(held.release());
   }
 
@@ -266,7 +267,9 @@ inline bool is_current_stream_capturing() { return detail::output<bool>(plinth_i
 /*! Makes a stream and its device current for the lifetime of the object. */
 class StreamGuard {
  public:
-  explicit StreamGuard(StreamView stream) { check(plinth_stream_context_enter(stream.get(), &saved_)); }
+  explicit StreamGuard(StreamView stream) {
+    detail::acquire([&] { return plinth_stream_context_enter(stream.get(), &saved_); });
+  }
   ~StreamGuard() { static_cast<void>(plinth_stream_context_exit(&saved_)); }
   StreamGuard(const StreamGuard &) = delete;
   StreamGuard &operator=(const StreamGuard &) = delete;
@@ -400,6 +403,7 @@ template <class T>
 void fill(T *destination, const T &value, std::size_t count, StreamView stream = StreamView::current()) {
   static_assert(std::is_trivially_copyable<T>::value, "the pattern must be trivially copyable");
   static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4, "the pattern must have 1, 2 or 4 bytes");
+  if (count > SIZE_MAX / sizeof(T)) throw std::invalid_argument("plinth::fill: there are more bytes than addresses");
   check(plinth_memset_pattern(destination, &value, sizeof(T), count * sizeof(T), stream.get()));
 }
 

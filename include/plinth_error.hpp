@@ -21,7 +21,6 @@
 #include <new>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -57,13 +56,21 @@ class OutOfMemoryError : public Error {
 };
 
 namespace detail {
-/*! Exceptions of functions that the library called, until check() throws them in their thread. The id of no thread
- *  stands for any thread. */
+/*! The number of a thread, which no later thread gets, unlike a std::thread::id. */
+using ThreadNumber = std::uint64_t;
+constexpr ThreadNumber any_thread = 0;
+inline ThreadNumber this_thread() noexcept {
+  static std::atomic<ThreadNumber> last{any_thread};
+  static thread_local const ThreadNumber number = last.fetch_add(1, std::memory_order_relaxed) + 1;
+  return number;
+}
+
+/*! Exceptions of functions that the library called, until check() throws them in their thread. */
 class CallbackExceptions {
  public:
   /*! Calls a function, and stores its exception for a thread. Returns whether the function returned. */
   template <class Function>
-  static bool run(std::thread::id thread, Function &&function) noexcept {
+  static bool run(ThreadNumber thread, Function &&function) noexcept {
     try {
       std::forward<Function>(function)();
       return true;
@@ -83,14 +90,14 @@ class CallbackExceptions {
   struct State {
     std::atomic<std::size_t> count{0};
     std::mutex mutex;
-    std::map<std::thread::id, std::exception_ptr> first;
+    std::map<ThreadNumber, std::exception_ptr> first;
   };
   /*! Never destroyed: threads may call while the process exits. */
   static State &now() {
     static State &state = *new State;
     return state;
   }
-  static void store(std::thread::id thread, std::exception_ptr exception) noexcept {
+  static void store(ThreadNumber thread, std::exception_ptr exception) noexcept {
     State &state = now();
     const std::lock_guard<std::mutex> lock(state.mutex);
     try {
@@ -104,8 +111,8 @@ class CallbackExceptions {
     std::exception_ptr exception;
     {
       const std::lock_guard<std::mutex> lock(state.mutex);
-      auto found = state.first.find(std::this_thread::get_id());
-      if (found == state.first.end()) found = state.first.find(std::thread::id());
+      auto found = state.first.find(this_thread());
+      if (found == state.first.end()) found = state.first.find(any_thread);
       if (found == state.first.end()) return;
       exception = std::move(found->second);
       state.first.erase(found);
@@ -132,7 +139,7 @@ namespace detail {
 template <class Function>
 struct HostFunction {
   Function function;
-  std::thread::id thread = std::this_thread::get_id();
+  ThreadNumber thread = this_thread();
 
   /*! The function pointer for the library. */
   static void call(void *context) noexcept {
@@ -154,11 +161,20 @@ inline void keep_forever(std::shared_ptr<void> object) {
   objects.push_back(std::move(object));
 }
 
+/*! Calls a C function that gives the program something to release, or takes something from it, which must not be lost to
+ *  the exception of another function: throws that before the call, or leaves it to a later one. */
+template <class Call>
+void acquire(Call &&call) {
+  CallbackExceptions::rethrow();
+  const plinth_status_t status = std::forward<Call>(call)();
+  if (status != PLINTH_OK) check(status);
+}
+
 /*! Calls a C function with one output, and returns the output. */
 template <class T, class Call>
 T output(Call &&call) {
   T value{};
-  check(std::forward<Call>(call)(&value));
+  acquire([&] { return call(&value); });
   return value;
 }
 
@@ -177,7 +193,7 @@ template <class Struct, class Call>
 Struct sized_output(Call &&call) {
   Struct out{};
   out.struct_size = sizeof out;
-  check(std::forward<Call>(call)(&out));
+  acquire([&] { return call(&out); });
   return out;
 }
 /*! Wraps a function of the program that the library calls during an iteration. Exceptions must not pass through the

@@ -62,7 +62,7 @@ class Graph {
 
   /*! A pool of {0, 0} stands for a private pool of the graph. Prefer GraphCapture. */
   void capture_begin(plinth_pool_id_t pool = {0, 0}, CaptureMode mode = CaptureMode::global) {
-    check(plinth_graph_capture_begin(graph_, &pool, static_cast<std::int32_t>(mode)));
+    detail::acquire([&] { return plinth_graph_capture_begin(graph_, &pool, static_cast<std::int32_t>(mode)); });
   }
   void capture_end() { check(plinth_graph_capture_end(graph_)); }
   void instantiate() { check(plinth_graph_instantiate(graph_)); }
@@ -146,7 +146,9 @@ class GraphCapture {
    *  graph. */
   explicit GraphCapture(GraphView graph, plinth_pool_id_t pool = {0, 0}, StreamView stream = {},
                         CaptureMode mode = CaptureMode::global) {
-    check(plinth_graph_begin(graph.get(), &pool, stream.get(), static_cast<std::int32_t>(mode), &context_));
+    detail::acquire([&] {
+      return plinth_graph_begin(graph.get(), &pool, stream.get(), static_cast<std::int32_t>(mode), &context_);
+    });
     open_ = true;
   }
 
@@ -214,7 +216,9 @@ inline std::vector<GraphedCallable> make_graphed_callables(const std::vector<pli
   std::vector<plinth_graphed_callable_t> handles(callables.size());
   std::vector<GraphedCallable> made;
   made.reserve(callables.size());
-  check(plinth_make_graphed_callables(callables.data(), callables.size(), &pool, warmup_count, handles.data()));
+  detail::acquire([&] {
+    return plinth_make_graphed_callables(callables.data(), callables.size(), &pool, warmup_count, handles.data());
+  });
   for (plinth_graphed_callable_t handle : handles) {
     made.emplace_back(handle);
   }

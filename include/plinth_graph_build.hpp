@@ -77,7 +77,7 @@ template <class Function>
 GraphNode add_host(GraphView graph, const GraphNodes &after, Function &function) {
   static_assert(!std::is_function<Function>::value, "wrap a plain function in a lambda, and keep that");
   const auto call = [](void *context) noexcept {
-    detail::CallbackExceptions::run(std::thread::id(), *static_cast<Function *>(context));
+    detail::CallbackExceptions::run(detail::any_thread, *static_cast<Function *>(context));
   };
   return detail::output<GraphNode>([&](GraphNode *out) {
     return plinth_graph_add_host(graph.get(), after.data(), after.size(), call,
@@ -180,28 +180,36 @@ inline GraphCondition make_condition(GraphView graph, std::uint32_t default_valu
 inline ConditionalNode add_if(GraphView graph, const GraphNodes &after, GraphCondition condition) {
   plinth_graph_t body = nullptr;
   GraphNode node = nullptr;
-  check(plinth_graph_add_if(graph.get(), after.data(), after.size(), condition, &body, &node));
+  detail::acquire([&] {
+    return plinth_graph_add_if(graph.get(), after.data(), after.size(), condition, &body, &node);
+  });
   return {node, GraphView(body)};
 }
 inline IfElseNode add_if_else(GraphView graph, const GraphNodes &after, GraphCondition condition) {
   plinth_graph_t then_body = nullptr;
   plinth_graph_t else_body = nullptr;
   GraphNode node = nullptr;
-  check(plinth_graph_add_if_else(graph.get(), after.data(), after.size(), condition, &then_body, &else_body, &node));
+  detail::acquire([&] {
+    return plinth_graph_add_if_else(graph.get(), after.data(), after.size(), condition, &then_body, &else_body, &node);
+  });
   return {node, GraphView(then_body), GraphView(else_body)};
 }
 /*! The body is repeated while the condition is not 0. */
 inline ConditionalNode add_while(GraphView graph, const GraphNodes &after, GraphCondition condition) {
   plinth_graph_t body = nullptr;
   GraphNode node = nullptr;
-  check(plinth_graph_add_while(graph.get(), after.data(), after.size(), condition, &body, &node));
+  detail::acquire([&] {
+    return plinth_graph_add_while(graph.get(), after.data(), after.size(), condition, &body, &node);
+  });
   return {node, GraphView(body)};
 }
 /*! Executes the body whose index equals the condition. */
 inline SwitchNode add_switch(GraphView graph, const GraphNodes &after, GraphCondition condition, std::size_t count) {
   std::vector<plinth_graph_t> bodies(count);
   GraphNode node = nullptr;
-  check(plinth_graph_add_switch(graph.get(), after.data(), after.size(), condition, bodies.data(), count, &node));
+  detail::acquire([&] {
+    return plinth_graph_add_switch(graph.get(), after.data(), after.size(), condition, bodies.data(), count, &node);
+  });
   return {node, std::vector<GraphView>(bodies.begin(), bodies.end())};
 }
 /*! Sets a condition to the 32-bit value that is in device memory when the node runs. */

@@ -87,7 +87,7 @@ class HostRegistration {
  public:
   HostRegistration(void *pointer, std::size_t bytes, std::uint32_t flags = PLINTH_HOST_REGISTER_PORTABLE)
       : pointer_(pointer) {
-    check(plinth_host_register(pointer, bytes, flags));
+    detail::acquire([&] { return plinth_host_register(pointer, bytes, flags); });
   }
   ~HostRegistration() { static_cast<void>(plinth_host_unregister(pointer_)); }
   HostRegistration(HostRegistration &&other) noexcept : pointer_(std::exchange(other.pointer_, nullptr)) {}

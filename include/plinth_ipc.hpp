@@ -45,7 +45,7 @@ class IpcMemory {
 
   /*! Closes the memory now, and throws on errors, after which it is still open. */
   void close() {
-    check(plinth_ipc_close(memory_.pointer));
+    detail::acquire([&] { return plinth_ipc_close(memory_.pointer); });
     memory_ = plinth_ipc_memory_t{};
   }
 

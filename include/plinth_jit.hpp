@@ -308,7 +308,9 @@ void register_host_kernel(const std::string &name, Function function) {
   using Host = detail::HostKernel<Parameters...>;
   const std::array<std::size_t, sizeof...(Parameters)> sizes = {{sizeof(Parameters)...}};
   auto kept = std::make_unique<typename Host::Function>(std::move(function));
-  check(plinth_host_kernel_register(name.c_str(), sizes.data(), sizes.size(), Host::run, kept.get()));
+  detail::acquire([&] {
+    return plinth_host_kernel_register(name.c_str(), sizes.data(), sizes.size(), Host::run, kept.get());
+  });
   // A kernel that was found with the function may be launched as long as the process lives.
   static_cast<void>(kept.release());
 }
@@ -400,8 +402,10 @@ inline CompiledImage nvrtc_compile(const std::string &source, const std::string 
   void *image = nullptr;
   std::size_t bytes = 0;
   char *lowered = nullptr;
-  check(plinth_nvrtc_compile(source.c_str(), name.c_str(), detail::capability_of(options), folders.data(), more.data(),
-                             &image, &bytes, &lowered));
+  detail::acquire([&] {
+    return plinth_nvrtc_compile(source.c_str(), name.c_str(), detail::capability_of(options), folders.data(), more.data(),
+                                &image, &bytes, &lowered);
+  });
   const std::unique_ptr<void, detail::Free> owned(image), owned_name(lowered);
   const auto *const first = static_cast<const std::uint8_t *>(image);
   return {std::vector<std::uint8_t>(first, first + bytes), std::string(lowered)};

@@ -169,7 +169,7 @@ class CufftPlan {
 class CufftPlanGuard {
  public:
   explicit CufftPlanGuard(const CufftPlan &plan) : plan_(plan.get()) {
-    check(plinth_cufft_plan_acquire(plan_, &native_));
+    detail::acquire([&] { return plinth_cufft_plan_acquire(plan_, &native_); });
   }
   ~CufftPlanGuard() { static_cast<void>(plinth_cufft_plan_release(plan_)); }
   CufftPlanGuard(const CufftPlanGuard &) = delete;
@@ -219,7 +219,7 @@ class GreenContext {
   plinth_green_context_t get() const noexcept { return context_; }
   /*! Destroys it now, and throws on errors, after which it still exists. */
   void destroy() {
-    check(plinth_green_context_destroy(context_));
+    detail::acquire([&] { return plinth_green_context_destroy(context_); });
     context_ = nullptr;
   }
   /*! Returns one of its streams, in rotation. */
@@ -251,7 +251,7 @@ class GreenContext {
 class GreenContextGuard {
  public:
   explicit GreenContextGuard(const GreenContext &context) : context_(context.get()) {
-    check(plinth_green_context_set_context(context_));
+    detail::acquire([&] { return plinth_green_context_set_context(context_); });
   }
   ~GreenContextGuard() { static_cast<void>(plinth_green_context_pop_context(context_)); }
   GreenContextGuard(const GreenContextGuard &) = delete;

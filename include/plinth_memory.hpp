@@ -72,16 +72,8 @@ class DeviceBuffer {
 
  private:
   static void *alloc(std::size_t bytes, std::int32_t device, StreamView stream) {
-    void *memory = nullptr;
-    const plinth_status_t status = plinth_caching_allocator_alloc(bytes, device, stream.get(), &memory);
-    try {
-      check(status);
-    } catch (...) {
-      // A callback may have thrown although there is memory.
-      static_cast<void>(plinth_caching_allocator_delete(memory));
-      throw;
-    }
-    return memory;
+    return detail::output<void *>(
+        [&](void **out) { return plinth_caching_allocator_alloc(bytes, device, stream.get(), out); });
   }
 
   void *memory_ = nullptr;
@@ -320,9 +312,9 @@ class PoolCheckpoint {
    *  those that this frees. If it throws, nothing is changed. */
   Restored restore(const std::vector<void *> &stale = {}) const {
     Call call;
-    const plinth_status_t status =
-        plinth_pool_checkpoint_restore(checkpoint_, stale.data(), stale.size(), collect, &call);
-    check(status);
+    detail::acquire([&] {
+      return plinth_pool_checkpoint_restore(checkpoint_, stale.data(), stale.size(), collect, &call);
+    });
     if (call.error) std::rethrow_exception(call.error);
     return std::move(call.restored);
   }
@@ -358,12 +350,12 @@ class MemPoolGuard {
  public:
   explicit MemPoolGuard(plinth_pool_id_t pool, std::int32_t device = -1)
       : pool_(pool), device_(device >= 0 ? device : current_device()) {
-    check(plinth_begin_allocate_current_thread_to_pool(device_, pool_));
+    detail::acquire([&] { return plinth_begin_allocate_current_thread_to_pool(device_, pool_); });
   }
   explicit MemPoolGuard(const MemPool &pool, std::int32_t device = -1) : MemPoolGuard(pool.id(), device) {}
   MemPoolGuard(plinth_pool_id_t pool, StreamView stream, std::int32_t device = -1)
       : pool_(pool), device_(device >= 0 ? device : stream.device()) {
-    check(plinth_begin_allocate_current_stream_to_pool(device_, stream.get(), pool_));
+    detail::acquire([&] { return plinth_begin_allocate_current_stream_to_pool(device_, stream.get(), pool_); });
   }
   MemPoolGuard(const MemPool &pool, StreamView stream, std::int32_t device = -1)
       : MemPoolGuard(pool.id(), stream, device) {}
@@ -392,7 +384,7 @@ using TraceTracker = Callbacks<void, const plinth_memory_history_entry_t *>;
 class OutOfMemoryObserver {
  public:
   explicit OutOfMemoryObserver(detail::OutOfMemory::Function function) : held_(std::move(function)) {
-    check(plinth_attach_out_of_memory_observer(&detail::OutOfMemory::call, held_.context()));
+    detail::acquire([&] { return plinth_attach_out_of_memory_observer(&detail::OutOfMemory::call, held_.context()); });
   }
   ~OutOfMemoryObserver() {
     static_cast<void>(plinth_detach_out_of_memory_observer(&detail::OutOfMemory::call, held_.context()));
@@ -409,7 +401,7 @@ class OutOfMemoryObserver {
 class FreeMemoryCallback {
  public:
   explicit FreeMemoryCallback(detail::FreeMemory::Function function) : held_(std::move(function)) {
-    check(plinth_add_free_memory_callback(&detail::FreeMemory::call, held_.context()));
+    detail::acquire([&] { return plinth_add_free_memory_callback(&detail::FreeMemory::call, held_.context()); });
   }
   ~FreeMemoryCallback() {
     static_cast<void>(plinth_remove_free_memory_callback(&detail::FreeMemory::call, held_.context()));
@@ -476,7 +468,7 @@ inline std::string memory_metadata() { return detail::text(plinth_get_memory_met
 class MemoryAnnotation {
  public:
   explicit MemoryAnnotation(std::string name) : name_(std::move(name)) {
-    check(plinth_memory_annotation_begin(name_.c_str()));
+    detail::acquire([&] { return plinth_memory_annotation_begin(name_.c_str()); });
   }
   ~MemoryAnnotation() { static_cast<void>(plinth_memory_annotation_end(name_.c_str())); }
   MemoryAnnotation(const MemoryAnnotation &) = delete;
@@ -491,7 +483,7 @@ class MemoryAnnotation {
 class AllocatorTraceTracker {
  public:
   explicit AllocatorTraceTracker(detail::TraceTracker::Function function) : held_(std::move(function)) {
-    check(plinth_attach_allocator_trace_tracker(&detail::TraceTracker::call, held_.context()));
+    detail::acquire([&] { return plinth_attach_allocator_trace_tracker(&detail::TraceTracker::call, held_.context()); });
   }
   ~AllocatorTraceTracker() {
     static_cast<void>(plinth_detach_allocator_trace_tracker(&detail::TraceTracker::call, held_.context()));

@@ -86,9 +86,11 @@ class Domain {
 /*! A nested range of the calling thread, for the lifetime of the object. */
 class ScopedRange {
  public:
-  explicit ScopedRange(const char *message) { check(plinth_nvtx_range_push(message, &depth_)); }
+  explicit ScopedRange(const char *message) {
+    plinth::detail::acquire([&] { return plinth_nvtx_range_push(message, &depth_); });
+  }
   ScopedRange(const Domain &domain, const Event &event) : domain_(domain.get()), of_domain_(true) {
-    check(plinth_nvtx_domain_range_push(domain_, event.get(), &depth_));
+    plinth::detail::acquire([&] { return plinth_nvtx_domain_range_push(domain_, event.get(), &depth_); });
   }
   ~ScopedRange() {
     static_cast<void>(of_domain_ ? plinth_nvtx_domain_range_pop(domain_, nullptr) : plinth_nvtx_range_pop(nullptr));
@@ -163,7 +165,7 @@ inline void profiler_stop() { check(plinth_profiler_stop()); }
 /*! Lets a waiting profiler record for the lifetime of the object, torch.cuda.profiler.profile. */
 class ProfilerGuard {
  public:
-  ProfilerGuard() { profiler_start(); }
+  ProfilerGuard() { detail::acquire(plinth_profiler_start); }
   ~ProfilerGuard() { static_cast<void>(plinth_profiler_stop()); }
   ProfilerGuard(const ProfilerGuard &) = delete;
   ProfilerGuard &operator=(const ProfilerGuard &) = delete;
@@ -250,7 +252,9 @@ class TelemetrySampler {
   Taken take(Telemetry *readings, std::size_t capacity) {
     Taken taken{};
     if (readings != nullptr && capacity > 0) readings->struct_size = sizeof *readings;
-    check(plinth_telemetry_sampler_take(sampler_, readings, capacity, &taken.count, &taken.lost));
+    detail::acquire([&] {
+      return plinth_telemetry_sampler_take(sampler_, readings, capacity, &taken.count, &taken.lost);
+    });
     return taken;
   }
   /*! Removes and returns all samples, the oldest first; samples that arrive during the call may be left. Throws if
@@ -262,9 +266,14 @@ class TelemetrySampler {
     do {
       readings.resize(used + at_once, PLINTH_TELEMETRY_INIT);
       count = 0;
-      const plinth_status_t status =
-          plinth_telemetry_sampler_take(sampler_, readings.data() + used, at_once, &count, nullptr);
-      if (used == 0) check(status);
+      const auto call = [&] {
+        return plinth_telemetry_sampler_take(sampler_, readings.data() + used, at_once, &count, nullptr);
+      };
+      if (used == 0) {
+        detail::acquire(call);
+      } else {
+        static_cast<void>(call());
+      }
       used += count;
     } while (count == at_once);
     readings.resize(used);

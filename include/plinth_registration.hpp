@@ -71,7 +71,7 @@ class MemoryRegistration {
     options.name = name.c_str();
     options.release = release_ == nullptr ? nullptr : &MemoryRegistration::call;
     options.context = release_.get();
-    check(plinth_memory_registration_create(pointer, size, &options, &registration_));
+    detail::acquire([&] { return plinth_memory_registration_create(pointer, size, &options, &registration_); });
   }
   ~MemoryRegistration() { static_cast<void>(plinth_memory_registration_destroy(registration_)); }
   MemoryRegistration(MemoryRegistration &&other) noexcept
@@ -91,7 +91,9 @@ class MemoryRegistration {
   }
   DmaBuf dma_buf() const {
     DmaBuf exported{};
-    check(plinth_memory_registration_dma_buf(registration_, &exported.descriptor, &exported.offset, &exported.size));
+    detail::acquire([&] {
+      return plinth_memory_registration_dma_buf(registration_, &exported.descriptor, &exported.offset, &exported.size);
+    });
     return exported;
   }
   /*! Exports a physical allocation; the caller closes its descriptor. */

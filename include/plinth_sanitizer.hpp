@@ -43,7 +43,9 @@ inline void disable() { check(plinth_sanitizer_disable()); }
 /*! Sets a mode for the lifetime of the object, then restores the previous one. Reports are kept. */
 class Guard {
  public:
-  explicit Guard(Mode during = Mode::collect) : previous_(mode()) { enable(during); }
+  explicit Guard(Mode during = Mode::collect) : previous_(mode()) {
+    plinth::detail::acquire([&] { return plinth_sanitizer_enable(static_cast<std::int32_t>(during)); });
+  }
   ~Guard() { static_cast<void>(plinth_sanitizer_enable(static_cast<std::int32_t>(previous_))); }
   Guard(const Guard &) = delete;
   Guard &operator=(const Guard &) = delete;
