@@ -136,6 +136,13 @@ TEST(mismatched_tensors_throw) {
   DLTensor sparse = three.tensor;
   sparse.strides = apart;
   THROWS_TYPE(all[0].send(sparse, 1), std::invalid_argument);
+  std::int64_t negative[] = {-1, -2}, huge[] = {std::int64_t{1} << 32, std::int64_t{1} << 32};
+  for (std::int64_t *const shape : {negative, huge}) {
+    DLTensor wrong = three.tensor;
+    wrong.ndim = 2;
+    wrong.shape = shape;
+    THROWS_TYPE(all[0].all_reduce(wrong, wrong), std::invalid_argument);
+  }
   const plinth::Stream elsewhere(1);
   THROWS(all[0].all_reduce(four.tensor, four.tensor, plinth::ReduceOp::sum, elsewhere), PLINTH_ERROR_DEVICE_MISMATCH);
 }

@@ -14,6 +14,13 @@ static_assert(plinth::data_type<float>().code == 2 && plinth::data_type<float>()
 static_assert(plinth::data_type<const std::int64_t>().code == 0 && plinth::data_type<std::uint8_t>().code == 1, "numbers");
 static_assert(plinth::data_type<bool>().code == 6 && plinth::data_type<std::complex<double>>().bits == 128, "others");
 
+/* Converts to a DLTensor that is gone when the conversion ends. */
+struct converts_by_value {
+  operator DLTensor() const;
+};
+static_assert(plinth::detail::is_tensor<DLTensor> && plinth::detail::is_tensor<plinth::Tensor<float>>, "they stay");
+static_assert(!plinth::detail::is_tensor<converts_by_value>, "a launch would read a temporary");
+
 using Numbers = std::vector<float>;
 
 static const char *const kScale =

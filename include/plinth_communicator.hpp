@@ -75,10 +75,13 @@ inline std::size_t &open_groups() noexcept {
   return open;
 }
 
-/*! The number of elements of a tensor; throws if the tensor is not contiguous. */
+/*! The number of elements of a tensor; throws if the tensor is not contiguous, or for a shape that no tensor has. */
 inline std::size_t dense_count(const DLTensor &tensor) {
+  const std::size_t element_bytes = (std::size_t(tensor.dtype.bits) * tensor.dtype.lanes + 7) / 8;
+  const auto rank = static_cast<std::size_t>(tensor.ndim < 0 ? 0 : tensor.ndim);
+  const std::size_t count = checked_count(tensor.shape, rank, element_bytes == 0 ? 1 : element_bytes);
   if (!is_contiguous(tensor)) throw std::invalid_argument("plinth: the tensor must be contiguous");
-  return element_count(tensor);
+  return count;
 }
 
 /*! The number of elements of each of `times` parts, where `whole` holds all of them and both tensors have the same

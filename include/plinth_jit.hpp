@@ -181,16 +181,22 @@ inline TensorArgument reads_and_writes(const DLTensor &tensor) noexcept {
 }
 
 namespace detail {
+/*! Whether a type converts to a DLTensor that exists without the conversion: only a temporary, which would be gone at the
+ *  launch, cannot become a reference to volatile. */
+template <class T>
+constexpr bool is_tensor = std::is_class<T>::value && std::is_convertible<const T &, const volatile DLTensor &>::value;
+
 /*! A value argument; it must stay valid until the launch returns. */
 template <class T>
 plinth_kernel_argument_t kernel_argument(const T &value) noexcept {
   static_assert(!std::is_array<T>::value, "an array cannot be a kernel argument: pass a device pointer");
   static_assert(!std::is_same<std::remove_cv_t<std::remove_pointer_t<T>>, DLTensor>::value || !std::is_pointer<T>::value,
                 "a tensor is passed itself, not by a pointer");
-  constexpr bool is_tensor = std::is_class<T>::value && std::is_convertible<const T &, const DLTensor &>::value;
-  static_assert(is_tensor || std::is_trivially_copyable<T>::value, "a kernel argument must be trivially copyable");
+  static_assert(is_tensor<T> || !std::is_class<T>::value || !std::is_convertible<const T &, const DLTensor &>::value,
+                "a conversion to a DLTensor must return a reference");
+  static_assert(is_tensor<T> || std::is_trivially_copyable<T>::value, "a kernel argument must be trivially copyable");
   constexpr bool whole = std::is_integral<T>::value || std::is_enum<T>::value;
-  if constexpr (is_tensor) {
+  if constexpr (is_tensor<T>) {
     const DLTensor &tensor = value;
     return {sizeof(plinth_kernel_argument_t), &tensor, 0, PLINTH_ARGUMENT_TENSOR, 0};
   } else if constexpr (std::is_same<T, TensorArgument>::value) {

@@ -87,6 +87,26 @@ inline std::size_t element_count(const DLTensor &tensor) noexcept {
   return count;
 }
 
+namespace detail {
+/*! The number of elements of these sizes; throws if one is negative, or if their bytes are more than addresses. */
+inline std::size_t checked_count(const std::int64_t *sizes, std::size_t rank, std::size_t element_bytes) {
+  std::size_t count = 1;
+  bool empty = false;
+  for (std::size_t dimension = 0; dimension < rank; dimension++) {
+    if (sizes[dimension] < 0) throw std::invalid_argument("plinth: a size of a tensor is negative");
+    empty = empty || sizes[dimension] == 0;
+  }
+  if (empty) return 0;
+  for (std::size_t dimension = 0; dimension < rank; dimension++) {
+    if (static_cast<std::size_t>(sizes[dimension]) > SIZE_MAX / element_bytes / count) {
+      throw std::invalid_argument("plinth: the shape of a tensor has more bytes than there are addresses");
+    }
+    count *= static_cast<std::size_t>(sizes[dimension]);
+  }
+  return count;
+}
+}  // namespace detail
+
 /*! The address of a tensor's first element. */
 inline void *first_element(const DLTensor &tensor) noexcept {
   return static_cast<char *>(tensor.data) + tensor.byte_offset;
@@ -215,22 +235,7 @@ class Tensor {
   void record_stream(StreamView stream) { buffer_.record_stream(stream); }
 
  private:
-  static std::size_t count(const Sizes &shape) {
-    std::size_t count = 1;
-    bool empty = false;
-    for (const std::int64_t size : shape) {
-      if (size < 0) throw std::invalid_argument("plinth::Tensor: a size is negative");
-      empty = empty || size == 0;
-    }
-    if (empty) return 0;
-    for (const std::int64_t size : shape) {
-      if (static_cast<std::size_t>(size) > SIZE_MAX / sizeof(T) / count) {
-        throw std::invalid_argument("plinth::Tensor: the shape has more bytes than there are addresses");
-      }
-      count *= static_cast<std::size_t>(size);
-    }
-    return count;
-  }
+  static std::size_t count(const Sizes &shape) { return detail::checked_count(shape.data(), shape.size(), sizeof(T)); }
   void describe(std::int32_t device) noexcept {
     tensor_.data = buffer_.get();
     tensor_.device = detail::on_device(device);
