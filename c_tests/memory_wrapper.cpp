@@ -156,6 +156,20 @@ TEST(memory_is_registered) {
   CHECK_EQ(registration.info().is_released, 1);
   plinth::memory_wake("registered");
   THROWS(plinth::MemoryRegistration(buffer.get(), 5 * MIB), PLINTH_ERROR_INVALID_VALUE);
+  /* A release may destroy the registration that it belongs to, and throw. */
+  std::unique_ptr<plinth::MemoryRegistration> own;
+  const std::string text(100, 'x');
+  own = std::make_unique<plinth::MemoryRegistration>(buffer.get(), 4 * MIB, "own", [&, copy = text] {
+    own.reset();
+    throw std::logic_error(copy);
+  });
+  std::string thrown;
+  try {
+    plinth::memory_sleep("registered", options);
+  } catch (const std::logic_error &error) {
+    thrown = error.what();
+  }
+  CHECK(thrown == text && own == nullptr && registration.info().is_released == 1);
 }
 
 TEST(buffers_belong_to_a_stream) {

@@ -8,6 +8,7 @@
 #ifndef PLINTH_REGISTRATION_HPP
 #define PLINTH_REGISTRATION_HPP
 
+#include "plinth_callbacks.hpp"
 #include "plinth_core.hpp"
 
 #include <cstddef>
@@ -63,14 +64,14 @@ struct DmaBuf {
 class MemoryRegistration {
  public:
   /*! `release` is called before the memory is put to sleep with SleepOptions::release_registrations, from any thread; it
-   *  ends the use of the memory by others, and does not throw. */
+   *  ends the use of the memory by others, and may destroy the registration. The memory sleeps even if it throws. */
   MemoryRegistration(const void *pointer, std::size_t size, const std::string &name = {},
                      std::function<void()> release = {})
-      : release_(release ? std::make_unique<std::function<void()>>(std::move(release)) : nullptr) {
+      : release_(release ? std::make_unique<Release>(std::move(release)) : nullptr) {
     plinth_memory_registration_options_t options = PLINTH_MEMORY_REGISTRATION_OPTIONS_INIT;
     options.name = name.c_str();
-    options.release = release_ == nullptr ? nullptr : &MemoryRegistration::call;
-    options.context = release_.get();
+    options.release = release_ == nullptr ? nullptr : &Release::call;
+    options.context = release_ == nullptr ? nullptr : release_->context();
     detail::acquire([&] { return plinth_memory_registration_create(pointer, size, &options, &registration_); });
   }
   ~MemoryRegistration() { static_cast<void>(plinth_memory_registration_destroy(registration_)); }
@@ -105,10 +106,9 @@ class MemoryRegistration {
   }
 
  private:
-  static void call(void *context) { (*static_cast<std::function<void()> *>(context))(); }
+  using Release = detail::Callbacks<void>;
 
-  /* At a fixed address, because the library has it. */
-  std::unique_ptr<std::function<void()>> release_;
+  std::unique_ptr<Release> release_;
   plinth_memory_registration_t registration_ = nullptr;
 };
 
