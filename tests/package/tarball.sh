@@ -32,6 +32,16 @@ eval "gcc -std=c99 tests/package/c/main.c -o '$work/shared' $flags"
 LD_LIBRARY_PATH="$tree/lib" "$work/shared" >"$work/log" || { cat "$work/log" && exit 1; }
 echo "ok    archive: pkg-config"
 
+# The commands of docs/packages.md, which quote no path.
+ln -s "$tree" "$work/tree"
+sed 's|"../consumer.h"|"consumer.h"|' tests/package/c/main.c >"$work/app.c"
+cp tests/package/consumer.h "$work"
+for build in pkg-config 'no build system'; do
+    command=$(sed -n "s/^| $build | \`\(.*\)\` |$/\1/p" docs/packages.md)
+    env -C "$work" PLINTH="$work/tree" sh -c "${command:?} && ./a.out" >"$work/log" || { cat "$work/log" && exit 1; }
+done
+echo "ok    archive: the commands of docs/packages.md"
+
 version=$(tools/version.sh)
 [ "$("$tree/bin/plinth" --version)" = "plinth $version" ]
 "$tree/bin/plinth" info >"$work/log"
