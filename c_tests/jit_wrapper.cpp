@@ -7,7 +7,9 @@
 #include "wrapping.h"
 
 #include <complex>
+#include <cstdint>
 #include <cstring>
+#include <stdexcept>
 
 static_assert(owns<plinth::JitFunction>() && owns<plinth::Kernel>() && owns<plinth::KernelModule>(), "handles");
 static_assert(plinth::data_type<float>().code == 2 && plinth::data_type<float>().bits == 32, "a float");
@@ -70,6 +72,8 @@ TEST(scalars_have_defaults_and_names) {
   blend({&x.tensor, &y.tensor}, {&out.tensor}, {plinth::scalar("alpha", -1)}, plinth::default_stream());
   CHECK(out.read() == Numbers({-8.5f, -17.5f, -26.5f}));
   THROWS(blend({&x.tensor, &y.tensor}, {&out.tensor}, {plinth::scalar("beta", 1)}), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_EQ(plinth::scalar("alpha", static_cast<std::uint64_t>(INT64_MAX)).integer, INT64_MAX);
+  THROWS_TYPE(plinth::scalar("alpha", static_cast<std::uint64_t>(INT64_MAX) + 1), std::invalid_argument);
   THROWS(blend({&x.tensor}, {&out.tensor}), PLINTH_ERROR_INVALID_VALUE);
   const std::vector<const DLTensor *> inputs{&x.tensor, &y.tensor};
   const std::vector<DLTensor *> outputs{&out.tensor};

@@ -6,6 +6,7 @@
 #include <complex>
 #include <cstdint>
 #include <limits>
+#include <new>
 #include <stdexcept>
 #include <thread>
 
@@ -254,4 +255,45 @@ TEST(an_exception_of_a_thread_that_ended_reaches_no_other) {
   go = true;
   for (std::thread &thread : threads) thread.join();
   CHECK_EQ(foreign.load(), 0);
+}
+
+/* The allocation at which a thread waits; 0 for none. */
+static thread_local int allocation_that_waits = 0;
+static std::atomic<bool> waits{false}, go_on{false};
+
+__attribute__((noinline)) void *operator new(std::size_t size) {
+  if (allocation_that_waits > 0 && --allocation_that_waits == 0) {
+    waits = true;
+    while (!go_on) std::this_thread::yield();
+  }
+  if (void *const memory = std::malloc(size == 0 ? 1 : size)) return memory;
+  throw std::bad_alloc();
+}
+__attribute__((noinline)) void operator delete(void *memory) noexcept { std::free(memory); }
+__attribute__((noinline)) void operator delete(void *memory, std::size_t) noexcept { std::free(memory); }
+
+TEST(a_forked_child_destroys_an_observer_whatever_other_threads_do) {
+  const auto nothing = [](std::int32_t, std::size_t, std::size_t, std::size_t) {};
+  auto observer = std::make_unique<plinth::OutOfMemoryObserver>(nothing);
+  for (int allocation = 1; allocation <= 4; allocation++) {
+    waits = go_on = false;
+    std::thread other([&] {
+      allocation_that_waits = allocation;
+      const plinth::OutOfMemoryObserver another(nothing);
+      allocation_that_waits = 0;
+      waits = true;
+    });
+    while (!waits) std::this_thread::yield();
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);
+      observer.reset();
+      _exit(0);
+    }
+    int status = -1;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    go_on = true;
+    other.join();
+    CHECK_EQ(status, 0);
+  }
 }

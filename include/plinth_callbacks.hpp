@@ -34,15 +34,18 @@ class Callbacks {
   explicit Callbacks(Function function) {
     auto held = std::make_shared<const Function>(std::move(function));
     Table &table = all();
-    const std::lock_guard<std::mutex> lock(table.mutex);
+    const auto lock = table.mutex.lock();
+    if (!lock) return;
     number_ = ++table.last;
     table.functions.emplace(number_, std::move(held));
   }
   ~Callbacks() {
     Table &table = all();
     std::shared_ptr<const Function> held;
-    const std::lock_guard<std::mutex> lock(table.mutex);
+    const auto lock = table.mutex.lock();
+    if (!lock) return;
     const auto found = table.functions.find(number_);
+    if (found == table.functions.end()) return;
     held = std::move(found->second);
     table.functions.erase(found);
   }
@@ -56,7 +59,8 @@ class Callbacks {
     std::shared_ptr<const Function> held;
     {
       Table &table = all();
-      const std::lock_guard<std::mutex> lock(table.mutex);
+      const auto lock = table.mutex.lock();
+      if (!lock) return Result();
       const auto found = table.functions.find(reinterpret_cast<std::uintptr_t>(context));
       if (found != table.functions.end()) held = found->second;
     }
@@ -73,7 +77,7 @@ class Callbacks {
 
  private:
   struct Table {
-    std::mutex mutex;
+    Mutex mutex;
     std::map<std::uintptr_t, std::shared_ptr<const Function>> functions;
     std::uintptr_t last = 0;
   };
@@ -98,7 +102,7 @@ class Listener {
     std::unique_ptr<Callback> next;
     if (function) next = std::make_unique<Callback>(std::move(function));
     State &state = now();
-    const std::lock_guard<std::mutex> lock(state.mutex);
+    const auto lock = state.mutex.lock();
     void (*const none)(Arguments..., void *) = nullptr;
     acquire([&] { return next ? call(&Callback::call, next->context()) : call(none, nullptr); });
     state.callback.swap(next);
@@ -106,7 +110,7 @@ class Listener {
 
  private:
   struct State {
-    std::mutex mutex;
+    Mutex mutex;
     std::unique_ptr<Callback> callback;
   };
   static State &now() {

@@ -306,7 +306,7 @@ class Event {
         [&](plinth_event_t *out) { return plinth_event_from_ipc_handle(device, handle.data(), out); }));
   }
 
-  /*! Takes ownership of an event of plinth_event_create. NULL and integers do not compile. */
+  /*! Takes ownership of an event of plinth_event_create. */
   static Event adopt(plinth_event_t event) noexcept { return Event(event); }
 
   ~Event() { static_cast<void>(plinth_event_destroy(event_)); }

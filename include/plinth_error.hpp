@@ -24,6 +24,8 @@
 #include <utility>
 #include <vector>
 
+#include <unistd.h>
+
 #if __cplusplus < 201703L
 #error "plinth's C++ headers need C++17: compile with -std=c++17 or later, or include plinth.h, whose API is C"
 #else
@@ -65,6 +67,23 @@ inline ThreadNumber this_thread() noexcept {
   return number;
 }
 
+/*! A mutex for which nothing waits in a forked child if a thread of the parent held it at the fork. */
+class Mutex {
+ public:
+  /*! Locks it. What the mutex protects is not accessible if the result owns no lock. */
+  std::unique_lock<std::mutex> lock() {
+    const pid_t process = ::getpid();
+    if (process_.load(std::memory_order_acquire) == process) return std::unique_lock<std::mutex>(mutex_);
+    std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+    if (lock) process_.store(process, std::memory_order_release);
+    return lock;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::atomic<pid_t> process_{::getpid()};
+};
+
 /*! Exceptions of functions that the library called, until check() throws them in their thread. */
 class CallbackExceptions {
  public:
@@ -89,7 +108,7 @@ class CallbackExceptions {
  private:
   struct State {
     std::atomic<std::size_t> count{0};
-    std::mutex mutex;
+    Mutex mutex;
     std::map<ThreadNumber, std::exception_ptr> first;
   };
   /*! Never destroyed: threads may call while the process exits. */
@@ -99,7 +118,8 @@ class CallbackExceptions {
   }
   static void store(ThreadNumber thread, std::exception_ptr exception) noexcept {
     State &state = now();
-    const std::lock_guard<std::mutex> lock(state.mutex);
+    const auto lock = state.mutex.lock();
+    if (!lock) return;
     try {
       state.first.emplace(thread, std::move(exception));
     } catch (const std::bad_alloc &) {
@@ -110,7 +130,8 @@ class CallbackExceptions {
   static void rethrow_from(State &state) {
     std::exception_ptr exception;
     {
-      const std::lock_guard<std::mutex> lock(state.mutex);
+      const auto lock = state.mutex.lock();
+      if (!lock) return;
       auto found = state.first.find(this_thread());
       if (found == state.first.end()) found = state.first.find(any_thread);
       if (found == state.first.end()) return;
@@ -155,9 +176,10 @@ struct HostFunction {
 
 /*! Keeps an object until the process ends: also while other threads use it during the exit. */
 inline void keep_forever(std::shared_ptr<void> object) {
-  static std::mutex &mutex = *new std::mutex;
+  static Mutex &mutex = *new Mutex;
   static std::vector<std::shared_ptr<void>> &objects = *new std::vector<std::shared_ptr<void>>;
-  const std::lock_guard<std::mutex> lock(mutex);
+  const auto lock = mutex.lock();
+  if (!lock) return;
   objects.push_back(std::move(object));
 }
 

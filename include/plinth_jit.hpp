@@ -21,6 +21,7 @@
 #include <initializer_list>
 #include <iterator>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -39,9 +40,13 @@ inline plinth_jit_scalar_t scalar(const char *name, bool value) noexcept {
 inline plinth_jit_scalar_t scalar(const char *name, std::complex<double> value) noexcept {
   return {sizeof(plinth_jit_scalar_t), name, PLINTH_JIT_COMPLEX, 0, 0, value.real(), value.imag()};
 }
+/*! Throws std::invalid_argument for an integer above INT64_MAX. */
 template <class T, class = std::enable_if_t<std::is_arithmetic<T>::value>>
-plinth_jit_scalar_t scalar(const char *name, T value) noexcept {
+plinth_jit_scalar_t scalar(const char *name, T value) {
   if constexpr (std::is_integral<T>::value) {
+    if (value > T(0) && static_cast<std::uint64_t>(value) > INT64_MAX) {
+      throw std::invalid_argument("plinth::scalar: the integer does not fit in 64 bits with a sign; pass a double");
+    }
     return {sizeof(plinth_jit_scalar_t), name, PLINTH_JIT_INT, 0, static_cast<std::int64_t>(value), 0.0, 0.0};
   } else {
     return {sizeof(plinth_jit_scalar_t), name, PLINTH_JIT_FLOAT, 0, 0, static_cast<double>(value), 0.0};
