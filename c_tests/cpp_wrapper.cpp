@@ -31,6 +31,7 @@ static_assert(std::is_nothrow_move_constructible<plinth::Event>::value, "an even
 static_assert(std::is_convertible<plinth::Stream, plinth::StreamView>::value, "a stream as a view");
 static_assert(std::is_convertible<plinth_stream_t, plinth::StreamView>::value, "a handle as a view");
 static_assert(sizeof(plinth::StreamView) == sizeof(void *), "a view is a pointer");
+static_assert(plinth::StreamView() == nullptr && plinth::StreamView() == plinth_stream_t(), "a view is compared with a handle");
 
 TEST(an_error_carries_status_message_and_code) {
   bool caught = false;

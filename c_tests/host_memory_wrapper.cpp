@@ -56,6 +56,7 @@ TEST(other_containers_use_the_allocator) {
   }
   CHECK_EQ(blocks_in_use(), 0);
   plinth::PinnedAllocator<double> allocator;
+  CHECK(allocator == plinth::PinnedAllocator<char>() && !(allocator != plinth::PinnedAllocator<double>()));
   THROWS_TYPE(allocator.allocate(std::numeric_limits<std::size_t>::max() / 4), std::bad_array_new_length);
   THROWS(allocator.allocate(static_cast<std::size_t>(1) << 57), PLINTH_ERROR_OUT_OF_MEMORY);
 }

@@ -267,7 +267,7 @@ TEST(functions_run_in_place_of_kernels) {
     if (launch.grid[0] != 1) throw std::runtime_error("one block, please");
     *to = *to * by.first + by.second;
   };
-  plinth::register_host_kernel<int *, Pair>("multiply", multiply);
+  plinth::register_host_kernel<int *, const Pair>("multiply", multiply);
   const plinth::Kernel kernel = plinth::compile_kernel(source, "multiply");
   plinth::unregister_host_kernel("multiply");
   plinth::Tensor<int> number({1});

@@ -159,7 +159,7 @@ class StreamView {
   /*! PLINTH_STREAM_DEFAULT_OF: the default stream of a device. CUDA does not accept it. */
   static StreamView default_of(std::int32_t device) noexcept { return StreamView(PLINTH_STREAM_DEFAULT_OF(device)); }
 
-  /*! The handle, for kernel<<<...>>> and CUDA's libraries. */
+  /*! The handle, for kernel<<<...>>>, CUDA's libraries, and comparisons. */
   constexpr plinth_stream_t get() const noexcept { return stream_; }
   constexpr operator plinth_stream_t() const noexcept { return stream_; }
 
@@ -202,9 +202,6 @@ class StreamView {
     detail::acquire([&] { return plinth_launch_host_function(stream_, &Held::call_once, held.get()); });
     static_cast<void>(held.release());
   }
-
-  friend bool operator==(StreamView left, StreamView right) noexcept { return left.stream_ == right.stream_; }
-  friend bool operator!=(StreamView left, StreamView right) noexcept { return left.stream_ != right.stream_; }
 
  private:
   plinth_stream_t stream_ = nullptr;

@@ -74,10 +74,16 @@ class PinnedAllocator {
     return static_cast<T *>(host_alloc(count * sizeof(T)).release());
   }
   void deallocate(T *memory, std::size_t) noexcept { static_cast<void>(plinth_host_free(memory)); }
-
-  friend bool operator==(const PinnedAllocator &, const PinnedAllocator &) noexcept { return true; }
-  friend bool operator!=(const PinnedAllocator &, const PinnedAllocator &) noexcept { return false; }
 };
+
+template <class T, class U>
+bool operator==(const PinnedAllocator<T> &, const PinnedAllocator<U> &) noexcept {
+  return true;
+}
+template <class T, class U>
+bool operator!=(const PinnedAllocator<T> &, const PinnedAllocator<U> &) noexcept {
+  return false;
+}
 
 template <class T>
 using PinnedVector = std::vector<T, PinnedAllocator<T>>;

@@ -21,6 +21,7 @@
 #include <initializer_list>
 #include <iterator>
 #include <memory>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -291,9 +292,9 @@ struct HostKernel {
   template <class T>
   static T parameter(const plinth_host_launch_t &launch, std::size_t index) {
     static_assert(std::is_trivially_copyable<T>::value, "a kernel's parameter must be trivially copyable");
-    T value;
-    std::memcpy(&value, launch.parameters[index], sizeof value);
-    return value;
+    alignas(T) unsigned char bytes[sizeof(T)];
+    std::memcpy(bytes, launch.parameters[index], sizeof bytes);
+    return *std::launder(reinterpret_cast<T *>(bytes));
   }
   template <std::size_t... Index>
   static void call(const Function &function, const plinth_host_launch_t &launch, std::index_sequence<Index...>) {
