@@ -326,7 +326,17 @@ TEST(any_callable_may_receive_the_log) {
     caught = std::string(error.what()).find("plinth_set_device: failed") == 0;
   }
   CHECK(caught);
+  /* A function may replace itself, also when it is called during the call that replaces it. */
+  plinth::set_log_callback(plinth::LogLevel::debug, [&](plinth::LogLevel, const char *) {
+    plinth::set_log_callback(plinth::LogLevel::debug, [&](plinth::LogLevel level, const char *message) {
+      messages.emplace_back(level, message);
+    });
+  });
+  THROWS(plinth::set_log_callback(static_cast<plinth::LogLevel>(99), [](plinth::LogLevel, const char *) {}),
+         PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_set_device(99), PLINTH_ERROR_INVALID_DEVICE);
+  CHECK_EQ(messages.size(), 2);
   plinth::set_log_callback(plinth::LogLevel::warning, nullptr);
   CHECK_STATUS(plinth_set_device(99), PLINTH_ERROR_INVALID_DEVICE);
-  CHECK_EQ(messages.size(), 1);
+  CHECK_EQ(messages.size(), 2);
 }

@@ -104,8 +104,15 @@ class Listener {
     State &state = now();
     const auto lock = state.mutex.lock();
     void (*const none)(Arguments..., void *) = nullptr;
-    acquire([&] { return next ? call(&Callback::call, next->context()) : call(none, nullptr); });
+    Callback *const made = next.get();
+    // Before the call, in which the library may call the function that is replaced: that may set another one.
     state.callback.swap(next);
+    try {
+      acquire([&] { return made ? call(&Callback::call, made->context()) : call(none, nullptr); });
+    } catch (...) {
+      if (state.callback.get() == made) state.callback.swap(next);
+      throw;
+    }
   }
 
  private:

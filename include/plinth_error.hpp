@@ -71,16 +71,16 @@ inline ThreadNumber this_thread() noexcept {
 class Mutex {
  public:
   /*! Locks it. What the mutex protects is not accessible if the result owns no lock. */
-  std::unique_lock<std::mutex> lock() {
+  std::unique_lock<std::recursive_mutex> lock() {
     const pid_t process = ::getpid();
-    if (process_.load(std::memory_order_acquire) == process) return std::unique_lock<std::mutex>(mutex_);
-    std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+    if (process_.load(std::memory_order_acquire) == process) return std::unique_lock<std::recursive_mutex>(mutex_);
+    std::unique_lock<std::recursive_mutex> lock(mutex_, std::try_to_lock);
     if (lock) process_.store(process, std::memory_order_release);
     return lock;
   }
 
  private:
-  std::mutex mutex_;
+  std::recursive_mutex mutex_;
   std::atomic<pid_t> process_{::getpid()};
 };
 
