@@ -328,6 +328,7 @@ fn every_exported_function_is_in_the_header_and_guarded() {
             "guard(testing::",
             "guard(memory::",
             "guard(blas::",
+            "guard(group::",
             "guard(seed::",
             "    alloc(",
             "    free(",
