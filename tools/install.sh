@@ -32,6 +32,8 @@ case $libdir in /*)
     exit 2
     ;;
 esac
+# Without . and .., because the paths from it up to the prefix count its parts.
+libdir=$(realpath -ms --relative-to=/ "/$libdir")
 case $prefix in
 /*) ;;
 *)

@@ -35,7 +35,7 @@ IFS=. read -r major minor patch <<<"$version"
 # Install to a prefix that does not exist after the move.
 step "install" tools/install.sh --from "$library" --prefix /nowhere --destdir "$work/stage"
 step "install, other library folder" \
-    tools/install.sh --from "$library" --prefix /nowhere --libdir lib/x86_64-linux-gnu --destdir "$work/stage2"
+    tools/install.sh --from "$library" --prefix /nowhere --libdir ./lib//x86_64-linux-gnu --destdir "$work/stage2"
 mv "$work/stage/nowhere" "$work/moved"
 mv "$work/stage2/nowhere" "$work/moved2"
 rmdir "$work/stage" "$work/stage2"
