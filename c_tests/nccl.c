@@ -2,7 +2,7 @@
 /* env: PLINTH_HOST_DEVICES=4 */
 /* also: PLINTH_COMMUNICATOR_ENGINE=nccl */
 /* library: fake_nccl */
-/* alone: the_version_has_three_parts; sets the environment */
+/* alone: the_version_has_three_parts calls_after_an_error_of_a_group_succeed; they set the environment */
 #include "ranks.h"
 
 enum { COUNT = 600 };
@@ -143,6 +143,61 @@ TEST(communicators_of_the_program_can_be_used) {
   CHECK_STATUS(plinth_nccl_all_reduce(tensors, NULL, 2, PLINTH_REDUCE_SUM, NULL, swapped), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_OK(plinth_communicator_destroy(communicators[0]));
   CHECK_OK(plinth_communicator_destroy(communicators[1]));
+}
+
+TEST(the_root_is_an_input_and_not_a_rank) {
+  DLTensor tensors[2];
+  const int32_t devices[] = {1, 0};
+  plinth_communicator_t communicators[2];
+  two_tensors(tensors);
+  CHECK_OK(plinth_communicator_init_all(devices, 2, NULL, communicators));
+  plinth_communicator_t swapped[] = {communicators[1], communicators[0]};
+  DLTensor output = tensor_on(0, floats_on(0, COUNT, -1, 0), 2, shape);
+  CHECK_OK(plinth_nccl_reduce(tensors, &output, 2, 0, PLINTH_REDUCE_SUM, NULL, swapped));
+  synchronize_both();
+  expect_floats(output.data, COUNT, 10, 2);
+  expect_floats(tensors[1].data, COUNT, 10, 1);
+  CHECK_OK(plinth_nccl_broadcast(tensors, 2, 0, NULL, swapped));
+  synchronize_both();
+  expect_floats(tensors[0].data, COUNT, 0, 1);
+  expect_floats(tensors[1].data, COUNT, 0, 1);
+  CHECK_OK(plinth_communicator_destroy(communicators[0]));
+  CHECK_OK(plinth_communicator_destroy(communicators[1]));
+}
+
+TEST(parts_of_more_ranks_than_inputs_are_refused) {
+  DLTensor small[2], wide[2];
+  const int32_t devices[] = {0, 1, 2};
+  plinth_communicator_t communicators[3];
+  need_devices(3);
+  two_tensors(small);
+  for (int32_t device = 0; device < 2; device++) {
+    wide[device] = tensor_on(device, floats_on(device, 3 * (size_t)COUNT, -1, 0), 3, wide_shape);
+  }
+  CHECK_OK(plinth_communicator_init_all(devices, 3, NULL, communicators));
+  CHECK_STATUS(plinth_nccl_all_gather(small, wide, 2, NULL, communicators), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("communicator 0 has 3 ranks, and there are 2 inputs");
+  CHECK_STATUS(plinth_nccl_reduce_scatter(wide, small, 2, PLINTH_REDUCE_SUM, NULL, communicators), PLINTH_ERROR_INVALID_VALUE);
+  for (int rank = 0; rank < 3; rank++) {
+    CHECK_OK(plinth_communicator_destroy(communicators[rank]));
+  }
+}
+
+/* An error at the end of a group aborts the communicators of the library. The next call makes others. */
+TEST(calls_after_an_error_of_a_group_succeed) {
+  DLTensor tensors[2];
+  need_host_device(); /* Sets the fake's environment. */
+  harness_setenv("PLINTH_COMMUNICATOR_ENGINE", "nccl");
+  two_tensors(tensors);
+  CHECK_OK(plinth_nccl_broadcast(tensors, 2, 0, NULL, NULL));
+  setenv("FAKE_NCCL_FAIL", "ncclGroupEnd:3", 1);
+  CHECK_OK(plinth_communicator_group_start());
+  CHECK_OK(plinth_nccl_all_reduce(tensors, NULL, 2, PLINTH_REDUCE_SUM, NULL, NULL));
+  CHECK_STATUS(plinth_communicator_group_end(), PLINTH_ERROR_NCCL);
+  unsetenv("FAKE_NCCL_FAIL");
+  CHECK_OK(plinth_nccl_all_reduce(tensors, NULL, 2, PLINTH_REDUCE_SUM, NULL, NULL));
+  synchronize_both();
+  expect_floats(tensors[1].data, COUNT, 0, 2);
 }
 
 /* The numbers of a thread do not change, unless they are mixed with those of another thread. */

@@ -189,13 +189,14 @@ plinth_status_t plinth_nccl_broadcast(const DLTensor *tensors,
 PLINTH_NOEXCEPT;
 
 /**
- * Gathers the tensors of all devices on every device, concatenated in order. Otherwise like plinth_nccl_all_reduce.
+ * Gathers the tensors of all devices on every device, in the order of the ranks, which without communicators is that of
+ * the inputs. Otherwise like plinth_nccl_all_reduce.
  *
  * @param inputs The input tensors.
  * @param outputs The output tensors: on each device one with `count` times as many elements as an input.
  * @param count The number of inputs, and of outputs.
  * @param streams As in plinth_nccl_all_reduce.
- * @param communicators As in plinth_nccl_all_reduce.
+ * @param communicators As in plinth_nccl_all_reduce; they must have `count` ranks.
  * @return The statuses of plinth_nccl_all_reduce.
  */
 PLINTH_API
@@ -215,7 +216,7 @@ PLINTH_NOEXCEPT;
  * @param count The number of inputs, and of outputs.
  * @param op One of the PLINTH_REDUCE_ constants.
  * @param streams As in plinth_nccl_all_reduce.
- * @param communicators As in plinth_nccl_all_reduce.
+ * @param communicators As in plinth_nccl_all_reduce; they must have `count` ranks.
  * @return The statuses of plinth_nccl_all_reduce.
  */
 PLINTH_API

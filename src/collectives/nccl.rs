@@ -88,7 +88,9 @@ fn participants(tensors: &[Tensor]) -> Result<Participants> {
     let devices: Vec<u32> = tensors.iter().map(|tensor| tensor.device).collect();
     let mut cache = CACHE.lock();
     let cache = cache.get_or_insert_default();
-    if let Some(participants) = cache.get(&devices) {
+    // Those that an error has aborted, perhaps at the end of an enclosing group, are replaced.
+    let is_usable = |participants: &&Participants| participants.iter().all(|communicator| communicator.query().is_ok());
+    if let Some(participants) = cache.get(&devices).filter(is_usable) {
         return Ok(participants.clone());
     }
     let numbers: Vec<i32> = devices.iter().map(|device| *device as i32).collect();
@@ -97,24 +99,18 @@ fn participants(tensors: &[Tensor]) -> Result<Participants> {
     Ok(participants)
 }
 
-/// Removes aborted communicators from the cache, so that the next call creates new ones.
-fn evict_aborted(tensors: &[Tensor]) {
-    let devices: Vec<u32> = tensors.iter().map(|tensor| tensor.device).collect();
-    if let Some(cache) = CACHE.lock().as_mut()
-        && cache
-            .get(&devices)
-            .is_some_and(|participants| participants.iter().any(|communicator| communicator.query().is_err()))
-    {
-        cache.remove(&devices);
-    }
-}
-
 fn operate(inputs: &[Tensor], outputs: &[Tensor], kind: Kind, count: u64, overrides: &Overrides) -> Result<()> {
-    let is_cached = overrides.communicators.is_none();
     let communicators: Participants = match overrides.communicators {
         None => participants(inputs)?,
         Some(handles) => Arc::new(handles.iter().map(|handle| communicator::get(*handle)).collect::<Result<_>>()?),
     };
+    // The root is an input here, and a rank for the communicators, which the program may pass in any order.
+    let kind = match kind {
+        Kind::Reduce { op, root } => Kind::Reduce { op, root: communicators[root as usize].rank() },
+        Kind::Broadcast { root } => Kind::Broadcast { root: communicators[root as usize].rank() },
+        kind => kind,
+    };
+    let has_parts = matches!(kind, Kind::AllGather | Kind::ReduceScatter { .. });
     let mut parts = Vec::new();
     for (index, (input, output)) in inputs.iter().zip(outputs).enumerate() {
         let communicator = &communicators[index];
@@ -128,6 +124,14 @@ fn operate(inputs: &[Tensor], outputs: &[Tensor], kind: Kind, count: u64, overri
                 ),
             ));
         }
+        if has_parts && communicator.size() as usize != inputs.len() {
+            return Err(invalid(format!(
+                "communicator {index} has {} ranks, and there are {} inputs; the memory of each rank has a part for each \
+                 input",
+                communicator.size(),
+                inputs.len()
+            )));
+        }
         let stream = overrides.streams.map_or(stream::CURRENT, |streams| streams[index]);
         let buffers = RankBuffers { from: input.memory, to: output.memory, count, element: input.element };
         parts.push((communicator, buffers, stream));
@@ -137,14 +141,10 @@ fn operate(inputs: &[Tensor], outputs: &[Tensor], kind: Kind, count: u64, overri
     for (communicator, buffers, stream) in parts {
         submitted = submitted.and_then(|()| communicator::operate_on(communicator, kind, buffers, stream));
     }
-    let done = match submitted {
+    match submitted {
         Ok(()) => group::end(),
         Err(error) => group::cancel().and(Err(error)),
-    };
-    if done.is_err() && is_cached {
-        evict_aborted(inputs);
     }
-    done
 }
 
 /// Reduces the inputs; every output receives the result.

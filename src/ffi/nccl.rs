@@ -309,13 +309,14 @@ pub unsafe extern "C" fn plinth_nccl_broadcast(
     })
 }
 
-/// Gathers the tensors of all devices on every device, concatenated in order. Otherwise like plinth_nccl_all_reduce.
+/// Gathers the tensors of all devices on every device, in the order of the ranks, which without communicators is that of
+/// the inputs. Otherwise like plinth_nccl_all_reduce.
 ///
 /// @param inputs The input tensors.
 /// @param outputs The output tensors: on each device one with `count` times as many elements as an input.
 /// @param count The number of inputs, and of outputs.
 /// @param streams As in plinth_nccl_all_reduce.
-/// @param communicators As in plinth_nccl_all_reduce.
+/// @param communicators As in plinth_nccl_all_reduce; they must have `count` ranks.
 /// @return The statuses of plinth_nccl_all_reduce.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nccl_all_gather(
@@ -345,7 +346,7 @@ pub unsafe extern "C" fn plinth_nccl_all_gather(
 /// @param count The number of inputs, and of outputs.
 /// @param op One of the PLINTH_REDUCE_ constants.
 /// @param streams As in plinth_nccl_all_reduce.
-/// @param communicators As in plinth_nccl_all_reduce.
+/// @param communicators As in plinth_nccl_all_reduce; they must have `count` ranks.
 /// @return The statuses of plinth_nccl_all_reduce.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nccl_reduce_scatter(
