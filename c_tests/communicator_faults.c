@@ -3,6 +3,7 @@
 /* env: PLINTH_COMMUNICATOR_ENGINE=nccl */
 /* library: fake_nccl */
 /* alone: an_abort_ends_a_blocked_call an_unknown_engine_is_refused; sets the environment */
+/* alone: ranks_with_a_wrong_setting_leave_nothing_behind a_fault_of_a_rank_that_joins_ends_the_others; set the environment */
 /* alone: a_missing_nccl_is_reported; sets the environment */
 /* alone: types_that_nccl_does_not_reduce_are_refused; expects a new process */
 /* alone: a_fault_in_a_group_aborts_the_communicators_or_leaves_them_usable; enables fault injection before the first call */
@@ -101,6 +102,26 @@ TEST(a_failed_initialization_returns_no_communicator) {
   make_communicators(0);
   CHECK_OK(reduce_all());
   destroy_communicators();
+}
+
+static void *join_with_a_wrong_setting(void *context) {
+  const int rank = *(int *)context;
+  CHECK_STATUS(plinth_communicator_init_rank(2, threads_of_ranks.id, rank, rank, &threads_of_ranks.options, &communicators[rank]),
+               PLINTH_ERROR_INVALID_CONFIGURATION);
+  return NULL;
+}
+
+TEST(ranks_with_a_wrong_setting_leave_nothing_behind) {
+  size_t before = 0, after = 0, total = 0;
+  need_nccl();
+  setenv("PLINTH_COMMUNICATOR_ENGINE", "auto", 1);
+  setenv("PLINTH_COMMUNICATOR_NCCL_FROM", "much", 1);
+  threads_of_ranks.options = options_of(PLINTH_ENGINE_AUTO, 20000, 0);
+  CHECK_OK(plinth_nccl_unique_id(threads_of_ranks.id));
+  CHECK_OK(plinth_mem_get_info(0, &before, &total));
+  run_threads(2, join_with_a_wrong_setting);
+  CHECK_OK(plinth_mem_get_info(0, &after, &total));
+  CHECK_EQ(after, before);
 }
 
 /* Makes ranks in threads, with memory. */
@@ -258,6 +279,40 @@ TEST(a_fault_in_a_group_aborts_the_communicators_or_leaves_them_usable) {
   }
   CHECK(refusals > 0);
   CHECK(aborts > 0);
+}
+
+static void *join_unless_a_fault_happens(void *context) {
+  const int rank = *(int *)context;
+  communicators[rank] = NULL;
+  if (plinth_communicator_init_rank(2, threads_of_ranks.id, rank, rank, &threads_of_ranks.options, &communicators[rank]) !=
+      PLINTH_OK) {
+    CHECK(plinth_tripped_fault() != NULL);
+  }
+  return NULL;
+}
+
+/* No rank waits for one that fails longer than the limit, whatever the ranks are doing. */
+TEST(a_fault_of_a_rank_that_joins_ends_the_others) {
+  bool tripped = true;
+  setenv("PLINTH_COMMUNICATOR_ENGINE", "auto", 1);
+  need_nccl();
+  CHECK_OK(plinth_enable_fault_injection());
+  threads_of_ranks.count = 2;
+  threads_of_ranks.options = options_of(PLINTH_ENGINE_AUTO, 200, 0);
+  for (uint64_t nth = 1; tripped; nth += 13) {
+    CHECK_OK(plinth_nccl_unique_id(threads_of_ranks.id));
+    CHECK_OK(plinth_inject_fault(nth, 999));
+    run_threads(2, join_unless_a_fault_happens);
+    tripped = plinth_tripped_fault() != NULL;
+    CHECK_OK(plinth_inject_fault(0, 0));
+    for (int rank = 0; rank < 2; rank++) {
+      if (communicators[rank] != NULL) {
+        (void)plinth_communicator_destroy(communicators[rank]);
+      }
+    }
+    CHECK_OK(plinth_synchronize(0));
+    CHECK_OK(plinth_synchronize(1));
+  }
 }
 
 /* ---- NCCL for large calls, the library's own kernels for small ones */

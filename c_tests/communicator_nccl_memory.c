@@ -198,6 +198,7 @@ TEST(wrong_memory_of_a_rank_is_refused_by_all) {
   CHECK_OK(plinth_communicator_group_end());
   register_all(PLINTH_OK);
   refuse(memory[0] + 1024, bytes_of[0] - 4096, PLINTH_ERROR_INVALID_VALUE);
+  refuse(memory[0] + 1024, SIZE_MAX, PLINTH_ERROR_INVALID_VALUE);
   sum_in_place();
   deregister_all();
   expect_asleep(PLINTH_OK);
@@ -230,6 +231,22 @@ TEST(parts_of_blocks_are_registered) {
       memory[rank] -= offsets[index];
     }
   }
+  destroy_all();
+}
+
+TEST(memory_is_registered_while_another_thread_captures) {
+  plinth_graph_t graph = NULL;
+  need_host_device(); /* NCCL's own calls may disturb the capture on a GPU. */
+  make_ranks(0);
+  CHECK_OK(plinth_set_stream(stream_on(0)));
+  CHECK_OK(plinth_graph_create(&graph));
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  register_all(PLINTH_OK);
+  CHECK_OK(plinth_memset(memory[0], 0, bytes_of[0], PLINTH_STREAM_CURRENT));
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_destroy(graph));
+  sum_in_place();
+  deregister_all();
   destroy_all();
 }
 

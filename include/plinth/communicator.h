@@ -372,6 +372,7 @@ PLINTH_NOEXCEPT;
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER for a NULL communicator; PLINTH_ERROR_INVALID_HANDLE;
  *         PLINTH_ERROR_DEVICE_MISMATCH; PLINTH_ERROR_TIMED_OUT: the communicator and its work are unchanged (wait
  *         again or abort); PLINTH_ERROR_WOULD_SYNCHRONIZE if the sync debug mode forbids it;
+ *         PLINTH_ERROR_CAPTURE_FORBIDS while the stream captures, or another thread with PLINTH_CAPTURE_GLOBAL;
  *         PLINTH_ERROR_ILLEGAL_ADDRESS, PLINTH_ERROR_LAUNCH_FAILED or PLINTH_ERROR_DRIVER for failed work; the
  *         errors of plinth_communicator_query.
  */

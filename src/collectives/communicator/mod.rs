@@ -38,7 +38,7 @@ use crate::{
     status::Status,
     stream,
 };
-use engine::EngineKind;
+use engine::{EngineKind, NcclShare};
 use group::{Deliver, Item};
 use in_process_group::{InProcessRank, Request};
 use nccl::IssueError;
@@ -163,6 +163,9 @@ fn join(
     }
     let nccl = nccl::available(runtime)?;
     let unlimited = options.flags & UNLIMITED != 0;
+    let may_share = choice != EngineKind::Nccl && options.flags & (UNLIMITED | NONBLOCKING) == 0;
+    // Before NCCL connects the ranks: the others would wait for one that fails alone.
+    let nccl_share = may_share.then(|| NcclShare::of(rank_and_size.1)).transpose()?;
     let joined = nccl::NcclRank::join(runtime, nccl, id, rank_and_size, device, unlimited)?;
     if options.flags & NONBLOCKING != 0 {
         return Ok(Engine::Nccl(joined));
@@ -172,13 +175,9 @@ fn join(
         let _ = joined.abort(runtime);
         return Err(error);
     }
-    if choice == EngineKind::Nccl || unlimited {
-        return Ok(Engine::Nccl(joined));
-    }
-    Ok(match shared::ProcessRank::from_nccl(runtime, joined, rank_and_size, device, limit)? {
-        Ok(process_rank) => Engine::Shared(Box::new(process_rank)),
-        Err(joined) => Engine::Nccl(joined),
-    })
+    let Some(nccl_share) = nccl_share else { return Ok(Engine::Nccl(joined)) };
+    let shared = shared::ProcessRank::from_nccl(runtime, &joined, nccl_share, limit)?;
+    Ok(shared.map_or(Engine::Nccl(joined), |process_rank| Engine::Shared(Box::new(process_rank))))
 }
 
 #[cold]

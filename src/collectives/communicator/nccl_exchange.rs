@@ -66,6 +66,16 @@ pub(super) fn exchange(
     row: &[u8; ROW],
     limit: Duration,
 ) -> Result<Vec<[u8; ROW]>> {
+    // Another thread may be capturing.
+    runtime.driver.with_relaxed_capture(|| exchange_in_own_stream(runtime, rank, row, limit))?
+}
+
+fn exchange_in_own_stream(
+    runtime: &Runtime,
+    rank: &Arc<NcclRank>,
+    row: &[u8; ROW],
+    limit: Duration,
+) -> Result<Vec<[u8; ROW]>> {
     let stream = rank.own_stream(runtime)?;
     let all = ROW * rank.size() as usize;
     let scratch = Scratch::alloc((ROW + all) as u64, stream)?;

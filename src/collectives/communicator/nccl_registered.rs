@@ -32,7 +32,7 @@ pub(super) struct RegisteredMemory {
 }
 
 fn end(span: Span) -> u64 {
-    span.address() + span.bytes() as u64
+    span.address().saturating_add(span.bytes() as u64)
 }
 
 impl RegisteredMemory {

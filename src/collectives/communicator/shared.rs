@@ -50,30 +50,26 @@ impl ProcessRank {
     }
 
     /// Converts a rank of NCCL to shared memory if all ranks are on one machine and can share memory; otherwise returns
-    /// the NCCL rank.
+    /// `None`. After an error the rank of NCCL is aborted, because the ranks no longer know each other's state.
     pub fn from_nccl(
         runtime: &Runtime,
-        rank: Arc<nccl::NcclRank>,
-        rank_and_size: (u32, u32),
-        device: u32,
+        rank: &Arc<nccl::NcclRank>,
+        nccl_share: NcclShare,
         limit: Duration,
-    ) -> Result<std::result::Result<ProcessRank, Arc<nccl::NcclRank>>> {
-        if rank_and_size.1 as usize > MAX_RANKS {
-            return Ok(Err(rank));
+    ) -> Result<Option<ProcessRank>> {
+        let (size, device) = (rank.size(), rank.device());
+        if size as usize > MAX_RANKS {
+            return Ok(None);
         }
+        // The end of a group waits for the work of the device, in which NCCL waits for the other ranks. Report the first error.
+        let abort = |_: &Error| drop(rank.abort(runtime));
         let exchange = |row: &[u8; ROW]| {
-            exchange(runtime, &rank, row, limit)
-                .inspect_err(|_| {
-                    // The ranks no longer know each other's state.
-                    let _ = rank.abort(runtime);
-                })
-                .context(|| "asking the ranks for their machines")
+            exchange(runtime, rank, row, limit).inspect_err(abort).context(|| "asking the ranks for their machines")
         };
-        let nccl_share = NcclShare::of(rank_and_size.1)?;
         // Prepare before the exchange: a rank that cannot share memory reports it there, and no rank waits for it.
-        let candidate = Candidate::new(rank_and_size.0, rank_and_size.1, device);
+        let candidate = Candidate::new(rank.rank(), size, device);
         let mut row = [0; ROW];
-        row[..ID].copy_from_slice(&ProcessGroup::new_id()?);
+        row[..ID].copy_from_slice(&ProcessGroup::new_id().inspect_err(abort)?);
         row[ID..ID + 8].copy_from_slice(&machine().to_le_bytes());
         // Ranks that use NCCL differently do not share memory.
         row[ID + 8..ID + 17].copy_from_slice(&nccl_share.bytes());
@@ -81,7 +77,7 @@ impl ProcessRank {
         let rows = exchange(&row)?;
         let candidate = match candidate {
             Ok(candidate) if rows.iter().all(|other| other[ID..] == row[ID..]) => candidate,
-            _ => return Ok(Err(rank)),
+            _ => return Ok(None),
         };
         let mut id = [0; ID];
         id.copy_from_slice(&rows[0][..ID]);
@@ -91,9 +87,9 @@ impl ProcessRank {
         match joined {
             Ok(group) if rows.iter().all(|row| row[0] == 1) => {
                 group.set_timeout(limit);
-                Ok(Ok(ProcessRank { group, nccl: Some(rank), nccl_share }))
+                Ok(Some(ProcessRank { group, nccl: Some(rank.clone()), nccl_share }))
             }
-            _ => Ok(Err(rank)),
+            _ => Ok(None),
         }
     }
 
