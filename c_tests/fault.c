@@ -98,6 +98,34 @@ SCENARIO(peer_access) {
   }
 }
 
+static const fault_plan plan_of_blocks = {.report = FAULT_MAY_MEAN_NO_MEMORY, .kinds = EVERY_CODE_ONCE, .warm_up = 2};
+
+/* Access that cannot be ended remains, and the next call ends it. */
+SCENARIO_OF(plan_of_blocks, peer_access_of_blocks) {
+  enum { BLOCKS = 3, BLOCK_BYTES = 24 * MIB };
+  void *blocks[BLOCKS] = {NULL};
+  plinth_stream_t stream = NULL;
+  bool allocates = false;
+  if (ATTEMPT(plinth_can_device_access_peer(0, last_device, &allocates))) {
+    allocates = allocates && ATTEMPT(plinth_stream_create(0, 0, &stream));
+  }
+  for (int index = 0; index < BLOCKS; index++) {
+    allocates = allocates && ATTEMPT(plinth_caching_allocator_alloc(BLOCK_BYTES, last_device, NULL, &blocks[index]));
+  }
+  if (allocates && ATTEMPT(plinth_enable_peer_access(0, last_device)) &&
+      !ATTEMPT(plinth_disable_peer_access(0, last_device))) {
+    CHECK_OK(plinth_enable_peer_access(0, last_device));
+    for (int index = 0; index < BLOCKS; index++) {
+      CHECK_OK(plinth_memset(blocks[index], 1, KIB, stream));
+    }
+    CHECK_OK(plinth_stream_synchronize(stream));
+    CHECK_OK(plinth_disable_peer_access(0, last_device));
+  }
+  for (int index = 0; index < BLOCKS; index++) {
+    RETRY(plinth_caching_allocator_delete(blocks[index]));
+  }
+}
+
 SCENARIO(stream_create) {
   plinth_stream_t stream = (plinth_stream_t)UNTOUCHED_POINTER;
   int32_t least = UNTOUCHED;

@@ -23,13 +23,16 @@ pub fn add_peer(device: i32, peer: i32) -> Result<()> {
     }
     // Add the device for future mappings first, so that no mapping made meanwhile is missed.
     peer.memory().peers.lock().push(device.native);
-    let outcome = for_each_mapping(&runtime.driver, peer, |driver, address, bytes| {
-        driver.memory_allow(address, bytes, &[device.native])
-    });
+    let outcome = allow(&runtime.driver, device, peer);
     if outcome.is_err() {
         peer.memory().peers.lock().retain(|native| *native != device.native);
     }
     outcome
+}
+
+/// Gives a device access to the present mappings on a peer.
+fn allow(driver: &Driver, device: &Device, peer: &Device) -> Result<()> {
+    for_each_mapping(driver, peer, |driver, address, bytes| driver.memory_allow(address, bytes, &[device.native]))
 }
 
 /// Gives a device access to the memory of another device that contains an address, if that is mapped memory, access is
@@ -87,6 +90,8 @@ pub fn remove_peer(device: i32, peer: i32) -> Result<()> {
     });
     if outcome.is_err() {
         peer.memory().peers.lock().push(device.native);
+        // The device is listed again, so it has access to all mappings.
+        log::ignore(allow(&runtime.driver, device, peer), "restoring the access of a device to the memory of another");
     }
     outcome
 }
