@@ -4,6 +4,7 @@
 /* library: fake_nccl */
 /* alone: an_abort_ends_a_blocked_call an_unknown_engine_is_refused; sets the environment */
 /* alone: ranks_with_a_wrong_setting_leave_nothing_behind a_fault_of_a_rank_that_joins_ends_the_others; set the environment */
+/* alone: a_fault_in_a_split_leaves_no_part; enables fault injection before the first call */
 /* alone: a_missing_nccl_is_reported; sets the environment */
 /* alone: types_that_nccl_does_not_reduce_are_refused; expects a new process */
 /* alone: a_fault_in_a_group_aborts_the_communicators_or_leaves_them_usable; enables fault injection before the first call */
@@ -279,6 +280,34 @@ TEST(a_fault_in_a_group_aborts_the_communicators_or_leaves_them_usable) {
   }
   CHECK(refusals > 0);
   CHECK(aborts > 0);
+}
+
+/* Each rank is a part of its own. */
+TEST(a_fault_in_a_split_leaves_no_part) {
+  bool tripped = true;
+  CHECK_OK(plinth_enable_fault_injection());
+  for (uint64_t nth = 1; tripped; nth++) {
+    plinth_communicator_t parts[2] = {NULL, NULL};
+    size_t before = 0, after = 0, total = 0;
+    make_communicators(0);
+    CHECK_OK(plinth_mem_get_info(0, &before, &total));
+    CHECK_OK(plinth_communicator_group_start());
+    for (int rank = 0; rank < 2; rank++) {
+      CHECK_OK(plinth_communicator_split(communicators[rank], rank, 0, &parts[rank]));
+    }
+    CHECK_OK(plinth_inject_fault(nth, 999));
+    const plinth_status_t status = plinth_communicator_group_end();
+    tripped = plinth_tripped_fault() != NULL;
+    CHECK_OK(plinth_inject_fault(0, 0));
+    CHECK(tripped || status == PLINTH_OK);
+    for (int rank = 0; rank < 2; rank++) {
+      CHECK((parts[rank] != NULL) == (status == PLINTH_OK));
+      CHECK_OK(plinth_communicator_destroy(parts[rank]));
+    }
+    CHECK_OK(plinth_mem_get_info(0, &after, &total));
+    CHECK_EQ(after, before);
+    destroy_communicators();
+  }
 }
 
 static void *join_unless_a_fault_happens(void *context) {

@@ -542,13 +542,19 @@ impl InProcessGroup {
         let mut colors: Vec<u32> = requests.iter().filter_map(|(color, _)| *color).collect();
         colors.sort_unstable();
         colors.dedup();
-        for color in colors {
+        let made = colors.into_iter().try_for_each(|color| {
             let mut members: Vec<usize> = (0..requests.len()).filter(|rank| requests[*rank].0 == Some(color)).collect();
             members.sort_unstable_by_key(|rank| (requests[*rank].1, *rank));
             let devices: Vec<u32> = members.iter().map(|rank| self.devices[*rank]).collect();
             for (rank, rank_handle) in members.into_iter().zip(create(runtime, &devices, self.engine, self.limit)?) {
                 ranks[rank] = Some(rank_handle);
             }
+            Ok(())
+        });
+        if let Err(error) = made {
+            // Report the first error, not one of the cleanup.
+            ranks.into_iter().flatten().for_each(|rank_handle| drop(rank_handle.release(runtime)));
+            return Err(error);
         }
         Ok(ranks)
     }
