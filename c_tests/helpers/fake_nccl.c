@@ -124,8 +124,10 @@ static bool is_connecting(const comm *self) {
   return !self->is_connected && atomic_load(&self->shared->connecting[self->rank]);
 }
 
+static bool all_joined(const comm *self);
+
 static int in_progress(const comm *self) {
-  return (!self->blocking && self->polls > 0) || self->window_result != NULL || self->change != NO_CHANGE ||
+  return (!self->blocking && (self->polls > 0 || !all_joined(self))) || self->window_result != NULL || self->change != NO_CHANGE ||
          self->is_finalizing || is_connecting(self);
 }
 

@@ -59,8 +59,9 @@
 
 /**
  * If ranks connect through NCCL, plinth_communicator_init_rank returns before all ranks are connected;
- * plinth_communicator_query reports when they are. If ranks connect through an id of the library's own, or if all
- * ranks belong to one process, whatever the engine, they are connected when the call returns.
+ * plinth_communicator_query reports when they are, and other calls return PLINTH_ERROR_COMMUNICATOR_NOT_READY until then.
+ * If ranks connect through an id of the library's own, or if all ranks belong to one process, whatever the engine, they
+ * are connected when the call returns.
  */
 #define PLINTH_COMMUNICATOR_NONBLOCKING 1
 
@@ -254,7 +255,7 @@ PLINTH_NOEXCEPT;
  *         descriptors; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_NOT_SUPPORTED for the devices of one process;
  *         PLINTH_ERROR_NCCL_UNAVAILABLE with an NCCL older than 2.19; PLINTH_ERROR_TIMED_OUT, PLINTH_ERROR_PEER_LOST
  *         and PLINTH_ERROR_ABORTED, if another rank does not make the call; PLINTH_ERROR_DRIVER, PLINTH_ERROR_NCCL. An error
- *         of one rank is returned by all, and registers nothing.
+ *         of one rank is returned by all, and registers nothing; PLINTH_ERROR_COMMUNICATOR_NOT_READY.
  */
 PLINTH_API
 plinth_status_t plinth_communicator_register(plinth_communicator_t communicator,
@@ -542,7 +543,8 @@ extern "C" {
  *         ranks differ and the engine detects it;
  *         PLINTH_ERROR_TIMED_OUT if other ranks do not make the call in time; PLINTH_ERROR_PEER_LOST;
  *         PLINTH_ERROR_ABORTED; PLINTH_ERROR_NOT_SUPPORTED if the engine does not support the operation for these
- *         elements; PLINTH_ERROR_NCCL; PLINTH_ERROR_DRIVER.
+ *         elements; PLINTH_ERROR_COMMUNICATOR_NOT_READY after PLINTH_COMMUNICATOR_NONBLOCKING, if not all ranks are
+ *         connected; PLINTH_ERROR_NCCL; PLINTH_ERROR_DRIVER.
  */
 PLINTH_API
 plinth_status_t plinth_communicator_all_reduce(plinth_communicator_t communicator,

@@ -51,8 +51,9 @@ pub const PLINTH_ENGINE_LOCAL: u32 = 2;
 pub const PLINTH_ENGINE_SHARED: u32 = 3;
 
 /// If ranks connect through NCCL, plinth_communicator_init_rank returns before all ranks are connected;
-/// plinth_communicator_query reports when they are. If ranks connect through an id of the library's own, or if all
-/// ranks belong to one process, whatever the engine, they are connected when the call returns.
+/// plinth_communicator_query reports when they are, and other calls return PLINTH_ERROR_COMMUNICATOR_NOT_READY until then.
+/// If ranks connect through an id of the library's own, or if all ranks belong to one process, whatever the engine, they
+/// are connected when the call returns.
 pub const PLINTH_COMMUNICATOR_NONBLOCKING: u32 = 1;
 /// Uses NCCL in its blocking mode. Each call costs the CPU 50 to 100 microseconds less, but neither the call nor its work
 /// in a stream has a timeout: if a rank never joins, the others wait forever.
@@ -297,7 +298,7 @@ pub unsafe extern "C" fn plinth_communicator_split(
 ///         descriptors; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_NOT_SUPPORTED for the devices of one process;
 ///         PLINTH_ERROR_NCCL_UNAVAILABLE with an NCCL older than 2.19; PLINTH_ERROR_TIMED_OUT, PLINTH_ERROR_PEER_LOST
 ///         and PLINTH_ERROR_ABORTED, if another rank does not make the call; PLINTH_ERROR_DRIVER, PLINTH_ERROR_NCCL. An error
-///         of one rank is returned by all, and registers nothing.
+///         of one rank is returned by all, and registers nothing; PLINTH_ERROR_COMMUNICATOR_NOT_READY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_register(
     communicator: plinth_communicator_t,

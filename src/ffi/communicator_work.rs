@@ -88,7 +88,8 @@ unsafe fn operate(
 ///         ranks differ and the engine detects it;
 ///         PLINTH_ERROR_TIMED_OUT if other ranks do not make the call in time; PLINTH_ERROR_PEER_LOST;
 ///         PLINTH_ERROR_ABORTED; PLINTH_ERROR_NOT_SUPPORTED if the engine does not support the operation for these
-///         elements; PLINTH_ERROR_NCCL; PLINTH_ERROR_DRIVER.
+///         elements; PLINTH_ERROR_COMMUNICATOR_NOT_READY after PLINTH_COMMUNICATOR_NONBLOCKING, if not all ranks are
+///         connected; PLINTH_ERROR_NCCL; PLINTH_ERROR_DRIVER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_all_reduce(
     communicator: plinth_communicator_t,

@@ -205,7 +205,10 @@ impl NcclRank {
 
     pub(super) fn comm_even_asleep(&self) -> Result<Comm> {
         self.check_not_ended()?;
-        self.cell.comm().ok_or_else(|| Error::new(Status::COMMUNICATOR_NOT_READY, "NCCL initialization is in progress"))
+        // An asynchronous error is one of the call.
+        let comm = self.cell.comm().filter(|_| self.cell.is_complete() || !matches!(self.poll(), Ok(false)));
+        let not_ready = "the ranks are not connected; plinth_communicator_wait waits for them";
+        comm.ok_or_else(|| Error::new(Status::COMMUNICATOR_NOT_READY, not_ready))
     }
 
     /// Returns whether all calls are complete on the CPU's side. An asynchronous error is returned every time.

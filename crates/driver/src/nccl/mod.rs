@@ -103,11 +103,16 @@ impl OutputCell {
     pub fn mark_complete(&self) {
         self.complete.store(true, Ordering::Release);
     }
+
+    /// Returns whether NCCL has been seen not to write here any more.
+    pub fn is_complete(&self) -> bool {
+        self.complete.load(Ordering::Acquire)
+    }
 }
 
 impl Drop for OutputCell {
     fn drop(&mut self) {
-        if !self.complete.load(Ordering::Acquire)
+        if !self.is_complete()
             && let Some(output) = self.output.take()
         {
             Box::leak(output);
