@@ -108,6 +108,14 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Checks the length of a value.
+pub fn check_value(bytes: usize) -> Result<()> {
+    if bytes > MAX_VALUE {
+        return Err(invalid(format!("a value in a store has at most {MAX_VALUE} bytes, not {bytes}")));
+    }
+    Ok(())
+}
+
 impl Store {
     fn open(address: &Path) -> Result<Store> {
         let text = address.as_os_str().as_bytes();
@@ -196,9 +204,7 @@ impl Store {
     /// Sets the value of a key that has none.
     pub fn set(&self, name: &str, value: &[u8]) -> Result<()> {
         check_name(name)?;
-        if value.len() > MAX_VALUE {
-            return Err(invalid(format!("a value in a store has at most {MAX_VALUE} bytes, not {}", value.len())));
-        }
+        check_value(value.len())?;
         self.set_once(&file_of(VALUE, name), name, value).context(|| format!("setting {name:?} in a store"))
     }
 

@@ -95,6 +95,8 @@ pub unsafe extern "C" fn plinth_store_set(
         if value.is_null() && bytes > 0 {
             return Err(null("value"));
         }
+        // A slice cannot be as long as any number.
+        store::check_value(bytes)?;
         let value = match bytes {
             0 => &[],
             // SAFETY: it is not NULL, so the caller promises `bytes` readable bytes.
