@@ -4,6 +4,7 @@
 /* library: fake_nccl */
 /* alone: an_abort_ends_a_blocked_call an_unknown_engine_is_refused; sets the environment */
 /* alone: ranks_with_a_wrong_setting_leave_nothing_behind a_fault_of_a_rank_that_joins_ends_the_others; set the environment */
+/* alone: the_local_engine_makes_ids_without_nccl; sets the environment */
 /* alone: a_fault_in_a_split_leaves_no_part; enables fault injection before the first call */
 /* alone: a_missing_nccl_is_reported; sets the environment */
 /* alone: types_that_nccl_does_not_reduce_are_refused; expects a new process */
@@ -71,6 +72,16 @@ TEST(an_unknown_engine_is_refused) {
   setenv("PLINTH_COMMUNICATOR_ENGINE", "gloo", 1);
   CHECK_STATUS(plinth_communicator_init_all(devices, 2, NULL, communicators), PLINTH_ERROR_INVALID_CONFIGURATION);
   CHECK_MESSAGE("\"gloo\"; it can be auto, nccl, local or shared");
+}
+
+TEST(the_local_engine_makes_ids_without_nccl) {
+  uint32_t engine = 77;
+  setenv("PLINTH_COMMUNICATOR_ENGINE", "local", 1);
+  need_nccl();
+  init_ranks(2, options_of(PLINTH_ENGINE_AUTO, 20000, 0), communicators);
+  CHECK_OK(plinth_communicator_engine(communicators[0], &engine));
+  CHECK_EQ(engine, PLINTH_ENGINE_SHARED);
+  destroy_communicators();
 }
 
 TEST(an_error_names_the_nccl_call_which_can_be_repeated) {

@@ -107,7 +107,7 @@ pub fn get(handle: u64) -> Result<Arc<Communicator>> {
 pub fn unique_id() -> Result<[u8; ID_BYTES]> {
     let runtime = runtime::ready()?;
     match (EngineKind::Auto.or_from_environment()?, nccl::available(runtime)) {
-        (EngineKind::Shared, _) | (EngineKind::Auto | EngineKind::Local, Err(_)) => ProcessGroup::new_id(),
+        (EngineKind::Shared | EngineKind::Local, _) | (EngineKind::Auto, Err(_)) => ProcessGroup::new_id(),
         (_, nccl) => nccl?.unique_id(),
     }
     .context(|| "making an id for ranks to meet by")
