@@ -179,6 +179,13 @@ TEST(all_to_all_transposes) {
       expect_floats(to[rank] + sender * COUNT, COUNT, (float)(sender * 10000 + rank * COUNT), 1);
     }
   }
+  /* Not in place. */
+  CHECK_OK(plinth_communicator_group_start());
+  for (int rank = 0; rank < ranks; rank++) {
+    CHECK_OK(plinth_communicator_all_to_all(communicators[rank], to[rank], to[rank], COUNT, FLOAT32, streams[rank]));
+  }
+  CHECK_STATUS(plinth_communicator_group_end(), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("in place");
   destroy_communicators();
 }
 

@@ -647,7 +647,7 @@ PLINTH_NOEXCEPT;
 
 /**
  * Sends a different part of each rank's elements to each rank. Otherwise as plinth_communicator_all_reduce, but not
- * in place.
+ * in place, which PLINTH_ENGINE_LOCAL and NCCL refuse (PLINTH_ERROR_INVALID_VALUE).
  *
  * @param communicator The communicator.
  * @param from The input of this rank: `count` elements for each rank, in rank order.

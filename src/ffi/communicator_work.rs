@@ -224,7 +224,7 @@ pub unsafe extern "C" fn plinth_communicator_reduce_scatter(
 }
 
 /// Sends a different part of each rank's elements to each rank. Otherwise as plinth_communicator_all_reduce, but not
-/// in place.
+/// in place, which PLINTH_ENGINE_LOCAL and NCCL refuse (PLINTH_ERROR_INVALID_VALUE).
 ///
 /// @param communicator The communicator.
 /// @param from The input of this rank: `count` elements for each rank, in rank order.

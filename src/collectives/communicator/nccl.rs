@@ -24,7 +24,7 @@ use crate::{
             table::{data_type, reduction},
         },
     },
-    error::{Error, Result},
+    error::{Error, Result, invalid},
     observe,
     runtime::{self, Runtime, tensor::ElementType},
     status::Status,
@@ -274,6 +274,13 @@ impl NcclRank {
     fn prepare(&self, runtime: &Runtime, operation: &Operation) -> Result<Prepared> {
         let comm = self.comm()?;
         self.check_registered_whole([operation.from, operation.to])?;
+        let is_in_place = operation.count > 0 && operation.from.address() == operation.to.address();
+        if operation.kind == Kind::AllToAll && is_in_place && self.size > 1 {
+            // NCCL's messages to and from the other ranks would use the same memory at once.
+            return Err(invalid(format!(
+                "NCCL cannot execute {operation} in place; use separate memory for the output"
+            )));
+        }
         let device = runtime.device(self.device as i32)?;
         let reduces_float8 = || -> Result<bool> {
             Ok(self.nccl.has_float8() && device.properties(&runtime.driver)?.major >= FLOAT8_CAPABILITY)
