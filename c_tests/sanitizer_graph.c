@@ -2,6 +2,7 @@
  * Programs with graphs, checked by the stream sanitizer. SPDX-License-Identifier: MIT OR Apache-2.0
  */
 /* alone: all; leaves memory */
+#include "drawing.h"
 #include "driver.h"
 #include "graphing.h"
 #include "sanitizing.h"
@@ -147,6 +148,45 @@ TEST(clean_memory_of_the_graphs_pool) {
   CHECK_OK(plinth_graph_replay(graph));
   CHECK_OK(plinth_graph_replay(graph));
   CLEAN();
+}
+
+/* Captures a graph that fills memory of its own, frees it, and fills other memory with random numbers. */
+static plinth_graph_t graph_with_random_numbers(uint32_t flags) {
+  tensor out;
+  plinth_graph_t graph = new_graph(flags);
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  unsigned char *own = alloc_on(SIZE, 0, a);
+  set(own, a);
+  release(own);
+  CHECK_OK(plinth_uniform(row(&out, memory, F32, SIZE / 4), 0, 1, NULL, a));
+  CHECK_OK(plinth_graph_capture_end(graph));
+  return graph;
+}
+
+TEST(clean_memory_of_a_graph_with_random_numbers) {
+  begin();
+  plinth_graph_t graph = graph_with_random_numbers(0);
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  CLEAN();
+}
+
+TEST(clean_memory_of_a_graph_that_got_a_node) {
+  begin();
+  plinth_graph_t graph = graph_with_random_numbers(PLINTH_GRAPH_KEEP_GRAPH);
+  plinth_graph_node_t node = NULL;
+  CHECK_OK(plinth_graph_add_empty(graph, NULL, 0, &node));
+  CHECK_OK(plinth_graph_instantiate(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  CLEAN();
+}
+
+TEST(racy_random_numbers_of_a_graph) {
+  begin();
+  CHECK_OK(plinth_graph_replay(graph_with_random_numbers(0)));
+  kernel("sum", READ, memory, SIZE, b);
+  RACE(MISSING_WAIT, memory, SIZE, reads("sum", b), writes("plinth_uniform", a));
 }
 
 TEST(racy_replay_on_freed_memory) {

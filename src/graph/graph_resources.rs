@@ -3,7 +3,7 @@
 use super::replay_order::{self, SharedPool};
 use crate::{
     base::log,
-    driver::{Graph, Span},
+    driver::{Driver, Graph, Span, observer},
     error::{Context, Error, Result},
     memory::{self, PoolId, scratch::alloc_span, trackers},
     ops::random::generator::{GeneratorState, ReplayReservation},
@@ -187,13 +187,15 @@ impl GraphResources {
         }
         let device = runtime.device(self.device as i32)?;
         let function = device.kernel(&runtime.driver, Kernel::AdvanceOffset)?;
-        device.with_context(&runtime.driver, |driver| {
+        let add = |driver: &Driver| -> Result<()> {
             let leaves = driver.graph_leaves(graph)?;
             for generator in &self.generators {
                 driver.graph_add_advance(graph, &leaves, function, generator.offset(), generator.used())?;
             }
             Ok(())
-        })?;
+        };
+        // An observer knows the graph from the capture. These nodes work on memory of the library only.
+        device.with_context(&runtime.driver, |driver| observer::run_unobserved(|| add(driver)))?;
         self.advances = AtomicBool::new(true);
         Ok(())
     }

@@ -7,7 +7,7 @@
 use super::{
     call::Stream,
     library_observer,
-    recording::{Action, PlannedAccess, Recording},
+    recording::{Action, Recording},
     session::{caller, stream_of_handle, with},
     state::State,
 };
@@ -318,12 +318,7 @@ fn record(state: &mut State, steps: &[Step], stack: crate::base::stack::StackId)
     for Step { after, action } in steps {
         let (name, action) = match action {
             NodeAction::Work(name, operands) => {
-                let plan = |operand: &Operand| PlannedAccess {
-                    operand: *operand,
-                    allocation: state.allocation_at(operand.start),
-                    graph_owned: false,
-                };
-                let planned = operands.iter().map(plan).collect();
+                let planned = operands.iter().map(|operand| state.plan(*operand)).collect();
                 (state.name(name), Action::Work(planned))
             }
             NodeAction::Record(event) => (0, Action::Record(*event)),

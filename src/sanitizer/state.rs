@@ -252,9 +252,11 @@ impl State {
         (Access { start, end, track, epoch, number, stack, name, allocation, kind }, alive)
     }
 
-    /// Returns the number of the allocation that contains a byte; 0 for other memory.
-    pub fn allocation_at(&self, byte: u64) -> u32 {
-        self.blocks.at(byte).map_or(0, |block| block.allocation.number)
+    /// Returns the access of a graph's node to the memory that is allocated now.
+    pub fn plan(&self, operand: Operand) -> PlannedAccess {
+        let block = self.blocks.at(operand.start);
+        let graph_owned = block.is_some_and(|block| block.allocation.graph.is_some());
+        PlannedAccess { operand, allocation: block.map_or(0, |block| block.allocation.number), graph_owned }
     }
 
     #[cold]
@@ -265,9 +267,10 @@ impl State {
         let is_former = |allocation: &&Allocation| allocation.number == previous.allocation || previous.allocation == 0;
         let former = block.and_then(|block| block.former.iter().rev().find(is_former));
         // The former allocation may no longer be stored, because only a limited number is kept.
+        let is_other = |block: &Block| block.allocation.number != previous.allocation;
         let is_gone = previous.allocation != 0
-            && block.is_some_and(|block| block.allocation.number != previous.allocation)
-            && self.allocation_at(previous.start) != previous.allocation;
+            && block.is_some_and(is_other)
+            && self.blocks.at(previous.start).is_none_or(is_other);
         let site = self.names.site(previous.track);
         // The allocator orders the former owner's own stream before reuse in that stream, so recording it would not
         // help: other streams need an ordinary wait.
@@ -542,12 +545,9 @@ impl State {
         self.operations += 1;
         let operation = Operation { track: Track::CPU, name, stack };
         for operand in operands.iter().filter(|operand| operand.start < operand.end) {
-            let block = self.blocks.at(operand.start);
-            let graph_owned = block.is_some_and(|block| block.allocation.graph.is_some());
-            let allocation = block.map_or(0, |block| block.allocation.number);
-            let work = PlannedAccess { operand: *operand, allocation, graph_owned };
+            let work = self.plan(*operand);
             let (access, alive) = self.access(operation, &work, self.operations, 0);
-            if graph_owned || !alive {
+            if work.graph_owned || !alive {
                 self.check_allocation(Site::Capture { graph, stream }, &access, 0, &mut reports);
             }
             planned.push(work);
