@@ -2,7 +2,7 @@
 /* A forked child has none of its parent's threads, so a leak sanitizer would report their memory. Disable it. */
 /* env: ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 */
 /* also: PLINTH_ALLOC_CONF=expandable_segments:False */
-/* alone: an_exiting_process_is_refused; forks a child that uses the device */
+/* alone: an_exiting_process_is_refused the_json_has_the_settings; forks a child that uses the device; changes settings */
 #include "allocating.h"
 #include "graphing.h"
 #include "process.h"
@@ -291,6 +291,26 @@ TEST(the_json_has_the_keys_of_pytorch) {
   json = (char *)UNTOUCHED_POINTER;
   CHECK_STATUS(plinth_memory_snapshot(true, NULL), PLINTH_ERROR_NULL_POINTER);
   release(memory);
+}
+
+TEST(the_json_has_the_settings) {
+  char *json = NULL, *settings = NULL;
+  CHECK_OK(plinth_set_allocator_settings("max_split_size_mb:100,garbage_collection_threshold:0.5,"
+                                         "roundup_power2_divisions:[1:0,2:4,>:8],pinned_num_register_threads:8,"
+                                         "release_lock_on_cudamalloc:True,pinned_use_cuda_host_register:True,"
+                                         "graph_capture_record_stream_reuse:True"));
+  CHECK_OK(plinth_memory_snapshot(false, &json));
+  const char *const values[] = {"\"max_split_size\":104857600,", "\"garbage_collection_threshold\":0.5,",
+                                "\"pinned_num_register_threads\":8,", "\"release_lock_on_cudamalloc\":true,",
+                                "\"pinned_use_cuda_host_register\":true,", "\"graph_capture_record_stream_reuse\":true,",
+                                "\"roundup_power2_divisions\":{\"1\":0,\"2\":4,\"4\":8,", "\"32768\":8}"};
+  for (size_t index = 0; index < sizeof values / sizeof *values; index++) {
+    CHECK_EQ(strstr(json, values[index]) != NULL ? 0 : (long long)index + 1, 0);
+  }
+  CHECK_OK(plinth_get_allocator_settings(&settings));
+  CHECK(strstr(json, settings) != NULL);
+  plinth_string_free(settings);
+  plinth_string_free(json);
 }
 
 TEST(a_pools_snapshot_has_only_its_memory) {

@@ -205,11 +205,6 @@ pub fn set(text: &str, allow: impl FnOnce(&Config, &Config) -> Result<()>) -> Re
     Ok(store(&mut slot, config))
 }
 
-/// Returns the settings as a text that [`set`] accepts.
-pub fn text() -> Result<String> {
-    Ok(grammar::write(&get()?))
-}
-
 /// Reads the environment through `find`.
 fn read(find: impl Fn(&str) -> Option<String>) -> Result<Config> {
     let invalid =
@@ -274,6 +269,11 @@ fn check(config: &Config) -> std::result::Result<(), String> {
 }
 
 impl Config {
+    /// Returns the settings as a text that [`set`] accepts.
+    pub fn text(&self) -> String {
+        grammar::write(self)
+    }
+
     /// Returns the backend that these settings select.
     pub fn kind(&self) -> Kind {
         if self.debug.is_on() { Kind::Debug } else { self.backend }

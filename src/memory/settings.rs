@@ -61,5 +61,5 @@ fn check_change(before: &Config, after: &Config) -> Result<()> {
 
 /// Returns the settings as a text.
 pub fn allocator_settings() -> Result<String> {
-    config::text()
+    Ok(config::get()?.text())
 }

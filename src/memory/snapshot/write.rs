@@ -179,33 +179,34 @@ fn write_annotation(annotation: &Annotation, to: &mut impl Writer) -> io::Result
     to.end_map()
 }
 
-/// Writes the settings that plinth shares with torch; the others have torch's defaults.
+/// Writes the settings that torch's structure has. If they cannot be read, they have their defaults.
 fn write_settings(to: &mut impl Writer) -> io::Result<()> {
+    let config = config::get().unwrap_or_default();
     to.begin_map()?;
-    to.set_text(
-        "PYTORCH_CUDA_ALLOC_CONF",
-        &std::env::var_os("PLINTH_ALLOC_CONF").unwrap_or_default().to_string_lossy(),
-    )?;
+    to.set_text("PYTORCH_CUDA_ALLOC_CONF", &config.text())?;
     to.key("max_split_size")?;
-    to.no_limit()?;
+    match config.max_split_size {
+        u64::MAX => to.no_limit()?,
+        limit => to.number(limit)?,
+    }
     to.key("garbage_collection_threshold")?;
-    to.real(0.0)?;
-    to.set_boolean("expandable_segments", config::get().is_ok_and(|config| config.expandable_segments))?;
-    to.set("pinned_num_register_threads", 1)?;
-    to.set_boolean("release_lock_on_cudamalloc", false)?;
-    to.set_boolean("pinned_use_cuda_host_register", false)?;
-    to.set_boolean("graph_capture_record_stream_reuse", false)?;
+    to.real(config.garbage_collection_threshold)?;
+    to.set_boolean("expandable_segments", config.expandable_segments)?;
+    to.set("pinned_num_register_threads", config.pinned_num_register_threads.into())?;
+    to.set_boolean("release_lock_on_cudamalloc", config.release_lock_on_cudamalloc)?;
+    to.set_boolean("pinned_use_cuda_host_register", config.pinned_use_cuda_host_register)?;
+    to.set_boolean("graph_capture_record_stream_reuse", config.graph_capture_record_stream_reuse)?;
     to.key("roundup_power2_divisions")?;
     to.begin_map()?;
-    for power in ROUNDUP_SIZES {
-        to.set(power, 0)?;
+    for (size, divisions) in ROUNDUP_SIZES.into_iter().zip(config.roundup_power2_divisions) {
+        to.set(size, divisions)?;
     }
     to.end_map()?;
     to.end_map()
 }
 
 /// The sizes in MiB for which torch supports separate rounding.
-const ROUNDUP_SIZES: [&str; 16] =
+const ROUNDUP_SIZES: [&str; config::INTERVALS] =
     ["1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "2048", "4096", "8192", "16384", "32768"];
 
 /// Writes the data that torch's structure lacks.
