@@ -326,6 +326,8 @@ static void sleep_in_process(int rank) {
   CHECK_OK(plinth_communicator_init_rank(ranks, shared_id, rank, rank, &options, &communicator));
   plinth_stream_t stream = stream_on(rank);
   CHECK_OK(plinth_set_stream(stream));
+  /* The sleep waits for the device, so results can be read in any stream afterwards. */
+  CHECK_OK(plinth_sanitizer_enable(PLINTH_SANITIZER_ERROR));
   float *from = floats_on(rank, LARGE, (float)rank, 1), *to = floats_on(rank, LARGE, -1, 0);
   CHECK_OK(plinth_graph_create(&graph));
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));

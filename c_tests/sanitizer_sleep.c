@@ -103,3 +103,42 @@ TEST(contents_that_are_being_restored_are_written) {
   CLEAN();
   end();
 }
+
+/* A sleep that does not wait finds that the work of all streams is done. */
+TEST(clean_sleep_that_finds_no_work) {
+  begin(PLINTH_SANITIZER_COLLECT);
+  plinth_stream_t stream = stream_on(0);
+  unsigned char *other = (unsigned char *)alloc_on(KIB, 0, stream);
+  CHECK_OK(plinth_memset(other, 1, KIB, stream));
+  options.flags |= PLINTH_SLEEP_NO_WAIT;
+  while (plinth_memory_sleep("weights", &options) == PLINTH_ERROR_GRAPH_MEMORY_IN_USE) {
+    sleep_milliseconds(1);
+  }
+  kernel("sum", READ, other, KIB, stream_on(0));
+  CLEAN();
+  CHECK_OK(plinth_memory_wake("weights"));
+  release(other);
+  end();
+}
+
+/* New memory at the addresses of memory that was freed in its sleep. */
+TEST(clean_memory_of_a_pool_that_ended_its_sleep) {
+  CHECK_OK(plinth_sanitizer_enable(PLINTH_SANITIZER_COLLECT));
+  plinth_stream_t stream = on_new_stream(0);
+  const plinth_pool_id_t shared = shared_pool();
+  plinth_graph_t graph = new_graph(0), other = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, &shared, PLINTH_CAPTURE_GLOBAL));
+  unsigned char *inside = (unsigned char *)alloc_on(KIB, 0, stream);
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_sleep(graph));
+  CHECK_OK(plinth_graph_destroy(graph));
+  release(inside);
+  CHECK_OK(plinth_graph_capture_begin(other, &shared, PLINTH_CAPTURE_GLOBAL));
+  inside = (unsigned char *)alloc_on(KIB, 0, stream);
+  CHECK_OK(plinth_memset(inside, 1, KIB, stream));
+  release(inside);
+  CHECK_OK(plinth_graph_capture_end(other));
+  CHECK_OK(plinth_graph_replay(other));
+  CLEAN();
+  CHECK_OK(plinth_graph_destroy(other));
+}

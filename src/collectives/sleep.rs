@@ -4,6 +4,7 @@ use crate::{
     base::deadline::Deadline,
     driver::Driver,
     error::{Error, Result},
+    observe,
     runtime::{Runtime, device::Device},
     status::Status,
     stream::{
@@ -54,6 +55,7 @@ pub fn await_device(
     deadline: Deadline,
     health: impl Fn() -> Result<()>,
 ) -> Result<()> {
+    let ahead = observe::end_of_device(device.ordinal);
     let Ok(event) = capture_lock::record_in_device(runtime, device) else {
         return capture_lock::synchronize_device(runtime, device);
     };
@@ -64,5 +66,7 @@ pub fn await_device(
     };
     // Another thread may be capturing.
     let wait = |driver: &Driver| driver.with_relaxed_capture(|| deadline.until(what, || poll(driver)))?;
-    device.with_context(&runtime.driver, wait)
+    device.with_context(&runtime.driver, wait)?;
+    ahead.finish();
+    Ok(())
 }

@@ -9,6 +9,7 @@ use crate::{
         mapped::{Backing, Mapped},
         space::{Region, Space},
     },
+    observe,
 };
 
 /// Free memory between live blocks is saved with them up to this size, because a copy costs the time of so many bytes.
@@ -138,6 +139,8 @@ impl Space {
     pub(in crate::memory) fn drop_suspended_state(&mut self) {
         for handle in self.reclaimable_handles_where(|backing| backing == Backing::Suspended) {
             if let Some(block) = self.detach_block(&handle) {
+                // Memory that is mapped there from now on does not sleep.
+                observe::on_wake(handle.address, handle.bytes);
                 self.free_addresses(block, handle.address);
             }
         }

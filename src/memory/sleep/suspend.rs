@@ -136,8 +136,10 @@ fn await_device(runtime: &Runtime, device: &Device, no_wait: bool) -> Result<()>
     if !no_wait {
         return capture_lock::synchronize_device(runtime, device);
     }
+    let ahead = observe::end_of_device(device.ordinal);
     let event = capture_lock::record_in_device(runtime, device)?;
     if runtime.in_any_context(|driver| Ok(driver.event_query(event.native())?))? {
+        ahead.finish();
         return Ok(());
     }
     Err(Error::new(
