@@ -5,6 +5,7 @@ use crate::error::Result;
 use once_cell::sync::Lazy;
 use parking_lot::Mutex;
 use std::{
+    collections::HashMap,
     fs,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -29,6 +30,9 @@ const MAX_INTERVAL: Duration = Duration::from_secs(1);
 pub struct Cpu {
     root: PathBuf,
     last: Mutex<Option<Sums>>,
+    /// The packages' counters of energy by their folder: the last value, and the microjoules of the times that it wrapped
+    /// around.
+    energies: Mutex<HashMap<PathBuf, (u64, u64)>>,
 }
 
 /// Returns the processors of this machine.
@@ -54,7 +58,7 @@ fn mean(values: &[u64]) -> Option<u64> {
 
 impl Cpu {
     fn at(root: &Path) -> Cpu {
-        Cpu { root: root.to_owned(), last: Mutex::new(None) }
+        Cpu { root: root.to_owned(), last: Mutex::new(None), energies: Mutex::default() }
     }
 
     /// Returns one reading.
@@ -98,7 +102,6 @@ impl Cpu {
         }
         let (busy, all) = (now.busy.saturating_sub(before.busy), now.all.saturating_sub(before.all));
         let time = (now.when - before.when).as_micros() as u64;
-        // The energy counter wraps around.
         let used = now.energy.zip(before.energy).and_then(|(now, before)| now.checked_sub(before));
         Some((busy * 100 / all.max(1), used.map(|microjoules| microjoules * 1000 / time.max(1))))
     }
@@ -108,8 +111,18 @@ impl Cpu {
         // Other zones are parts of a package, or the whole machine including its packages.
         let is_package =
             |path: &&PathBuf| fs::read_to_string(path.join("name")).is_ok_and(|name| name.starts_with("package"));
-        let packages = zones.iter().filter(is_package);
-        let counted: Vec<u64> = packages.filter_map(|path| number(&path.join("energy_uj"))).collect();
+        // Counters are read under the lock: a value that another thread reads earlier and stores later is no wrap.
+        let mut energies = self.energies.lock();
+        let mut count = |path: &PathBuf| {
+            let value = number(&path.join("energy_uj"))?;
+            let (last, wrapped) = energies.entry(path.clone()).or_default();
+            if value < *last {
+                *wrapped += number(&path.join("max_energy_range_uj"))?;
+            }
+            *last = value;
+            Some(value + *wrapped)
+        };
+        let counted: Vec<u64> = zones.iter().filter(is_package).filter_map(&mut count).collect();
         (!counted.is_empty()).then(|| counted.iter().sum())
     }
 
@@ -193,6 +206,31 @@ mod tests {
         assert!((5_000..=10_000).contains(&power), "a joule in a tenth of a second: {power} mW");
         machine.write("sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq", "3000000\n");
         assert_eq!(cpu.read(Reading::ClockRate).unwrap(), 3000);
+    }
+
+    #[test]
+    fn energy_goes_on_when_its_counter_wraps_around() {
+        let machine = Machine::new();
+        machine.write("proc/stat", "cpu  100 0 100 700 100 0 0 0 0 0\n");
+        let counts = |one: &str, other: &str| {
+            machine.write("sys/class/powercap/intel-rapl:0/energy_uj", one);
+            machine.write("sys/class/powercap/intel-rapl:1/energy_uj", other);
+        };
+        for zone in ["intel-rapl:0", "intel-rapl:1"] {
+            machine.write(&format!("sys/class/powercap/{zone}/name"), "package\n");
+            machine.write(&format!("sys/class/powercap/{zone}/max_energy_range_uj"), "10000000\n");
+        }
+        let cpu = Cpu::at(machine.0.path());
+        counts("9000000", "1000000");
+        assert_eq!(cpu.read(Reading::Energy).unwrap(), 10_000);
+        let before = cpu.sums().unwrap();
+        *cpu.last.lock() = Some(Sums { when: Instant::now() - Duration::from_millis(100), ..before });
+        counts("500000", "1500000");
+        let power = cpu.read(Reading::PowerDraw).unwrap();
+        assert!((10_000..=20_000).contains(&power), "two joules in a tenth of a second: {power} mW");
+        assert_eq!(cpu.read(Reading::Energy).unwrap(), 12_000);
+        counts("600000", "1500000");
+        assert_eq!(cpu.read(Reading::Energy).unwrap(), 12_100);
     }
 
     #[test]
