@@ -135,6 +135,12 @@ static void make_calls(void) {
   }
 }
 
+static void ignore_message(int32_t level, const char *message, void *context) {
+  (void)level;
+  (void)message;
+  (void)context;
+}
+
 /* A thread's first calls, and what the library does when the thread ends. */
 static void *begin_and_end(void *context) {
   is_interruptible = true;
@@ -152,6 +158,10 @@ TEST(no_call_ends_before_its_memory_is_freed) {
   (void)plinth_dump_snapshot("/nowhere/snapshot");
   is_interruptible = false;
   CHECK(interruptions > 100);
+  /* A thread also frees what walks of its stack and messages of the log needed. */
+  plinth_memory_history_options_t history = PLINTH_MEMORY_HISTORY_OPTIONS_INIT;
+  CHECK_OK(plinth_record_memory_history(&history));
+  CHECK_OK(plinth_set_log_callback(PLINTH_LOG_DEBUG, ignore_message, NULL));
   pthread_t thread;
   CHECK_EQ(pthread_create(&thread, NULL, begin_and_end, NULL), 0);
   CHECK_EQ(pthread_join(thread, NULL), 0);

@@ -58,7 +58,7 @@ struct ThreadLog {
     depth: Cell<u32>,
     /// Whether the thread is in the callback.
     in_callback: Cell<bool>,
-    /// The messages for the callback.
+    /// The messages for the callback. A thread that is in no call has none.
     pending: RefCell<Vec<Message>>,
 }
 
@@ -163,7 +163,8 @@ fn deliver(thread: &ThreadLog) {
         messages.append(&mut waiting);
         ANY_WAITING.store(false, Ordering::Release);
     }
-    messages.append(&mut thread.pending.borrow_mut());
+    // The thread keeps no memory, which its end would have to free.
+    messages.append(&mut thread.pending.take());
     if messages.is_empty() {
         return;
     }

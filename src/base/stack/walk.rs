@@ -10,6 +10,7 @@ use super::{
     images, rules,
     table::{self, StackId},
 };
+use crate::driver::signals;
 use once_cell::sync::Lazy;
 use std::{
     cell::{Cell, RefCell},
@@ -34,8 +35,19 @@ struct Walker {
     frames: Box<[u64; DEPTH]>,
 }
 
+/// The walker of a thread. A handler of a signal that interrupts the allocator must make no call, so it is dropped while
+/// signals are blocked.
+struct ThreadWalker(RefCell<Option<Walker>>);
+
+impl Drop for ThreadWalker {
+    fn drop(&mut self) {
+        let _blocked = signals::block();
+        self.0.take();
+    }
+}
+
 thread_local! {
-    static WALKER: RefCell<Option<Walker>> = const { RefCell::new(None) };
+    static WALKER: ThreadWalker = const { ThreadWalker(RefCell::new(None)) };
 }
 
 /// Returns the range of the library's code; empty if the library is part of the program's image.
@@ -60,7 +72,7 @@ pub fn capture() -> StackId {
     let start = Start::here();
     let captured = WALKER.try_with(|walker| {
         // A signal handler may interrupt a capture and call this function.
-        let mut walker = walker.try_borrow_mut().ok()?;
+        let mut walker = walker.0.try_borrow_mut().ok()?;
         Some(walker.get_or_insert_with(Walker::new).capture(start))
     });
     captured.ok().flatten().unwrap_or_default()
