@@ -3,7 +3,10 @@
  * environment. SPDX-License-Identifier: MIT OR Apache-2.0
  */
 /* alone: all; leaves memory */
+/* library: pluggable_helper */
+#include "drawing.h"
 #include "graphing.h"
+#include "plugging.h"
 #include "process.h"
 #include "sanitizing.h"
 
@@ -495,4 +498,19 @@ TEST(a_wait_from_before_disabling_orders_nothing) {
   gate_open(shut);
   CHECK(pthread_join(waiter, NULL) == 0);
   CLEAN();
+}
+
+/* The program's allocator, which the call requests memory from, calls the library, too. */
+TEST(an_access_has_the_name_of_its_call) {
+  enum { NUMBERS = 5000 };
+  tensor out;
+  void *numbers = NULL;
+  enable_sanitizer();
+  CHECK_OK(plinth_change_current_allocator(load_helper()));
+  CHECK_OK(plinth_device_malloc(NUMBERS * sizeof(int64_t), 0, &numbers));
+  plinth_stream_t stream = stream_on(0), other = stream_on(0);
+  kernel("sum", READ, numbers, NUMBERS * sizeof(int64_t), other);
+  CHECK_OK(plinth_randperm(row(&out, numbers, I64, NUMBERS), NULL, stream));
+  CHECK(state()->allocated > 0);
+  RACE(MISSING_WAIT, numbers, NUMBERS * sizeof(int64_t), writes("plinth_randperm", stream), reads("sum", other));
 }

@@ -134,8 +134,8 @@ pub trait Observer: Sync {
     fn begin_wait(&self, awaited: &[Awaited]) -> PendingWait;
     fn before_host_function(&self, runtime: &Runtime, stream: Stream) -> Result<Option<Arc<dyn Fn() + Send + Sync>>>;
     fn wait_mutually(&self, streams: &[Stream], is_awaited: &dyn Fn(usize, usize) -> bool);
-    fn on_call_begin(&self, name: &'static str);
-    fn on_call_end(&self);
+    fn on_call_begin(&self, name: &'static str) -> &'static str;
+    fn on_call_end(&self, outer: &'static str);
     fn on_alloc(&self, block: BlockInfo);
     fn on_existing_block(&self, block: BlockInfo, stack: StackId);
     fn on_free(&self, block: BlockInfo);
@@ -315,17 +315,15 @@ pub fn wait_mutually(streams: &[Stream], is_awaited: impl Fn(usize, usize) -> bo
 }
 
 /// Reports that the calling thread enters a function of the library; also while reports are disabled, since each end must have
-/// its begin.
-pub fn on_call_begin(name: &'static str) {
-    if let Some(observer) = OBSERVER.get() {
-        observer.on_call_begin(name);
-    }
+/// its begin. Returns the name of the function that it is in, for [`on_call_end`].
+pub fn on_call_begin(name: &'static str) -> &'static str {
+    OBSERVER.get().map_or("", |observer| observer.on_call_begin(name))
 }
 
 /// Reports that the calling thread leaves it.
-pub fn on_call_end() {
+pub fn on_call_end(outer: &'static str) {
     if let Some(observer) = OBSERVER.get() {
-        observer.on_call_end();
+        observer.on_call_end(outer);
     }
 }
 

@@ -183,8 +183,10 @@ pub fn function_name(path: &'static str) -> &'static str {
 pub struct OwnCall {
     /// The observers that were notified of its beginning.
     observers: u8,
-    /// The name of the call around it.
-    outer: &'static str,
+    /// The name of the call around it for the log.
+    outer_logged: &'static str,
+    /// That for the sanitizer.
+    outer_named: &'static str,
 }
 
 /// Reports the beginning of one of the library's own calls, given the path of the function's name. Returns what
@@ -198,15 +200,13 @@ pub fn begin_own_call(path: &'static str) -> OwnCall {
     if function.starts_with("plinth_nvtx_") {
         observers &= !ANNOTATED;
     }
-    let outer = if observers & LOGGED != 0 { log::enter(function) } else { "" };
-    if observers & NAMED != 0 {
-        observe::on_call_begin(function);
-    }
+    let outer_logged = if observers & LOGGED != 0 { log::enter(function) } else { "" };
+    let outer_named = if observers & NAMED != 0 { observe::on_call_begin(function) } else { "" };
     if observers & ANNOTATED != 0 {
         let name = CString::new(function).unwrap_or_default();
         Domain::DEFAULT.range_push(&plain(&name));
     }
-    OwnCall { observers, outer }
+    OwnCall { observers, outer_logged, outer_named }
 }
 
 /// Reports the end of a call, with its error if it failed, to the observers that were notified of its beginning.
@@ -217,7 +217,7 @@ pub fn end_own_call(call: OwnCall, error: Option<&Error>) {
         Domain::DEFAULT.range_pop();
     }
     if call.observers & NAMED != 0 {
-        observe::on_call_end();
+        observe::on_call_end(call.outer_named);
     }
     if call.observers & LOGGED != 0 {
         if let Some(error) = error {
@@ -227,7 +227,7 @@ pub fn end_own_call(call: OwnCall, error: Option<&Error>) {
                 format!("failed with {name}: {error}")
             });
         }
-        log::leave(call.outer);
+        log::leave(call.outer_logged);
     }
 }
 

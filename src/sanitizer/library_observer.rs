@@ -217,12 +217,12 @@ impl Observer for LibraryObserver {
         });
     }
 
-    fn on_call_begin(&self, name: &'static str) {
-        session::enter(name);
+    fn on_call_begin(&self, name: &'static str) -> &'static str {
+        session::enter(name)
     }
 
-    fn on_call_end(&self) {
-        session::leave();
+    fn on_call_end(&self, outer: &'static str) {
+        session::leave(outer);
     }
 
     fn on_alloc(&self, block: BlockInfo) {

@@ -71,7 +71,7 @@ static SWITCHING: Mutex<()> = Mutex::new(());
 thread_local! {
     /// Whether this thread is in the callback.
     static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
-    /// The latest library call of this thread.
+    /// The innermost library call that this thread is in.
     static CURRENT_CALL: Cell<&'static str> = const { Cell::new("") };
     /// The number of nested library calls: a call may call the program, which may call the library.
     static CALL_DEPTH: Cell<u32> = const { Cell::new(0) };
@@ -215,14 +215,15 @@ fn deliver_some(mut reports: Vec<Report>) -> Result<()> {
     }
 }
 
-/// Marks the beginning of a library call on this thread.
-pub fn enter(call: &'static str) {
-    CURRENT_CALL.set(call);
+/// Marks the beginning of a library call on this thread. Returns the name of the call around it, for [`leave`].
+pub fn enter(call: &'static str) -> &'static str {
     CALL_DEPTH.set(CALL_DEPTH.get() + 1);
+    CURRENT_CALL.replace(call)
 }
 
 /// Marks the end of a library call, and delivers pending reports at the end of the outermost one.
-pub fn leave() {
+pub fn leave(outer: &'static str) {
+    CURRENT_CALL.set(outer);
     CALL_DEPTH.set(CALL_DEPTH.get() - 1);
     if CALL_DEPTH.get() == 0 && !IN_CALLBACK.get() {
         let pending = PENDING_REPORTS.try_with(|pending| pending.take()).unwrap_or_default();
