@@ -29,9 +29,9 @@ pub mod collectives {
     }
 }
 
-/// Support for tests.
+/// The environment, and support for tests.
 pub mod init {
-    pub use crate::init::testing;
+    pub use crate::init::{startup::refused_variables, testing};
 }
 
 /// Device memory.

@@ -4,9 +4,15 @@
 
 use super::process;
 use crate::{
-    error::Result,
-    ops::random,
-    runtime::{self, Runtime, Startup},
+    collectives::{
+        communicator::engine::{self, EngineKind},
+        devices::tuning::Threshold,
+        processes::tuning::Tuning,
+    },
+    error::{Error, Result},
+    memory::{config, ipc},
+    ops::{jit::cache::Cache, random},
+    runtime::{self, Runtime, Startup, availability},
     sanitizer,
 };
 
@@ -18,6 +24,23 @@ fn ready(runtime: &'static Runtime) -> Result<()> {
     let sanitized = sanitizer::mode_from_environment().and_then(sanitizer::enable);
     random::seed::apply_pending(runtime)?;
     sanitized
+}
+
+/// Returns the errors of the environment variables whose values the library refuses when it needs them, except those of the
+/// host device.
+pub fn refused_variables() -> Vec<Error> {
+    let read = [
+        config::get().err(),
+        ipc::mode::mode().err(),
+        sanitizer::mode_from_environment().err(),
+        availability::is_nvml_enabled().err(),
+        EngineKind::Auto.or_from_environment().err(),
+        engine::local_nccl_from().err(),
+        Threshold::CopyEngine.bytes().err(),
+        Tuning::of(2, 1).err(),
+        Cache::get().err(),
+    ];
+    read.into_iter().flatten().collect()
 }
 
 extern "C" fn at_load() {

@@ -123,7 +123,8 @@ fn gpus() -> Result<Option<usize>> {
     }))
 }
 
-fn is_nvml_enabled() -> Result<bool> {
+/// Returns whether NVML counts the GPUs, where it is installed.
+pub fn is_nvml_enabled() -> Result<bool> {
     let get = |name| env::var_os(name).filter(|value| !value.is_empty());
     match get(CHECK) {
         None => Ok(get(CHECK_OF_PYTORCH).is_none_or(|value| value != "0")),

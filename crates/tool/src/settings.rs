@@ -30,7 +30,7 @@ pub const KNOWN: [(&str, &str); 39] = [
     ("PLINTH_KERNEL_CACHE_MAX_BYTES", "the limit of the kernel cache in bytes"),
     ("PLINTH_KERNEL_CACHE_PATH", "the folder of the kernel cache"),
     ("PLINTH_LIBRARY", "the file of libplinth.so, for the Python package"),
-    ("PLINTH_MEMORY_DEBUG", "1: the allocator checks for invalid use of its memory"),
+    ("PLINTH_MEMORY_DEBUG", "checks for invalid use of memory: guard, unmap, fill"),
     ("PLINTH_NCCL_LIBRARY", "the file of NCCL"),
     ("PLINTH_NO_CUDA_MEMORY_CACHING", "1: allocations bypass the cache"),
     ("PLINTH_NVML_BASED_CUDA_CHECK", "1: NVML counts the GPUs; 0: the driver does"),

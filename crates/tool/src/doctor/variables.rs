@@ -1,7 +1,7 @@
 //! Checks of environment variables: values that plinth refuses, and unknown names.
 
 use super::{super::settings, Finding, Severity};
-use plinth::internal::memory::config;
+use plinth::internal::init;
 use plinth_host::config::Config;
 
 const ABOUT: &str = "settings";
@@ -21,9 +21,7 @@ pub fn check() -> Vec<Finding> {
     if let Err(reason) = Config::from_environment() {
         refused(reason);
     }
-    if let Err(error) = config::get() {
-        refused(error.message().to_owned());
-    }
+    init::refused_variables().iter().for_each(|error| refused(error.message().to_owned()));
     if findings.is_empty() {
         let count = set.keys().filter(|name| name.starts_with("PLINTH_")).count();
         let says = match count {

@@ -226,6 +226,21 @@ fn doctor_checks_the_settings() {
     let (status, stdout, _) = output(tool(&["doctor"]).env("PLINTH_ALLOC_CONF", "nonsense:1"));
     assert_eq!(status, 1);
     contains(&stdout, &["nonsense", "Correct the variable"]);
+    for name in [
+        "PLINTH_COMMUNICATOR_ENGINE",
+        "PLINTH_COMMUNICATOR_NCCL_FROM",
+        "PLINTH_COMM_CONF",
+        "PLINTH_GROUP_TUNING",
+        "PLINTH_IPC",
+        "PLINTH_KERNEL_CACHE_MAX_BYTES",
+        "PLINTH_MEMORY_DEBUG",
+        "PLINTH_NVML_BASED_CUDA_CHECK",
+        "PLINTH_SANITIZER",
+    ] {
+        let (status, stdout, _) = output(tool(&["doctor", "--no-trial"]).env(name, "nonsense"));
+        assert_eq!(status, 1, "{name}");
+        contains(&stdout, &["problem  settings", name]);
+    }
     let (status, stdout, _) = output(tool(&["doctor"]).env("PLINTH_DEVISE", "cuda"));
     assert_eq!(status, 0);
     contains(&stdout, &["PLINTH_DEVISE is not a variable of plinth", "Did you mean PLINTH_DEVICE?"]);
