@@ -182,6 +182,27 @@ TEST(clean_memory_of_a_graph_that_got_a_node) {
   CLEAN();
 }
 
+/* The sanitizer is enabled before or after the graph allocates memory. */
+static void replay_graph_from_before(bool is_allocated) {
+  a = on_new_stream(0);
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  unsigned char *own = is_allocated ? (unsigned char *)alloc_on(SIZE, 0, a) : NULL;
+  enable_sanitizer();
+  if (!is_allocated) {
+    own = (unsigned char *)alloc_on(SIZE, 0, a);
+  }
+  set(own, a);
+  release(own);
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  CLEAN();
+}
+
+TEST(clean_memory_of_a_capture_from_before) { replay_graph_from_before(true); }
+TEST(clean_memory_that_a_capture_from_before_allocates) { replay_graph_from_before(false); }
+
 TEST(racy_random_numbers_of_a_graph) {
   begin();
   CHECK_OK(plinth_graph_replay(graph_with_random_numbers(0)));

@@ -55,7 +55,7 @@ impl PoolId {
     }
 
     /// Returns whether the library issued this id and it needs no pool to be valid.
-    fn is_issued_for_graphs(self) -> bool {
+    pub fn is_issued_for_graphs(self) -> bool {
         let (number, next) = match (self.foreign, self.owner, self.index) {
             (false, owner, 0) => (owner, &NEXT_OF_CAPTURE),
             (false, 0, index) if index % 2 == 1 => (index / 2, &NEXT_OF_GRAPHS),

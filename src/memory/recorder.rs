@@ -191,8 +191,9 @@ impl Recorder {
 
     /// Returns the description of a block for the sanitizer, if that is on.
     pub fn owned(&self, address: u64, bytes: u64) -> Option<BlockInfo> {
-        let Source { device, stream, .. } = self.source;
-        self.sanitizer_thread.map(|thread| BlockInfo { address, bytes, device, stream, thread })
+        let Source { device, stream, pool } = self.source;
+        let of_graphs = pool.is_issued_for_graphs();
+        self.sanitizer_thread.map(|thread| BlockInfo { address, bytes, device, stream, thread, of_graphs })
     }
 
     /// Reports the existing blocks and their recorded streams to the stream sanitizer when it is switched on.

@@ -90,6 +90,8 @@ pub struct BlockInfo {
     pub stream: usize,
     /// The thread's number if the stream is a per-thread default stream.
     pub thread: u64,
+    /// Whether it is in a pool that only captures allocate from.
+    pub of_graphs: bool,
 }
 
 /// What a query or a wait covers.

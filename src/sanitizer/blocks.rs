@@ -23,8 +23,8 @@ pub struct Allocation {
     pub stream: Option<Stream>,
     /// The stack of the allocation.
     pub stack: StackId,
-    /// The graph in whose capture it was allocated.
-    pub graph: Option<u64>,
+    /// Whether it was allocated in a capture, so that graphs use its memory also after its free.
+    pub of_graph: bool,
     /// The stack of the free, if it was freed.
     pub freed: Option<StackId>,
     /// Its name at the free, or at the report if it is live.

@@ -226,13 +226,17 @@ impl Observer for LibraryObserver {
     }
 
     fn on_alloc(&self, block: BlockInfo) {
-        let (stream, stack) = (stream_of_block(&block), caller());
-        with(|state| state.alloc(block.address, block.bytes, stream, stack));
+        self.on_existing_block(block, caller());
     }
 
     fn on_existing_block(&self, block: BlockInfo, stack: StackId) {
         let stream = stream_of_block(&block);
-        with(|state| state.alloc(block.address, block.bytes, stream, stack));
+        with(|state| {
+            state.alloc(block.address, block.bytes, stream, stack);
+            if block.of_graphs {
+                state.set_of_graph(block.address);
+            }
+        });
     }
 
     fn on_free(&self, block: BlockInfo) {

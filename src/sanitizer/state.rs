@@ -255,7 +255,7 @@ impl State {
     /// Returns the access of a graph's node to the memory that is allocated now.
     pub fn plan(&self, operand: Operand) -> PlannedAccess {
         let block = self.blocks.at(operand.start);
-        let graph_owned = block.is_some_and(|block| block.allocation.graph.is_some());
+        let graph_owned = block.is_some_and(|block| block.allocation.of_graph);
         PlannedAccess { operand, allocation: block.map_or(0, |block| block.allocation.number), graph_owned }
     }
 
@@ -405,14 +405,21 @@ impl State {
         }
         let stream = stream.into();
         let track = stream.map_or(Track::CPU, |stream| self.track(stream));
-        let graph = stream.and_then(|stream| self.capture_of(stream));
+        let of_graph = stream.is_some_and(|stream| self.is_capturing(stream));
         // 0 means no allocation.
         self.allocations = self.allocations.wrapping_add(1).max(1);
         let end = address.saturating_add(bytes);
         let allocation =
-            Allocation { number: self.allocations, address, bytes, stream, stack, graph, freed: None, name: None };
+            Allocation { number: self.allocations, address, bytes, stream, stack, of_graph, freed: None, name: None };
         let former = blocks::former(self.remove_blocks(address, bytes, Some(track)));
         self.blocks.insert(address, Block { end, allocation, track, recorded: Vec::new(), freed_at: None, former });
+    }
+
+    /// Marks a block as allocated in a capture, which may have begun before the sanitizer was enabled.
+    pub fn set_of_graph(&mut self, address: u64) {
+        if let Some(block) = self.blocks.live_mut(address) {
+            block.allocation.of_graph = true;
+        }
     }
 
     /// Removes the blocks in freed memory that goes to its next owner, and the accesses that the allocator has waited
