@@ -297,8 +297,9 @@ pub fn alloc(kind: Kind, runtime: &'static Runtime, number: i32, stream: Stream,
     // Another library may have freed named memory at this address.
     names::forget_memory(address);
     if observe::is_on() {
-        // The driver waited for the device when this memory was freed before, so its earlier accesses are ordered.
-        if matches!(block.owner, Owner::Uncached(_)) {
+        // The driver waited for the device when this memory was freed before, or orders it, as it is a graph's: earlier
+        // accesses do not conflict.
+        if matches!(block.owner, Owner::Uncached(_) | Owner::Async { capture: Some(_) }) {
             observe::forget_accesses(address, size);
         }
         observe::on_alloc(block.block_info(address));

@@ -90,7 +90,7 @@ pub struct BlockInfo {
     pub stream: usize,
     /// The thread's number if the stream is a per-thread default stream.
     pub thread: u64,
-    /// Whether it is in a pool that only captures allocate from.
+    /// Whether a capture allocated it.
     pub of_graphs: bool,
 }
 

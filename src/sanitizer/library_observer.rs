@@ -43,6 +43,13 @@ fn stream_of_block(block: &BlockInfo) -> Stream {
     stream
 }
 
+/// Marks a block of a pool that only captures allocate from: its capture may have begun before the sanitizer was enabled.
+fn set_of_graph(state: &mut State, block: &BlockInfo) {
+    if block.of_graphs {
+        state.set_of_graph(block.address);
+    }
+}
+
 fn is_pageable(runtime: &Runtime, address: u64) -> bool {
     runtime.pointer_info(address).is_ok_and(|info| info.kind == MemoryKind::Unregistered)
 }
@@ -233,9 +240,7 @@ impl Observer for LibraryObserver {
         let stream = stream_of_block(&block);
         with(|state| {
             state.alloc(block.address, block.bytes, stream, stack);
-            if block.of_graphs {
-                state.set_of_graph(block.address);
-            }
+            set_of_graph(state, &block);
         });
     }
 
@@ -244,6 +249,7 @@ impl Observer for LibraryObserver {
         let name = names::get(Subject::Memory(block.address));
         with(|state| {
             state.ensure_block(block.address, block.bytes, stream);
+            set_of_graph(state, &block);
             state.free(block.address, stack, name);
         });
     }

@@ -415,7 +415,7 @@ impl State {
         self.blocks.insert(address, Block { end, allocation, track, recorded: Vec::new(), freed_at: None, former });
     }
 
-    /// Marks a block as allocated in a capture, which may have begun before the sanitizer was enabled.
+    /// Marks a block as allocated in a capture.
     pub fn set_of_graph(&mut self, address: u64) {
         if let Some(block) = self.blocks.live_mut(address) {
             block.allocation.of_graph = true;

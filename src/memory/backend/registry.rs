@@ -39,7 +39,8 @@ impl Block {
     /// Returns the block in the form that the sanitizer expects.
     pub fn block_info(&self, address: u64) -> BlockInfo {
         let StreamUse { stream, device, thread, .. } = self.own;
-        BlockInfo { address, bytes: self.requested, device, stream: stream.handle(), thread, of_graphs: false }
+        let of_graphs = matches!(self.owner, Owner::Async { capture: Some(_) });
+        BlockInfo { address, bytes: self.requested, device, stream: stream.handle(), thread, of_graphs }
     }
 
     /// Returns whether a stream that uses the block is capturing, and therefore cannot be waited for.
