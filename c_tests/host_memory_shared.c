@@ -67,6 +67,17 @@ static void hold_until_killed(void) {
   }
 }
 
+static void add_memory(const plinth_gpu_process_t *process, void *sum) {
+  CHECK_EQ(process->pid, (uint32_t)getpid());
+  *(uint64_t *)sum += process->memory_used;
+}
+
+static uint64_t memory_of_this_process(int32_t device) {
+  uint64_t sum = 0;
+  CHECK_OK(plinth_gpu_processes_each(device, add_memory, &sum));
+  return sum;
+}
+
 static void a_kind_lowers_the_free_memory(void (*how)(size_t bytes)) {
   void *memory = UNTOUCHED_POINTER;
   share_memory();
@@ -75,6 +86,7 @@ static void a_kind_lowers_the_free_memory(void (*how)(size_t bytes)) {
   await(1);
   CHECK_EQ(free_on(0), TOTAL - 40 * MIB);
   CHECK_EQ(free_on(1), TOTAL);
+  CHECK_EQ(memory_of_this_process(0), 0);
   CHECK_STATUS(plinth_device_malloc(32 * MIB, 0, &memory), PLINTH_ERROR_OUT_OF_MEMORY);
   CHECK_SAME(memory, UNTOUCHED_POINTER);
   CHECK_STATUS(plinth_caching_allocator_alloc(32 * MIB, 0, NULL, &memory), PLINTH_ERROR_OUT_OF_MEMORY);
@@ -82,6 +94,7 @@ static void a_kind_lowers_the_free_memory(void (*how)(size_t bytes)) {
   CHECK_MESSAGE("other processes, and other libraries in this one, have 40.00 MiB");
   void *rest = device_memory(24 * MIB, 0);
   CHECK_EQ(free_on(0), 0);
+  CHECK_EQ(memory_of_this_process(0), 24 * MIB);
   CHECK_OK(plinth_device_free(rest));
   /* The part of a process that is killed comes back. */
   CHECK(kill(child, SIGKILL) == 0);

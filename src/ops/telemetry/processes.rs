@@ -4,6 +4,7 @@ use super::gpu;
 use crate::{
     driver::Kind,
     error::{Context, Result},
+    host,
     runtime::{self, Runtime, device::Device},
 };
 use std::fmt::Write;
@@ -20,10 +21,10 @@ pub struct Process {
 fn find(runtime: &Runtime, device: &Device) -> Result<Vec<Process>> {
     match runtime.driver.kind() {
         Kind::Cuda => gpu::processes(runtime, device),
-        // The host device belongs to this process alone.
+        // Other processes cannot be told apart, if they share the host device's memory.
         Kind::Host => {
-            let (free, total) = device.memory_info(&runtime.driver)?;
-            Ok(vec![Process { pid: std::process::id(), memory: Some(total - free) }])
+            let memory = host::live().device_bytes.get(device.native as usize).copied();
+            Ok(vec![Process { pid: std::process::id(), memory }])
         }
     }
 }

@@ -79,8 +79,6 @@ pub struct Sampler {
     pub driver: Option<String>,
     /// What the readings of the host device mean.
     pub note: Option<String>,
-    /// Whether the memory in use is that of several processes.
-    is_shared: bool,
     nvml: Option<Nvml>,
     processes: Reader,
 }
@@ -96,7 +94,7 @@ impl Sampler {
         let nvml = if kind == Kind::Cuda { libraries::nvml().ok() } else { None };
         let shared = env::var("PLINTH_HOST_MEMORY_NAME").ok().filter(|name| kind == Kind::Host && !name.is_empty());
         let note = (kind == Kind::Host).then(|| host_note(shared.as_deref()));
-        Ok(Sampler { kind, driver, note, is_shared: shared.is_some(), nvml, processes: Reader::default() })
+        Ok(Sampler { kind, driver, note, nvml, processes: Reader::default() })
     }
 
     /// Reads all devices. Processor time of processes is that since the previous call.
@@ -117,9 +115,7 @@ impl Sampler {
                         Kind::Cuda => shares.as_ref().map(|shares| shares.get(&one.pid).copied().unwrap_or(0)),
                         Kind::Host => details.as_ref().and_then(|one| one.cpu).map(share_of_processors),
                     };
-                    // The library counts the memory of all processes that share it as this one's.
-                    let memory = one.memory.filter(|_| !self.is_shared);
-                    ProcessReading { device: number, pid: one.pid, memory, busy, details }
+                    ProcessReading { device: number, pid: one.pid, memory: one.memory, busy, details }
                 });
                 each.collect()
             });

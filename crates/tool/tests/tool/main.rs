@@ -157,7 +157,7 @@ fn top_shows_readings() {
     let (_, printed, _) = output(tool(&["top"]).env("PLINTH_HOST_MEMORY_NAME", "tool-test"));
     contains(&printed, &["of all processes with PLINTH_HOST_MEMORY_NAME=tool-test"]);
     let process = printed.lines().find(|line| line.ends_with("plinth top")).unwrap();
-    assert_eq!(process.split_whitespace().nth(5), Some("-"), "{printed}");
+    assert_eq!(process.split_whitespace().nth(5), Some("0"), "{printed}");
     // Without a terminal it ends after one reading.
     contains(&text(&["top"]), &["busy"]);
     let value = json(&["top", "--once", "--json"]);
