@@ -4,6 +4,8 @@
 #include "driver.h"
 #include "graphing.h"
 
+#include <sched.h>
+
 enum { BYTES = 256 * 1024, STREAMS = 32 };
 
 static int32_t multiprocessors(int32_t device) {
@@ -353,6 +355,51 @@ TEST(threads_create_and_destroy_green_contexts) {
   CHECK_OK(plinth_green_context_destroy(new_green_context(8, 0)));
   run_threads(8, create_use_and_destroy);
   expect_nothing_left();
+}
+
+/* The green context of this round, the round, the last round in which it was destroyed or not, and the status of that. */
+static plinth_green_context_t contested;
+static int contested_round, finished_round;
+static plinth_status_t contested_status;
+
+enum { CONTESTED_ROUNDS = 20000 };
+
+static void *destroy_contested(void *context) {
+  for (int round = 1; round <= CONTESTED_ROUNDS; round++) {
+    while (__atomic_load_n(&contested_round, __ATOMIC_ACQUIRE) != round) {
+      sched_yield();
+    }
+    for (volatile int delay = 0; delay < round * 37 % 3000; delay++) {
+    }
+    contested_status = plinth_green_context_destroy(contested);
+    __atomic_store_n(&finished_round, round, __ATOMIC_RELEASE);
+  }
+  return context;
+}
+
+/* Either a thread sets the green context, or another one destroys it. */
+TEST(a_green_context_that_is_set_is_not_destroyed) {
+  pthread_t thread;
+  contested = new_green_context(8, 0);
+  CHECK_OK(plinth_green_context_destroy(contested));
+  CHECK_EQ(pthread_create(&thread, NULL, destroy_contested, NULL), 0);
+  for (int round = 1; round <= CONTESTED_ROUNDS; round++) {
+    contested = new_green_context(8, 0);
+    __atomic_store_n(&contested_round, round, __ATOMIC_RELEASE);
+    for (volatile int delay = 0; delay < round * 101 % 2000; delay++) {
+    }
+    const plinth_status_t status = plinth_green_context_set_context(contested);
+    while (__atomic_load_n(&finished_round, __ATOMIC_ACQUIRE) != round) {
+      sched_yield();
+    }
+    CHECK_STATUS(status, contested_status == PLINTH_OK ? PLINTH_ERROR_INVALID_HANDLE : PLINTH_OK);
+    if (contested_status != PLINTH_OK) {
+      CHECK_EQ(contested_status, PLINTH_ERROR_INVALID_VALUE);
+      CHECK_OK(plinth_green_context_pop_context(contested));
+      CHECK_OK(plinth_green_context_destroy(contested));
+    }
+  }
+  CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
 TEST(the_native_handles_are_returned) {

@@ -52,8 +52,8 @@ pub struct Partition {
     own: OnceCell<driver::Stream>,
     streams: [OnceCell<driver::Stream>; STREAMS],
     next: AtomicUsize,
-    /// How many times threads have it set now.
-    set: AtomicUsize,
+    /// How many times threads have it set now. Locked while its handle is removed, or found in order to set it.
+    set: Mutex<usize>,
 }
 
 static CONTEXTS: ReferenceTable<&'static Partition> = ReferenceTable::new(Kind::GreenContext);
@@ -71,7 +71,7 @@ struct Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.partition.set.fetch_sub(1, Ordering::AcqRel);
+        *self.partition.set.lock() -= 1;
     }
 }
 
@@ -162,7 +162,7 @@ fn make_in_context(
         own: OnceCell::with_value(stream),
         streams: [const { OnceCell::new() }; STREAMS],
         next: AtomicUsize::new(0),
-        set: AtomicUsize::new(0),
+        set: Mutex::new(0),
     };
     let partition: &'static Partition = Box::leak(Box::new(made));
     register_stream(stream, device.ordinal)?;
@@ -186,13 +186,15 @@ fn explain(failure: driver::Failure) -> Error {
 /// Returns a green context to the idle list. Work in its streams still runs.
 pub fn destroy(handle: u64) -> Result<()> {
     let partition = CONTEXTS.get(handle)?;
-    if partition.set.load(Ordering::Acquire) != 0 {
+    let set = partition.set.lock();
+    if *set != 0 {
         return Err(Error::new(
             Status::INVALID_VALUE,
             "the green context is set in a thread; plinth_green_context_pop_context comes first",
         ));
     }
     CONTEXTS.remove(handle)?;
+    drop(set);
     IDLE.lock().push(partition);
     Ok(())
 }
@@ -226,8 +228,6 @@ pub fn set_context(handle: u64) -> Result<()> {
     let partition = CONTEXTS.get(handle)?;
     let own = *partition.own.get().ok_or_else(|| Error::new(Status::PANIC, "a green context without a stream"))?;
     let parent = stream::current_on(runtime, partition.device)?;
-    // Count it before anything else, so that no other thread can destroy it in the meantime.
-    partition.set.fetch_add(1, Ordering::AcqRel);
     let device = thread::device();
     let saved = SavedStreams {
         device,
@@ -235,8 +235,12 @@ pub fn set_context(handle: u64) -> Result<()> {
         entered_device: partition.device,
         entered_stream: parent.raw.handle(),
     };
-    let entry = Entry { handle, partition, saved, parent };
+    // Count it before anything else, so that no other thread can destroy it in the meantime.
+    let mut set = partition.set.lock();
     CONTEXTS.get(handle)?;
+    *set += 1;
+    drop(set);
+    let entry = Entry { handle, partition, saved, parent };
     let green = stream::from_validated(runtime, own, partition.device);
     if own != parent.raw {
         stream::make_wait(runtime, green, parent)?;
