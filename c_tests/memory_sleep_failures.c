@@ -113,6 +113,28 @@ TEST(memory_in_use_is_refused) {
   expect_nothing_left();
 }
 
+/* TMPDIR names no folder relative to the working directory, which may belong to somebody else. */
+TEST(a_backup_is_in_tmp_if_tmpdir_is_not_absolute) {
+  const plinth_sleep_options_t file = backup_in(PLINTH_BACKUP_FILE);
+  const plinth_pool_id_t pool = tagged_pool("file");
+  unsigned char *block = alloc_in(pool, 2 * MIB, 0, NULL);
+  const char *const before = getenv("TMPDIR");
+  char *const kept = before == NULL ? NULL : strdup(before);
+  static const char *const folders[] = {"", "no/such/folder"};
+  for (size_t index = 0; index < 2; index++) {
+    CHECK_EQ(setenv("TMPDIR", folders[index], 1), 0);
+    put_pattern(block, 2 * MIB, 3);
+    CHECK_OK(plinth_memory_sleep("file", &file));
+    CHECK_OK(plinth_memory_wake("file"));
+    CHECK(has_pattern(block, 2 * MIB, 3));
+  }
+  CHECK_EQ(kept == NULL ? unsetenv("TMPDIR") : setenv("TMPDIR", kept, 1), 0);
+  free(kept);
+  release(block);
+  destroy(pool);
+  expect_nothing_left();
+}
+
 typedef int (*driver_map)(unsigned long long address, size_t bytes, size_t offset, unsigned long long handle,
                           unsigned long long flags);
 

@@ -2,7 +2,7 @@
 
 use crate::{
     base::{log, units::Bytes},
-    driver::{Pages, Span, signals},
+    driver::{Pages, Span, signals, temporary},
     error::{Error, Result},
     memory::pinned,
     status::Status,
@@ -135,7 +135,7 @@ impl Backup {
             }
             Kind::Pageable => Place::Staged(Staged::pages(bytes)?),
             Kind::File => {
-                let folder = options.folder.clone().unwrap_or_else(std::env::temp_dir);
+                let folder = options.folder.clone().unwrap_or_else(temporary::root);
                 let file = unnamed_file(&folder).and_then(|file| allocate(&file, bytes).map(|()| file));
                 Place::Staged(Staged::File(file.map_err(|error| {
                     system(&error, format!("a backup of {} in the folder {}", Bytes(bytes), folder.display()))
