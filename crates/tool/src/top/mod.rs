@@ -48,8 +48,13 @@ pub fn keys() -> String {
 pub fn run(options: &Options, output: &Output) -> Result<()> {
     let seconds = options.interval.unwrap_or(INTERVAL);
     let interval = match Duration::try_from_secs_f64(seconds) {
-        Ok(interval) if seconds >= 0.05 => interval,
-        _ => return Err(Failure::Invalid(format!("--interval {seconds} is invalid; the minimum is 0.05 seconds"))),
+        // A clock cannot represent a time that is too far away.
+        Ok(interval) if (0.05..=86400.0).contains(&seconds) => interval,
+        _ => {
+            return Err(Failure::Invalid(format!(
+                "--interval {seconds} is invalid; it is from 0.05 seconds to 86400, a day"
+            )));
+        }
     };
     if is_terminal() && !output.json && !options.once {
         return screen::run(interval);

@@ -172,6 +172,9 @@ fn top_shows_readings() {
     let (status, _, stderr) = output(&mut tool(&["top", "--interval", "0"]));
     assert_eq!(status, 2);
     contains(&stderr, &["plinth: --interval 0 is invalid"]);
+    let (status, _, stderr) = output(&mut tool(&["top", "--once", "--interval", "1e19"]));
+    assert_eq!(status, 2);
+    contains(&stderr, &["a day"]);
 }
 
 #[test]
