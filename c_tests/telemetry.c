@@ -1,6 +1,8 @@
 /* Telemetry of devices. Values depend on the machine. The tests check that they are plausible, that they agree with each
  * other and with other calls, and that readings which are not supported are errors. */
-/* alone: a_missing_nvml_is_an_error; names another NVML before the first use */
+/* alone: a_missing_nvml_is_an_error samplers_end_when_the_process_exits; the first uses another NVML, the second one forks */
+#include "library_threads.h"
+#include "process.h"
 #include "support.h"
 
 /* A reading that a machine may not support. */
@@ -153,6 +155,25 @@ TEST(a_sampler_keeps_its_rate_and_the_last_readings) {
   CHECK_STATUS(plinth_telemetry_sampler_destroy(sampler), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_OK(plinth_telemetry_sampler_destroy(NULL));
 }
+
+static void expect_no_sampler(void) {
+  if (count_threads("plinth sampler") > 0) {
+    _exit(8);
+  }
+}
+
+static void exit_with_samplers(void) {
+  CHECK_EQ(atexit(expect_no_sampler), 0); /* runs after the library's own handler, which is registered later */
+  for (int index = 0; index < 20; index++) {
+    plinth_telemetry_sampler_t sampler = NULL;
+    CHECK_OK(plinth_telemetry_sampler_create(0, 1, 4, &sampler));
+  }
+  sleep_milliseconds(5);
+  exit(7);
+}
+
+/* The driver and NVML must not be called once the process exits. */
+TEST(samplers_end_when_the_process_exits) { expect_child(start_child(exit_with_samplers), 7); }
 
 TEST(a_sampler_reads_the_utilization_again) {
   plinth_telemetry_sampler_t sampler = NULL;

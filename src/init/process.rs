@@ -6,6 +6,7 @@ use crate::{
     base::{cancellation, log},
     collectives::communicator::watchdog,
     host, memory,
+    ops::telemetry::sampler,
     runtime::{self, thread},
 };
 use std::{panic, sync::Once};
@@ -18,6 +19,7 @@ extern "C" fn on_exit() {
     let _uncancellable = cancellation::disable();
     memory::pinned::background::stop();
     memory::share::stop();
+    sampler::stop();
     watchdog::stop();
     memory::trace::WRITER.stop_at_exit();
     memory::disable_arena_cache();

@@ -31,15 +31,22 @@ struct Ring {
     /// The number of samples that were overwritten before they were read.
     lost: u64,
     stop: bool,
+    has_ended: bool,
     /// Why the thread ended early, if it did.
     failure: Option<(Status, String)>,
 }
 
 /// A sampler; see the module's documentation.
 #[derive(Default)]
-pub struct Sampler(Mutex<Option<(Arc<Shared>, JoinHandle<()>)>>);
+pub struct Sampler(Mutex<Option<Arc<Shared>>>);
 
 static SAMPLERS: HandleTable<Sampler> = HandleTable::new(Kind::Sampler);
+
+/// The threads of the samplers. `None` once the process exits.
+static THREADS: Mutex<Option<Vec<(Arc<Shared>, JoinHandle<()>)>>> = Mutex::new(Some(Vec::new()));
+
+/// How long the exit of the process waits for a thread. It takes this long only if a reading hangs.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The factor between a reading's CPU time and the time until it may be read again.
 const REST: u32 = 1250 * Reading::ALL.len() as u32;
@@ -99,7 +106,14 @@ fn next_sample(last: Instant, interval: Duration, now: Instant) -> Instant {
     last + interval * u32::try_from(missed + 1).unwrap_or(u32::MAX)
 }
 
-/// Adds a sample to the ring at each interval, until the sampler is destroyed.
+impl Shared {
+    fn stop(&self) {
+        self.ring.lock().stop = true;
+        self.ended.notify_all();
+    }
+}
+
+/// Adds a sample to the ring at each interval, until the sampler is stopped.
 fn sample(shared: &Shared, number: i32, interval: Duration, mut schedules: Schedules, mut next: Instant) {
     loop {
         let mut ring = shared.ring.lock();
@@ -141,22 +155,32 @@ pub fn create(number: i32, interval: Duration, capacity: usize) -> Result<u64> {
     let mut schedules = Schedules::new();
     let begun = schedules.begun;
     let samples = VecDeque::from([schedules.sample(device)?]);
-    let ring = Ring { samples, capacity, lost: 0, stop: false, failure: None };
+    let ring = Ring { samples, capacity, lost: 0, stop: false, has_ended: false, failure: None };
     let shared = Arc::new(Shared { ring: Mutex::new(ring), ended: Condvar::new() });
     let thread_shared = Arc::clone(&shared);
+    let body = move || {
+        sample(&thread_shared, device, interval, schedules, begun);
+        thread_shared.ring.lock().has_ended = true;
+        thread_shared.ended.notify_all();
+    };
+    let mut threads = THREADS.lock();
+    let Some(threads) = &mut *threads else {
+        return Err(Error::new(Status::SHUTTING_DOWN, "creating a sampler: the process is exiting"));
+    };
     let _blocked = signals::block();
     let thread = std::thread::Builder::new()
         .name("plinth sampler".into())
-        .spawn(move || sample(&thread_shared, device, interval, schedules, begun))
+        .spawn(body)
         .map_err(|error| Error::new(Status::SYSTEM, format!("starting a sampler's thread: {error}")))?;
-    SAMPLERS.insert(|sampler| *sampler.0.lock() = Some((shared, thread)))
+    threads.push((Arc::clone(&shared), thread));
+    SAMPLERS.insert(|sampler| *sampler.0.lock() = Some(shared))
 }
 
 /// Removes and returns up to `most` samples, the oldest first, and the number of samples lost since the last call. A
 /// sampler that failed returns its remaining samples first, then its error.
 pub fn take(handle: u64, most: usize) -> Result<(Vec<Telemetry>, u64)> {
     let shared = match &*SAMPLERS.get(handle)?.0.lock() {
-        Some((shared, _)) => Arc::clone(shared),
+        Some(shared) => Arc::clone(shared),
         None => return Ok((Vec::new(), 0)),
     };
     let mut ring = shared.ring.lock();
@@ -174,14 +198,33 @@ pub fn destroy(handle: u64) -> Result<()> {
     let mut taken = None;
     // Take it only in the call that removes the handle; afterwards the entry may belong to another sampler.
     SAMPLERS.remove(handle, |sampler| taken = sampler.0.lock().take())?;
-    // The thread does not exist in the child of a fork.
-    if let (Some((shared, thread)), true) = (taken, runtime::usable().is_some()) {
-        shared.ring.lock().stop = true;
-        shared.ended.notify_all();
+    let Some(shared) = taken else { return Ok(()) };
+    let mut threads = THREADS.lock();
+    let index = threads.iter().flatten().position(|(other, _)| Arc::ptr_eq(other, &shared));
+    let found = index.and_then(|index| Some(threads.as_mut()?.swap_remove(index)));
+    drop(threads);
+    if let Some((_, thread)) = found {
+        shared.stop();
         // The thread does not panic; if it did, there would be nowhere to report it.
         let _ = thread.join();
     }
     Ok(())
+}
+
+/// Ends all threads, when the process begins to exit.
+pub fn stop() {
+    let threads = THREADS.lock().take().unwrap_or_default();
+    threads.iter().for_each(|(shared, _)| shared.stop());
+    for (shared, thread) in threads {
+        let mut ring = shared.ring.lock();
+        shared.ended.wait_while_for(&mut ring, |ring| !ring.has_ended, EXIT_TIMEOUT);
+        let has_ended = ring.has_ended;
+        drop(ring);
+        if has_ended {
+            // It does not panic.
+            let _ = thread.join();
+        }
+    }
 }
 
 #[cfg(test)]
