@@ -86,8 +86,8 @@ def check(status):
         # The message belongs to the thread's last call that returns a status; these return none.
         message = lib.plinth_last_error() or lib.plinth_status_string(status) or b""
         name = lib.plinth_status_name(status) or b""
-        raise errors.class_of(status)(message.decode(errors="replace"), status, name.decode(),
-                                      lib.plinth_last_driver_error())
+        code = lib.plinth_last_driver_error()
+        raise errors.class_of(status, code)(message.decode(errors="replace"), status, name.decode(), code)
 
 
 def wait(query, block):

@@ -98,6 +98,12 @@ _CLASSES = {
 }
 
 
-def class_of(status):
-    """Returns the exception class of a status."""
+# The CUresults after which the context is lost. Most have the status PLINTH_ERROR_DRIVER.
+_CONTEXT_LOST = {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719}
+
+
+def class_of(status, driver_code=0):
+    """Returns the exception class of a status and of the CUresult of the driver call that failed."""
+    if status == c.PLINTH_ERROR_DRIVER and driver_code in _CONTEXT_LOST:
+        return DeviceLostError
     return _CLASSES.get(status, PlinthError)

@@ -4,6 +4,7 @@ import ctypes
 import os
 import pathlib
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,7 @@ import support  # noqa: F401  so that processes of the tests get SIGINT
 from plinth import _bindings, _native, errors
 
 PACKAGE = pathlib.Path(_native.__file__).resolve().parent
+CODES = pathlib.Path(__file__).resolve().parents[2] / "crates/driver/src/codes.rs"
 
 
 def run(code, **environment):
@@ -105,6 +107,14 @@ class Errors(unittest.TestCase):
             self.assertEqual((caught.exception.name, caught.exception.status), (name, status))
             used.add(type(caught.exception).__name__)
         self.assertEqual(used, set(errors.__all__))
+
+    @unittest.skipUnless(CODES.exists(), "the sources are not here")
+    def test_codes_of_a_lost_context(self):
+        source = CODES.read_text()
+        (body,) = re.findall(r"fn is_context_lost.*?\n}", source, re.DOTALL)
+        codes = {int(re.search(rf"\b{name} = (\d+)", source)[1]) for name in re.findall(r"CUDA_ERROR_\w+", body)}
+        driver = _bindings.PLINTH_ERROR_DRIVER
+        self.assertEqual({code for code in range(1000) if errors.class_of(driver, code) is errors.DeviceLostError}, codes)
 
     def test_unknown_status(self):
         with self.assertRaises(errors.PlinthError) as caught:
