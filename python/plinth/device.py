@@ -247,6 +247,8 @@ class device_of(device):
 
 
 def _device_of(obj: Any) -> int:
+    if hasattr(obj, "_plinth_view"):  # On the host device DLPack says that a buffer is on the CPU.
+        return int(obj.device.index)
     interface: Optional[dict[str, Any]] = getattr(obj, "__cuda_array_interface__", None)
     if interface is not None:
         return int(result(c_int32, lib.plinth_device_of, interface["data"][0]))

@@ -77,6 +77,7 @@ class Devices(unittest.TestCase):
     def test_device_of(self):
         buffer = plinth.empty(16, device=1)
         for obj, expected in ((buffer, 1), (support.DLPackTensor(buffer), 1), (support.ArrayInterface(buffer), 1),
+                              (plinth.empty(16, "bfloat16", 1), 1), (plinth.empty(0, device=1), 1),
                               (Index(1), 0), (b"memory of the CPU", 0), (3, 0)):
             with plinth.device_of(obj):
                 self.assertEqual(plinth.current_device(), expected, obj)
