@@ -34,7 +34,8 @@ def _adopt(dl: Any, sources: Sequence[Tuple[Any, tensor.TensorView]]) -> Any:
     pointer = (dl.data or 0) + int(dl.byte_offset)
     owner = None
     for source, view in sources:
-        if view.device == device and pointer and view.pointer <= pointer < view.pointer + max(view.nbytes, 1):
+        begin, end = view.span
+        if view.device == device and pointer and begin <= pointer < max(end, begin + 1):
             if pointer == view.pointer and shape == view.shape:
                 return source
             owner = source
@@ -197,9 +198,9 @@ def gather(tensors: Sequence[Any], dim: int = 0, destination: DeviceLike = None,
 
 
 def _host_output(views: Sequence[tensor.TensorView], dim: int) -> Any:
-    fmt = tensor.struct_format(views[0].dtype) if views else None
+    fmt = tensor.view_format(views[0].dtype) if views else None
     if fmt is None:
-        raise TypeError("gather: pass out for no tensors, float8, bfloat16 and complex numbers, which have no format in Python")
+        raise TypeError("gather: pass out for no tensors, and for elements that memoryviews of this Python lack")
     shape = list(views[0].shape)
     if not -len(shape) <= dim < len(shape):
         raise ValueError(f"gather: tensors of {len(shape)} dimensions have no dimension {dim}")

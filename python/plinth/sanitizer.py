@@ -6,6 +6,8 @@ for the whole process. torch's name is _sanitizer.enable_cuda_sanitizer.
 
 from __future__ import annotations
 
+import atexit
+import itertools
 import json
 from ctypes import byref, c_int32, c_size_t, c_uint64
 from typing import Any, Callable, List, Optional, Sequence, Tuple
@@ -27,6 +29,8 @@ _ACCESSES = {
 }
 
 _callback: Optional[Any] = None
+# C code may call the library after the interpreter has ended.
+atexit.register(lib.plinth_sanitizer_set_callback, _native.plinth_sanitizer_callback_t(), None)
 
 
 def enable(mode: str = "error", callback: Optional[Callable[[dict[str, Any]], object]] = None) -> None:
@@ -79,20 +83,36 @@ def set_callback(callback: Optional[Callable[[dict[str, Any]], object]]) -> None
 
 def access(obj: Any, kind: str = "read", stream: StreamLike = None) -> None:
     """Reports that work in a stream accesses an object's memory: "read", "write" or "read_write"."""
-    with tensor.view(obj, stream=stream) as view:
-        check(lib.plinth_sanitizer_access(view.pointer, view.nbytes, _kind(kind), stream_handle(stream)))
+    operation("plinth_sanitizer_access", [(obj, kind)], stream)
+
+
+# The most runs of bytes without a gap that are reported of a tensor, as of those that plinth's own calls use.
+_MAX_RUNS = 4096
+
+
+def _runs(view: tensor.TensorView) -> List[Tuple[int, int]]:
+    """Returns the addresses and the sizes of the runs of bytes without a gap that a tensor consists of."""
+    if not view.size:
+        return []
+    begin = view.span[0]
+    run = item = view.nbytes // view.size
+    steps = sorted((abs(stride) * item, extent) for extent, stride in zip(view.shape, view.strides) if extent > 1)
+    while steps and steps[0][0] <= run:
+        step, extent = steps.pop(0)
+        run += step * (extent - 1)
+    offsets = itertools.product(*(range(0, step * extent, step) for step, extent in reversed(steps)))
+    return [(begin + sum(offset), run) for offset in itertools.islice(offsets, _MAX_RUNS)]
 
 
 def operation(name: str, accesses: Sequence[Tuple[Any, str]], stream: StreamLike = None) -> None:
     """Reports an operation in a stream, such as a kernel of another library, with pairs of an object and its access."""
-    raw = (_native.plinth_sanitizer_access_t * max(len(accesses), 1))()
-    views = []
-    for i, (obj, kind) in enumerate(accesses):
-        view = tensor.view(obj, stream=stream)
-        views.append(view)
+    views = [(tensor.view(obj, stream=stream), _kind(kind)) for obj, kind in accesses]
+    ranges = [(pointer, size, kind) for view, kind in views for pointer, size in _runs(view)]
+    raw = (_native.plinth_sanitizer_access_t * max(len(ranges), 1))()
+    for i, (pointer, size, kind) in enumerate(ranges):
         raw[i] = _native.plinth_sanitizer_access_t.init()
-        raw[i].pointer, raw[i].bytes, raw[i].kind = view.pointer, view.nbytes, _kind(kind)
-    check(lib.plinth_sanitizer_operation(name.encode(), raw, len(accesses), stream_handle(stream)))
+        raw[i].pointer, raw[i].bytes, raw[i].kind = pointer, size, kind
+    check(lib.plinth_sanitizer_operation(name.encode(), raw, len(ranges), stream_handle(stream)))
 
 
 def _kind(kind: str) -> int:

@@ -141,8 +141,18 @@ def typestr(name: str) -> Optional[str]:
 
 
 def struct_format(name: str) -> Optional[str]:
-    """Returns the format of the modules struct and array; None if there is none."""
+    """Returns the format of the module struct; None if there is none."""
     return _TYPES[name][3]
+
+
+def view_format(name: str) -> Optional[str]:
+    """Returns the format of a memoryview; None if there is none, as for float16 before Python 3.12."""
+    fmt: Any = _TYPES[name][3]
+    try:
+        memoryview(bytes(item_size(name))).cast(fmt)
+    except (TypeError, ValueError):
+        return None
+    return str(fmt)
 
 
 def name_of(dtype: Any) -> str:
@@ -235,6 +245,17 @@ class TensorView:
     def pointer(self) -> int:
         """The address of the first element."""
         return (self.dl.data or 0) + int(self.dl.byte_offset)
+
+    @property
+    def span(self) -> Tuple[int, int]:
+        """The address of the first byte of all elements, and that behind the last; equal if there are none."""
+        begin = end = self.pointer
+        if self.size:
+            item = self.nbytes // self.size
+            reaches = [(extent - 1) * stride * item for extent, stride in zip(self.shape, self.strides)]
+            begin += sum(reach for reach in reaches if reach < 0)
+            end += sum(reach for reach in reaches if reach > 0) + item
+        return begin, end
 
     @property
     def is_contiguous(self) -> bool:

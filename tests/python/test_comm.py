@@ -81,6 +81,19 @@ class Comm(unittest.TestCase):
             with self.assertRaises(ValueError, msg=options):
                 comm.scatter(data, **options)
 
+    def test_part_of_a_strided_tensor_keeps_it_alive(self):
+        x = floats(*range(8))
+        rows = support.ArrayInterface(x, shape=(2, 2), strides=(16, 4))
+        _, part = comm.scatter(rows, [1, 0])
+        self.assertEqual((part.ptr, part.tolist()), (x.ptr + 16, [[4, 5]]))
+        before = plinth.memory_allocated(0)
+        del x, rows
+        gc.collect()
+        self.assertEqual((plinth.memory_allocated(0), part.tolist()), (before, [[4, 5]]))
+        del part
+        gc.collect()
+        self.assertLess(plinth.memory_allocated(0), before)
+
     def test_part_keeps_the_tensor_alive(self):
         x = floats(1, 2, 3, 4)
         part, other = comm.scatter(x, [0, 1])

@@ -1,5 +1,6 @@
 """Tests the sanitizer, in processes of their own, because it holds for a whole process."""
 
+import os
 import unittest
 
 import support
@@ -78,6 +79,48 @@ class Sanitizer(unittest.TestCase):
         """
         self.assertEqual(support.run_python(code),
                          (0, "True True\nthe access 'append' is not one of read, write, read_write\n"))
+
+    def test_strided_accesses(self):
+        code = """
+            import plinth, support
+            from plinth import sanitizer
+            sanitizer.enable("collect")
+            data, side = plinth.zeros(1024), plinth.Stream()
+            plinth.synchronize()
+
+            def access(first, **layout):
+                return support.ArrayInterface(data, data=(data.ptr + first, False), stream=None, **layout)
+
+            sanitizer.access(access(0, shape=(4, 2), strides=(256, 1)), "write", side)
+            sanitizer.access(access(2, shape=(4, 254), strides=(256, 1)), "write")
+            sanitizer.access(access(0, shape=(0,)), "write")
+            print(sanitizer.count())
+            sanitizer.access(access(769, shape=(1,)), "write")
+            print(sanitizer.count())
+            plinth.synchronize()
+            sanitizer.clear()
+            sanitizer.operation("last to first", [(access(1023, shape=(1024,), strides=(-1,)), "write")], side)
+            sanitizer.access(access(0, shape=(1,)), "read")
+            print(sanitizer.count())
+        """
+        environment = {"PYTHONPATH": os.pathsep.join((support.FOLDER, os.path.dirname(__file__)))}
+        self.assertEqual(support.run_python(code, **environment), (0, "(0, 0)\n(1, 1)\n(1, 1)\n"))
+
+    def test_callback_ends_with_the_interpreter(self):
+        code = """
+            import atexit
+            @atexit.register  # It runs behind the handlers of plinth.
+            def race():
+                buffer.fill_(1, plinth.Stream())
+                buffer.fill_(2, plinth.Stream())
+                print(sanitizer.count())
+            import plinth
+            from plinth import sanitizer
+            sanitizer.enable("warn", print)
+            buffer = plinth.zeros(1024)
+            plinth.synchronize()
+        """
+        self.assertEqual(support.run_python(code), (0, "(1, 1)\n"))
 
     def test_modes(self):
         with self.assertRaises(ValueError):
