@@ -143,4 +143,11 @@ def _register() -> None:
             _registered = True
 
 
-os.register_at_fork(after_in_child=_exports.clear)
+def _reset() -> None:
+    """Forgets everything in a forked child, in which another thread of the parent may hold the lock."""
+    global _lock
+    _lock = threading.RLock()
+    _exports.clear()
+
+
+os.register_at_fork(after_in_child=_reset)

@@ -17,6 +17,7 @@ from ._arguments import DeviceLike, StreamLike, known_device, result, size_argum
 from ._native import PLINTH_STREAM_CURRENT, c_size_t, c_void_p, check, lib
 from .device import device as Device
 from .device import device_kind
+from ._release import release
 from .stream import Stream, _owners, current_stream
 
 Shape = Union[int, Sequence[int]]
@@ -70,7 +71,7 @@ class Buffer:
         own = getattr(self, "_own", 0)
         if own and not sys.is_finalizing():
             self._own = 0
-            check(delete(own))
+            release(delete, own)
 
     @property
     def stream(self) -> Stream:
@@ -353,12 +354,8 @@ def empty_pinned(shape: Shape, dtype: Any = "uint8") -> memoryview:
     if any(extent < 1 for extent in extents):
         raise ValueError(f"the shape {extents} has an extent below 1")
     size = _product(extents) * tensor.item_size(name)
-    pointer = result(c_void_p, lib.plinth_host_alloc, c_size_t(size))
-    array = (ctypes.c_ubyte * size).from_address(pointer)
-    weakref.finalize(array, _host_free, pointer).atexit = False
-    data: Any = memoryview(array).cast("B")
+    pointer = result(c_void_p, lib.plinth_host_alloc, size_argument(size))
+    data: Any = (ctypes.c_ubyte * size).from_address(pointer)
+    weakref.finalize(data, release, lib.plinth_host_free, pointer).atexit = False
+    data = memoryview(data).cast("B")
     return data.cast(fmt, extents)  # type: ignore[no-any-return]
-
-
-def _host_free(pointer: int) -> None:
-    check(lib.plinth_host_free(pointer))

@@ -16,6 +16,7 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence, TypeVar
 from . import _native, tensor
 from ._arguments import DeviceLike, StreamLike, known_device, result, stream_handle
 from ._native import c_void_p, check, lib, wait
+from ._release import Unpicklable, release
 from .errors import InvalidArgumentError
 
 T = TypeVar("T")
@@ -102,7 +103,7 @@ class Communicator:
     def _own(cls, handle: int) -> "Communicator":
         communicator = object.__new__(cls)
         communicator._handle = handle
-        communicator._finalizer = weakref.finalize(communicator, _destroy, handle)
+        communicator._finalizer = weakref.finalize(communicator, release, lib.plinth_communicator_destroy, handle)
         communicator._finalizer.atexit = False
         return communicator
 
@@ -321,10 +322,6 @@ def _check_pair(given: tensor.TensorView, taken: tensor.TensorView, parts: int) 
         raise ValueError(f"the input has {given.size} elements, and the output {taken.size}")
 
 
-def _destroy(handle: int) -> None:
-    check(lib.plinth_communicator_destroy(handle))
-
-
 @contextmanager
 def group() -> Iterator[None]:
     """A context whose collectives start together at its end: for one thread that makes the calls of several ranks.
@@ -343,7 +340,7 @@ def group() -> Iterator[None]:
     check(lib.plinth_communicator_group_end())
 
 
-class Store:
+class Store(Unpicklable):
     """A key-value store by which processes find each other, in a folder that all of them can access.
 
     `address` is the absolute path of the folder, such as "/shared/run-17", which is created if it does not exist. Each
@@ -354,7 +351,7 @@ class Store:
 
     def __init__(self, address: "str | os.PathLike[str]") -> None:
         self._handle = result(c_void_p, lib.plinth_store_create, os.fsencode(address))
-        self._finalizer = weakref.finalize(self, _destroy_store, self._handle)
+        self._finalizer = weakref.finalize(self, release, lib.plinth_store_destroy, self._handle)
         self._finalizer.atexit = False
 
     def set(self, name: str, value: bytes) -> None:
@@ -397,7 +394,3 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _destroy_store(handle: int) -> None:
-    check(lib.plinth_store_destroy(handle))

@@ -12,6 +12,7 @@ from typing import Any, Optional
 from . import _native
 from ._arguments import DeviceLike, StreamLike, known_device, result, stream_handle
 from ._native import c_void_p, check, lib, wait
+from ._release import release
 from .device import device as Device
 
 
@@ -37,7 +38,7 @@ class Event:
 
     def _own(self, handle: int) -> None:
         self._handle = handle
-        weakref.finalize(self, _destroy, handle).atexit = False
+        weakref.finalize(self, release, lib.plinth_event_destroy, handle).atexit = False
 
     @classmethod
     def from_ipc_handle(cls, device: DeviceLike, handle: bytes) -> "Event":
@@ -91,7 +92,3 @@ class Event:
 
     def __reduce__(self) -> Any:
         raise TypeError("an event cannot be pickled or copied; send its ipc_handle() to another process")
-
-
-def _destroy(handle: int) -> None:
-    check(lib.plinth_event_destroy(handle))

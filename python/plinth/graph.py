@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Tuple, Union
 from . import _native
 from ._arguments import StreamLike, result, stream_handle, take_text
 from ._native import c_void_p, check, lib
+from ._release import release
+from .errors import PlinthError
 
 if TYPE_CHECKING:
     from .memory import MemPool
@@ -67,7 +69,7 @@ class CUDAGraph:
 
     def __init__(self, keep_graph: bool = False) -> None:
         self._handle = result(c_void_p, lib.plinth_graph_create)
-        weakref.finalize(self, _destroy, self._handle).atexit = False
+        weakref.finalize(self, release, lib.plinth_graph_destroy, self._handle).atexit = False
         self._generators: List[Any] = []
         if keep_graph:
             check(lib.plinth_graph_set_flags(self._handle, _native.PLINTH_GRAPH_KEEP_GRAPH))
@@ -170,10 +172,6 @@ class CUDAGraph:
 
     def __reduce__(self) -> Any:
         raise TypeError("a graph cannot be pickled or copied")
-
-
-def _destroy(handle: int) -> None:
-    check(lib.plinth_graph_destroy(handle))
 
 
 class graph:

@@ -8,10 +8,11 @@ from typing import Any
 
 from ._arguments import DeviceLike, known_device, result
 from ._native import c_void_p, check, lib
+from ._release import Unpicklable, release
 from .stream import Stream
 
 
-class GreenContext:
+class GreenContext(Unpicklable):
     """A part of a device's multiprocessors, and the streams whose work runs on that part only.
 
     Make it with create. It is destroyed when the object is collected, after its streams are no longer used.
@@ -30,7 +31,7 @@ class GreenContext:
         """
         context = object.__new__(GreenContext)
         context._handle = result(c_void_p, lib.plinth_green_context_create, num_sms, known_device(device_id))
-        weakref.finalize(context, _destroy, context._handle).atexit = False
+        weakref.finalize(context, release, lib.plinth_green_context_destroy, context._handle).atexit = False
         return context
 
     def set_context(self) -> None:
@@ -57,7 +58,3 @@ class GreenContext:
     def device(self) -> int:
         """The index of the device."""
         return int(result(c_int32, lib.plinth_green_context_device, self._handle))
-
-
-def _destroy(handle: int) -> None:
-    check(lib.plinth_green_context_destroy(handle))

@@ -15,6 +15,7 @@ from . import _native, tensor
 from ._arguments import DeviceLike, device_index, result
 from ._native import c_size_t, c_void_p, check, lib, wait
 from .buffer import Buffer, _extents, _product
+from ._release import release
 from .stream import current_stream
 
 
@@ -92,11 +93,7 @@ class _Received:
     """Memory of another process, which is closed when this object is collected."""
 
     def __init__(self, pointer: int) -> None:
-        weakref.finalize(self, _close, pointer).atexit = False
-
-
-def _close(pointer: int) -> None:
-    check(lib.plinth_ipc_close(pointer))
+        weakref.finalize(self, release, lib.plinth_ipc_close, pointer).atexit = False
 
 
 class Message(NamedTuple):

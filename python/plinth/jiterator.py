@@ -13,6 +13,7 @@ from typing import Any, List, Optional, Sequence, Union
 from . import _native, tensor
 from ._arguments import StreamLike, integer_argument, result, stream_handle
 from ._native import DLDataType, DLTensor, check, lib
+from ._release import Unpicklable, release
 from .buffer import Buffer, empty
 
 
@@ -34,7 +35,7 @@ def _scalars(values: dict[str, Any]) -> Any:
     return scalars
 
 
-class JitFunction:
+class JitFunction(Unpicklable):
     """A function of tensors, made with create_jit_fn or create_multi_output_jit_fn; destroyed when collected."""
 
     def __init__(self, code: str, num_outputs: Optional[int], scalars: dict[str, Any]) -> None:
@@ -46,7 +47,7 @@ class JitFunction:
                 c_void_p, lib.plinth_jiterator_create_multi_output_jit_fn, code.encode(), num_outputs, raw, len(scalars)
             )
         self._num_outputs = num_outputs
-        weakref.finalize(self, _destroy, self._handle).atexit = False
+        weakref.finalize(self, release, lib.plinth_jiterator_destroy_jit_fn, self._handle).atexit = False
 
     def __call__(self, *tensors: Any, out: Any = None, stream: StreamLike = None, **scalars: Any) -> Any:
         """Computes the outputs in a stream, by default the current stream of the tensors' device, asynchronously.
@@ -84,10 +85,6 @@ class JitFunction:
         extents = tuple(shape[: ndim.value])
         name = tensor.name_of(dtype)
         return [empty(extents, name, views[0].device, stream) for _ in range(self._num_outputs or 1)]
-
-
-def _destroy(handle: int) -> None:
-    check(lib.plinth_jiterator_destroy_jit_fn(handle))
 
 
 def create_jit_fn(code_string: str, **kwargs: Union[bool, int, float, complex]) -> JitFunction:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import traceback
 import weakref
-from ctypes import byref, c_char_p, c_uint32
+from ctypes import byref, c_char_p
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from . import _native, tensor
-from ._arguments import DeviceLike, StreamLike, device_index, stream_handle
+from ._arguments import DeviceLike, StreamLike, device_index, integer_argument, stream_handle
 from ._native import c_void_p, check, lib
+from ._release import Unpicklable, call_in_driver_thread, release
+from .device import device_count, device_kind
 
 _SCALARS = {
     ctypes.c_bool: _native.PLINTH_ARGUMENT_BOOL,
@@ -24,12 +27,12 @@ _SCALARS = {
 }
 
 
-class Kernel:
+class Kernel(Unpicklable):
     """A kernel of a device. Make it with compile_kernel. It is unloaded when the object is collected."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
-        weakref.finalize(self, _destroy, handle).atexit = False
+        weakref.finalize(self, release, lib.plinth_kernel_destroy, handle).atexit = False
 
     def __call__(
         self,
@@ -49,16 +52,16 @@ class Kernel:
         raw = (_native.plinth_kernel_argument_t * max(len(args), 1))()
         keep = [_argument(raw[i], item, stream) for i, item in enumerate(args)]
         launch = _native.plinth_kernel_launch_t.init()
-        launch.grid[:] = grid
-        launch.block[:] = block
-        launch.shared_bytes = shared_mem
+        launch.grid[:] = [integer_argument(extent, "an extent of the grid,", 1, 2**32) for extent in grid]
+        launch.block[:] = [integer_argument(extent, "an extent of the block,", 1, 2**32) for extent in block]
+        launch.shared_bytes = integer_argument(shared_mem, "shared_mem", 0, 2**32)
         check(lib.plinth_kernel_launch(self._handle, byref(launch), raw, len(args), stream_handle(stream)))
         del keep
 
     def set_shared_memory_config(self, shared_mem_bytes: int) -> None:
         """Sets the limit of dynamic shared memory in bytes."""
-        check(lib.plinth_kernel_set_shared_memory_config(self._handle, c_uint32(shared_mem_bytes)))
-
+        size = integer_argument(shared_mem_bytes, "shared_mem_bytes", 0, 2**32)
+        check(lib.plinth_kernel_set_shared_memory_config(self._handle, size))
 
     def symbol(self, name: str) -> Tuple[int, int]:
         """Returns the address in device memory and the size in bytes of a variable of the kernel's module, `__constant__` or
@@ -89,10 +92,6 @@ def _argument(raw: Any, item: Any, stream: StreamLike) -> Any:
     raw.kind = _native.PLINTH_ARGUMENT_TENSOR
     raw.value = ctypes.addressof(view.dl)
     return view
-
-
-def _destroy(handle: int) -> None:
-    check(lib.plinth_kernel_destroy(handle))
 
 
 def _texts(items: Optional[Sequence[str]]) -> Any:
@@ -142,13 +141,19 @@ def register_host_kernel(name: str, parameters: Sequence[Any], function: Optiona
         return
 
     def run(launch: Any, _context: Any) -> int:
-        described = launch.contents
-        try:
-            function(described, *(_value(kind, described.parameters[i]) for i, kind in enumerate(parameters)))
-            return 0
-        except BaseException:
-            traceback.print_exc()
-            return -1
+        status = -1
+
+        def call() -> None:
+            nonlocal status
+            described = launch.contents
+            try:
+                function(described, *(_value(kind, described.parameters[i]) for i, kind in enumerate(parameters)))
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+
+        call_in_driver_thread(call)
+        return status
 
     callback = _native.plinth_host_kernel_callback_t(run)
     # A kernel that was found with the function may be launched as long as the process lives.
@@ -158,6 +163,15 @@ def register_host_kernel(name: str, parameters: Sequence[Any], function: Optiona
 
 
 _host_kernels: List[Any] = []
+
+
+@atexit.register
+def _finish_host_kernels() -> None:
+    """Waits at exit until no thread of the host device will call Python any more."""
+    if _host_kernels and lib.plinth_is_initialized() and device_kind() == "host":
+        lib.plinth_set_sync_debug_mode(_native.PLINTH_SYNC_DEBUG_DEFAULT)
+        for device in range(device_count()):
+            lib.plinth_synchronize(device)
 
 
 def _value(kind: Any, address: int) -> Any:

@@ -28,6 +28,7 @@ from ._arguments import (
     take_text,
 )
 from ._native import c_void_p, check, lib
+from ._release import release
 from .device import mem_get_info
 from .graph import CUDAGraph, PoolId, pool_id
 
@@ -529,7 +530,7 @@ class MemPool:
             check(lib.plinth_mem_pool_create_with_allocator(allocator.handle, use_on_oom, no_split, byref(pool)))
         self.id: PoolId = (pool.owner, pool.index)
         self.allocator = allocator
-        weakref.finalize(self, _destroy_pool, pool).atexit = False
+        weakref.finalize(self, release, lib.plinth_mem_pool_destroy, pool).atexit = False
 
     def use_count(self, device: DeviceLike = None) -> int:
         """Returns the number of references to the pool on a device: 1 for this object, and 1 for each use."""
@@ -567,10 +568,6 @@ class MemPool:
 
     def __reduce__(self) -> Any:
         raise TypeError("a pool cannot be pickled or copied")
-
-
-def _destroy_pool(pool: Any) -> None:
-    check(lib.plinth_mem_pool_destroy(pool))
 
 
 @contextmanager

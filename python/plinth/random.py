@@ -15,6 +15,7 @@ from typing import Any, List, Optional, Sequence, Tuple, TypeVar
 from . import _native, tensor
 from ._arguments import DeviceLike, StreamLike, device_index, integer_argument, result, stream_handle
 from ._native import c_int32, c_void_p, check, lib
+from ._release import release
 from .device import device as Device
 from .device import device_count
 
@@ -109,7 +110,7 @@ class Generator:
 
     def _own(self, handle: int) -> None:
         self._handle = handle
-        weakref.finalize(self, _destroy, handle).atexit = False
+        weakref.finalize(self, release, lib.plinth_generator_destroy, handle).atexit = False
 
     @classmethod
     def _wrap(cls, handle: int, owned: bool) -> "Generator":
@@ -175,10 +176,6 @@ class Generator:
 
     def __reduce__(self) -> Any:
         raise TypeError("a generator cannot be pickled; use get_state()")
-
-
-def _destroy(handle: int) -> None:
-    check(lib.plinth_generator_destroy(handle))
 
 
 def default_generator(device: DeviceLike = None) -> Generator:

@@ -18,7 +18,7 @@ import weakref
 from ctypes import byref, c_int32, c_size_t
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Union
 
-from . import _native
+from . import _native, _release
 from ._arguments import call_and_report
 from ._native import c_void_p, check, lib
 from .buffer import Buffer
@@ -74,7 +74,7 @@ def uses(memory: Union[Buffer, int]) -> Dict[str, Optional[str]]:
     return {name: text and text.decode() for name, text in ((name, found.reasons[use]) for name, use in _USES.items())}
 
 
-class MemoryRegistration:
+class MemoryRegistration(_release.Unpicklable):
     """Keeps memory in its physical place until `end`, the end of its context, or its collection.
 
     `memory` is a buffer, all of which is registered, or an address; then `size` is the number of bytes, which lie in one
@@ -107,8 +107,9 @@ class MemoryRegistration:
         handle = c_void_p()
         check(lib.plinth_memory_registration_create(_address(memory), size, byref(options), byref(handle)))
         self._handle = handle
-        self._finalizer = weakref.finalize(self, _destroy, handle, self._callback)
-        self._finalizer.atexit = False
+        self._finalizer = weakref.finalize(self, _release.release, _destroy, handle, self._callback)
+        # C code may put memory to sleep after the interpreter has ended, when it must not call the callback.
+        self._finalizer.atexit = release is not None
 
     def end(self) -> None:
         """Ends the registration, after the others have ended their use of the memory. A second call does nothing."""
@@ -148,5 +149,5 @@ class MemoryRegistration:
         return found
 
 
-def _destroy(handle: Any, _callback: Any) -> None:
-    check(lib.plinth_memory_registration_destroy(handle))
+def _destroy(handle: Any, _callback: Any) -> int:
+    return int(lib.plinth_memory_registration_destroy(handle))

@@ -7,6 +7,7 @@ each device, which is the default stream until the thread sets another.
 from __future__ import annotations
 
 import atexit
+import itertools
 import os
 import threading
 import time
@@ -20,14 +21,16 @@ from ._arguments import (
     StreamLike,
     device_index,
     foreign_stream,
+    integer_argument,
     known_device,
     result,
     stream_handle,
     take_text,
 )
 from ._native import PLINTH_STREAM_DEFAULT_OF, c_void_p, check, lib, wait
+from ._release import call_in_driver_thread, release
 from .device import current_device, device as Device
-from .errors import GraphError
+from .errors import DeviceLostError, GraphError, PlinthError
 from .event import Event
 
 S = TypeVar("S", bound=StreamLike)
@@ -64,13 +67,13 @@ class Stream:
         cls, device: DeviceLike = None, priority: int = 0, *, dedicated: bool = False, **kwargs: Any
     ) -> "Stream":
         if kwargs:
-            return cls._wrap(*_from_torch_arguments(**kwargs))
+            return cls._wrap(*_from_torch_arguments(**{"device_index": device, **kwargs}))
         create = lib.plinth_stream_create_dedicated if dedicated else lib.plinth_stream_create
         index = known_device(device)
         stream = cls._wrap(result(c_void_p, create, index, priority) or 0, index)
         if dedicated:
             _owners[stream.cuda_stream] = stream
-            finalizer = weakref.finalize(stream, _destroy, stream.cuda_stream)
+            finalizer = weakref.finalize(stream, release, lib.plinth_stream_destroy, stream.cuda_stream)
             finalizer.atexit = False
         return stream
 
@@ -159,7 +162,13 @@ class Stream:
                 _native.PLINTH_ERROR_CAPTURE_FORBIDS,
                 "PLINTH_ERROR_CAPTURE_FORBIDS",
             )
-        _launch(self._argument, function)
+        number = next(_host_function_numbers)
+        _host_functions[number] = function, self
+        try:
+            check(lib.plinth_launch_host_function(self._argument, _host_function_callback, number))
+        except BaseException:
+            _host_functions.pop(number, None)
+            raise
 
     @property
     def name(self) -> str:
@@ -210,7 +219,10 @@ class ExternalStream(Stream):
 
 
 def _from_torch_arguments(
-    stream_id: Optional[int] = None, device_index: int = -1, device_type: int = 1, stream_ptr: Optional[int] = None
+    stream_id: Optional[int] = None,
+    device_index: DeviceLike = None,
+    device_type: int = 1,
+    stream_ptr: Optional[int] = None,
 ) -> Tuple[int, int]:
     """Handles torch's undocumented keywords: only a stream_ptr names a stream here."""
     if stream_ptr is None:
@@ -218,43 +230,34 @@ def _from_torch_arguments(
     return ExternalStream(stream_ptr, device_index).cuda_stream, known_device(device_index)
 
 
-def _destroy(handle: int) -> None:
-    check(lib.plinth_stream_destroy(handle))
-
-
-# Host functions that are waiting to run, by their number.
-_host_functions: dict[int, Callable[[], object]] = {}
-_host_function_lock = threading.Lock()
-_host_function_count = 0
+# Host functions that are waiting to run, and their streams, by their number.
+_host_functions: dict[int, Tuple[Callable[[], object], Stream]] = {}
+_host_function_numbers = itertools.count(1)
 
 
 def _run_host_function(number: int) -> None:
-    function = _host_functions[number]
-    try:
-        function()
-    finally:
-        del _host_functions[number]
+    def run() -> None:
+        try:
+            _host_functions[number][0]()
+        finally:
+            del _host_functions[number]
+
+    call_in_driver_thread(run)
 
 
 _host_function_callback = _native.plinth_host_function_callback_t(_run_host_function)
 
 
-def _launch(stream: int, function: Callable[[], object]) -> None:
-    global _host_function_count
-    with _host_function_lock:
-        _host_function_count += 1
-        number = _host_function_count
-    _host_functions[number] = function
-    try:
-        check(lib.plinth_launch_host_function(stream, _host_function_callback, number))
-    except BaseException:
-        _host_functions.pop(number, None)
-        raise
-
-
 def _finish_host_functions() -> None:
-    """Waits at exit until no thread of the driver will call Python any more."""
+    """Waits at exit until no thread of the driver will call Python any more. A device that failed calls none."""
     while _host_functions:
+        for number, (_, stream) in list(_host_functions.items()):
+            try:
+                stream.query()
+            except DeviceLostError:
+                _host_functions.pop(number, None)
+            except PlinthError:
+                pass
         time.sleep(0.001)
 
 
@@ -331,4 +334,4 @@ def is_current_stream_capturing() -> bool:
 
 def _sleep(cycles: int, stream: StreamLike = None) -> None:
     """Enqueues a kernel that runs for a number of clock cycles of the device, by default in the current stream."""
-    check(lib.plinth_sleep(cycles, stream_handle(stream)))
+    check(lib.plinth_sleep(integer_argument(cycles, "cycles", 0, 2**64), stream_handle(stream)))

@@ -13,6 +13,7 @@ from typing import Any, List, NamedTuple, Optional, Tuple
 from . import _native
 from ._arguments import DeviceLike, device_index, result, take_text
 from ._native import c_size_t, c_void_p, check, lib
+from ._release import Unpicklable, release
 
 
 def utilization(device: DeviceLike = None) -> int:
@@ -115,7 +116,7 @@ def read_telemetry(device: DeviceLike = None) -> Telemetry:
     return _telemetry(raw)
 
 
-class TelemetrySampler:
+class TelemetrySampler(Unpicklable):
     """Reads a device every `interval_ms` milliseconds, in a thread of the library that needs no GIL.
 
     Up to `capacity` readings wait for take(); older ones are lost. An expensive reading is None in most of them.
@@ -127,7 +128,7 @@ class TelemetrySampler:
         self._handle = result(
             c_void_p, lib.plinth_telemetry_sampler_create, device_index(device), interval_ms, capacity
         )
-        self._finalizer = weakref.finalize(self, _destroy, self._handle)
+        self._finalizer = weakref.finalize(self, release, lib.plinth_telemetry_sampler_destroy, self._handle)
         self._finalizer.atexit = False
 
     def take(self) -> Tuple[List[Telemetry], int]:
@@ -147,7 +148,3 @@ class TelemetrySampler:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _destroy(handle: int) -> None:
-    check(lib.plinth_telemetry_sampler_destroy(handle))

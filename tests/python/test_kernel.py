@@ -1,6 +1,8 @@
 """Tests kernels and green contexts. On the host device kernels need a C++ compiler."""
 
+import copy
 import ctypes
+import pickle
 import struct
 import unittest
 
@@ -32,6 +34,13 @@ class Kernels(unittest.TestCase):
         self.assertEqual(values[999], 2.0)
         with self.assertRaises(ValueError):
             scale((1, 1, 1), (1, 1, 1), (buffer,))
+        for options in ({"grid": (2**32 + 1, 1, 1)}, {"grid": (0, 1, 1)}, {"block": (1, 2**32 + 1, 1)},
+                        {"shared_mem": 2**32}):
+            with self.assertRaises(ValueError):
+                scale(args=(buffer, 3.0, 1), **options)
+        self.assertEqual(memoryview(buffer.tobytes()).cast("f")[0], 6.0)
+        with self.assertRaises(ValueError):
+            scale.set_shared_memory_config(2**32)
 
     @support.host_device
     def test_errors(self):
@@ -41,6 +50,26 @@ class Kernels(unittest.TestCase):
         self.assertIn("kernel.cu:1", str(raised.exception))
         with self.assertRaises(ValueError):
             plinth._compile_kernel("__global__ void f() {}", "f", nvcc_options=["--no-such-option"])
+
+    @support.host_device
+    def test_assertion(self):
+        code = """
+            import plinth
+            fail = plinth.compile_kernel("#include <cassert>\\n__global__ void f() { assert(false); }", "f")
+            fail()
+            try:
+                plinth.synchronize()
+            except plinth.errors.DeviceLostError as error:
+                print(error.driver_code)
+        """
+        self.compile("__global__ void f() {}", "f")
+        self.assertEqual(support.run_python(code), (0, "710\n"))
+
+    def test_a_kernel_is_not_copied(self):
+        made = self.compile("__global__ void f() {}", "f")
+        for duplicate in copy.copy, pickle.dumps:
+            with self.assertRaises(TypeError):
+                duplicate(made)
 
     def test_arguments(self):
         buffer = plinth.zeros(4, "float32")
@@ -95,6 +124,20 @@ class Kernels(unittest.TestCase):
         self.assertEqual(launches, [(1, 1, 1)] if plinth.device_kind() == "host" else [])
         with self.assertRaises(ValueError):
             kernel.register_host_kernel("plinth_add", [], add)
+
+    @support.host_device
+    def test_exit_waits_for_host_kernels(self):
+        code = """
+            import time, plinth
+            from plinth import kernel
+            kernel.register_host_kernel("f", [], lambda launch: time.sleep(0.01))
+            run = plinth.compile_kernel('extern "C" __global__ void f() {}', "f")
+            for _ in range(50):
+                run()
+            print("end")
+        """
+        self.compile("__global__ void f() {}", "f")
+        self.assertEqual(support.run_python(code), (0, "end\n"))
 
     def test_green_contexts(self):
         with self.assertRaises(TypeError):

@@ -7,6 +7,7 @@ import os
 import struct
 import unittest
 
+import support
 import plinth
 from plinth import registration, sleeping
 
@@ -97,6 +98,21 @@ class Registration(unittest.TestCase):
         with self.assertRaises(plinth.PlinthError):
             sleeping.sleep_memory("registered", release_registrations=True)
         fixed.end()
+
+    def test_release_ends_with_the_interpreter(self):
+        code = """
+            import atexit
+            @atexit.register  # It runs behind the handlers of plinth.
+            def sleep():
+                sleeping.sleep_memory("w", release_registrations=True)
+                print("asleep")
+            import plinth
+            from plinth import registration, sleeping
+            with sleeping.pool("w"):
+                buffer = plinth.zeros(1000)
+            held = registration.MemoryRegistration(buffer, release=lambda: print("released"))
+        """
+        self.assertEqual(support.run_python(code), (0, "asleep\n"))
 
     def test_nccl(self):
         """A communicator over all devices uses registered memory, first as a buffer, then as a window."""

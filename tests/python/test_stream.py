@@ -201,6 +201,13 @@ class Streams(unittest.TestCase):
             plinth.current_stream().wait_stream(0x1234500)
         with self.assertRaises(TypeError):
             plinth.Stream(stream_id=5)
+        with self.assertRaises(ValueError):
+            plinth._sleep(-1)
+
+    def test_arguments_of_torch(self):
+        stream = plinth.Stream(support.LAST)
+        for options in ({"device": support.LAST}, {"device_index": support.LAST, "device_type": 1}):
+            self.assertEqual(plinth.Stream(stream_ptr=stream.cuda_stream, **options), stream)
 
     def test_names(self):
         stream = plinth.Stream(dedicated=True)
@@ -232,6 +239,79 @@ class Streams(unittest.TestCase):
             s.launch_host_function(lambda: (time.sleep(0.2), print("ran")))
         """
         self.assertEqual(support.run_python(code), (0, "ran\n"))
+
+    @support.host_device
+    def test_exit_does_not_wait_for_host_functions_of_a_failed_stream(self):
+        code = """
+            import ctypes, plinth
+            from plinth import _native
+            pause = ctypes.cast(ctypes.CDLL(None).usleep, _native.plinth_host_function_callback_t)
+            kernel = plinth.compile_kernel("__global__ void f() { __trap(); }", "f")
+            stream = plinth.Stream(dedicated=True)
+            _native.check(_native.lib.plinth_launch_host_function(stream.cuda_stream, pause, 100_000))
+            kernel(stream=stream)
+            stream.launch_host_function(lambda: print("ran"))
+            print("end")
+        """
+        self.assertEqual(support.run_python(code), (0, "end\n"))
+
+    def test_last_references_in_a_host_function(self):
+        def graph():
+            made = plinth.CUDAGraph()
+            with plinth.graph(made):
+                plinth.zeros(1 << 20)
+            return made
+
+        def uncached():
+            with plinth.caching_allocator_disabled():
+                return plinth.zeros(1 << 20)
+
+        def recorded():
+            buffer = plinth.zeros(1 << 20)
+            buffer.record_stream(side)
+            return buffer
+
+        stream, side, reports, gate = plinth.Stream(), plinth.Stream(), [], threading.Event()
+        plinth.synchronize()
+        plinth.empty_cache()
+        before = plinth.memory_allocated()
+        hook, sys.unraisablehook = sys.unraisablehook, lambda report: reports.append(report.exc_type)
+        try:
+            for make, use in ((graph, repr), (uncached, repr), (recorded, repr), (plinth.Event, repr),
+                              (lambda: plinth.Stream(dedicated=True), repr), (uncached, lambda made: made.size / 0)):
+                stream.launch_host_function(lambda made=make(), use=use: (gate.wait(), use(made)))
+            gc.collect()
+            gate.set()
+            plinth.synchronize()
+            deadline = time.monotonic() + 10
+            while plinth.memory_allocated() > before and time.monotonic() < deadline:
+                time.sleep(0.01)
+        finally:
+            sys.unraisablehook = hook
+        self.assertEqual((reports, plinth.memory_allocated()), ([ZeroDivisionError], before))
+
+    def test_fork_during_the_collection_of_exports(self):
+        code = """
+            import os, signal, threading, plinth
+            from plinth import _dlpack
+            capsules = [plinth.zeros(8).__dlpack__() for _ in range(60)]
+            def work():
+                while capsules:
+                    _dlpack.collect()
+            threading.Thread(target=work).start()
+            for _ in range(50):
+                child = os.fork()
+                if child == 0:
+                    signal.alarm(5)
+                    _dlpack.collect()
+                    os._exit(0)
+                status = os.waitpid(child, 0)[1]
+                if status:
+                    break
+            capsules.clear()
+            print(status)
+        """
+        self.assertEqual(support.run_python(code), (0, "0\n"))
 
     def test_forked_child_collects_silently(self):
         code = """

@@ -1,0 +1,59 @@
+"""Destroys what objects own when they are collected, which happens in any thread.
+
+A thread of the driver that runs a function of the program must not call CUDA. The collector may run there, and the
+function may hold the last reference to an object. What is collected there is destroyed in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+from typing import Any, Callable, List, Set, Tuple
+
+from ._arguments import call_and_report
+from ._native import check
+
+_driver_threads: Set[int] = set()
+_delayed: List[Tuple[Callable[..., int], Tuple[Any, ...]]] = []
+
+
+class Unpicklable:
+    """An object that owns a handle: a copy would use the handle after it is destroyed."""
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"a {type(self).__name__} cannot be pickled or copied")
+
+
+def release(function: Callable[..., int], *arguments: Any) -> None:
+    """Calls a function of the C API that destroys or frees. In a thread of the driver another thread calls it later."""
+    if _driver_threads and _thread.get_ident() in _driver_threads:
+        _delayed.append((function, arguments))
+    else:
+        check(function(*arguments))
+
+
+def call_in_driver_thread(function: Callable[[], object]) -> None:
+    """Calls a function of the program in a thread of the driver. Its exception goes to sys.unraisablehook."""
+    thread = _thread.get_ident()
+    _driver_threads.add(thread)
+    try:
+        call_and_report(function)
+    finally:
+        _driver_threads.discard(thread)
+        if _delayed:
+            try:
+                _thread.start_new_thread(_release_delayed, ())
+            except RuntimeError:
+                pass  # The interpreter ends, and the process with it.
+
+
+def _release_delayed() -> None:
+    while _delayed:
+        try:
+            function, arguments = _delayed.pop()
+        except IndexError:
+            return  # Another thread was faster.
+        call_and_report(lambda: check(function(*arguments)))
+
+
+os.register_at_fork(after_in_child=_driver_threads.clear)
