@@ -47,7 +47,7 @@ _collect_at = 0
 
 def export(buffer: "Buffer", device: "tuple[int, int]", versioned: bool) -> Any:
     """Returns a capsule that describes a buffer. The buffer lives until the consumer calls the deleter."""
-    collect()
+    collect_sometimes()
     _register()
     kind: Any = tensor.ManagedTensorVersioned if versioned else tensor.ManagedTensor
     ndim = len(buffer.shape)

@@ -5,8 +5,10 @@ A Buffer has DLPack and `__cuda_array_interface__`, so that CuPy, numba, torch a
 
 from __future__ import annotations
 
+import array
 import ctypes
 import operator
+import struct
 import sys
 import weakref
 from ctypes import byref
@@ -15,9 +17,9 @@ from typing import Any, Optional, Sequence, Tuple, Union
 from . import _dlpack, tensor
 from ._arguments import DeviceLike, StreamLike, known_device, result, size_argument, stream_handle, take_text
 from ._native import PLINTH_STREAM_CURRENT, c_size_t, c_void_p, check, lib
+from ._release import release
 from .device import device as Device
 from .device import device_kind
-from ._release import release
 from .stream import Stream, _owners, current_stream
 
 Shape = Union[int, Sequence[int]]
@@ -179,7 +181,10 @@ class Buffer:
             raise TypeError(f"elements of {self.dtype} have no format in Python; use tobytes()")
         if not self.size:
             return [] if len(self.shape) <= 1 else _empty_list(self.shape)
-        data: Any = memoryview(self.tobytes())
+        contents = self.tobytes()
+        if fmt == "e":  # Only new versions of memoryview know it.
+            contents, fmt = array.array("f", struct.unpack(f"{self.size}e", contents)).tobytes(), "f"
+        data: Any = memoryview(contents)
         return data.cast(fmt, self.shape).tolist() if self.shape else data.cast(fmt)[0]
 
     def fill_(self, value: Union[int, bytes], stream: StreamLike = None) -> "Buffer":
@@ -343,14 +348,14 @@ def empty_pinned(shape: Shape, dtype: Any = "uint8") -> memoryview:
     """Allocates pinned host memory, with undefined contents, as a memoryview.
 
     Copies to and from it are asynchronous with `non_blocking=True`. The memory is freed when the last view is
-    collected; it is not reused before the copies that plinth made are done. Raises TypeError for float8, bfloat16 and complex
-    numbers.
+    collected; it is not reused before the copies that plinth made are done. Raises TypeError for types that memoryviews
+    lack: float8, bfloat16, complex numbers, and float16 before Python 3.12.
     """
     extents = _extents(shape)
     name = tensor.dtype_name(dtype)
-    fmt = tensor.struct_format(name)
+    fmt = tensor.view_format(name)
     if fmt is None:
-        raise TypeError(f"elements of {name} have no format in Python")
+        raise TypeError(f"memoryviews of this Python have no format for {name}; allocate bytes")
     if any(extent < 1 for extent in extents):
         raise ValueError(f"the shape {extents} has an extent below 1")
     size = _product(extents) * tensor.item_size(name)

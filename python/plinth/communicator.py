@@ -240,10 +240,9 @@ class Communicator:
         """Calls a collective. `parts` > 0: the target has that many times the source; < 0: the source has more."""
         with tensor.view(source, stream=stream) as given, tensor.view(target, writable=True, stream=stream) as taken:
             _check_pair(given, taken, parts)
-            ranks = 1 if parts else self.size
-            if given.size % ranks:
-                raise ValueError(f"the input has {given.size} elements, which are not divisible by {ranks} ranks")
-            count = min(given.size, taken.size) // ranks
+            if parts == 0 and given.size % self.size:
+                raise ValueError(f"{given.size} elements cannot be divided among {self.size} ranks")
+            count = min(given.size, taken.size) if parts else given.size // self.size
             check(
                 function(
                     self._handle, given.pointer, taken.pointer, count, given.dl.dtype, *arguments, stream_handle(stream)

@@ -205,7 +205,9 @@ class graph:
 
     def __exit__(self, kind: Optional[type], exception: Optional[BaseException], traceback: object) -> None:
         context, self._context = self._context, None
-        body = getattr(exception, "status", _native.PLINTH_ERROR_ABORTED) if exception is not None else 0
+        body = 0
+        if exception is not None:
+            body = exception.status if isinstance(exception, PlinthError) else _native.PLINTH_ERROR_ABORTED
         status = lib.plinth_graph_end(byref(context), body)
         if exception is None:
             check(status)

@@ -5,6 +5,7 @@ The receiver's stream waits for the sender's work; afterwards the two processes 
 
 from __future__ import annotations
 
+import math
 import operator
 import socket
 import weakref
@@ -14,8 +15,8 @@ from typing import Any, List, NamedTuple, Optional, Protocol, Sequence, Tuple, U
 from . import _native, tensor
 from ._arguments import DeviceLike, device_index, result
 from ._native import c_size_t, c_void_p, check, lib, wait
-from .buffer import Buffer, _extents, _product
 from ._release import release
+from .buffer import Buffer, _extents, _product
 from .stream import current_stream
 
 
@@ -56,7 +57,8 @@ def receive(
     By default the buffer has all bytes of the block from the sent address on. `device` is a further device that is to
     access the memory. Waits for the message without a limit unless the socket has one; ends on Ctrl-C in the main
     thread if the socket is a Python socket. Call Buffer.record_stream for other streams that use the memory. Raises
-    ValueError for a shape that does not fit, and PlinthError if the sender is gone.
+    ValueError for a shape that does not fit, PlinthError if the sender is gone, and TimeoutError when the timeout of a
+    Python socket passes.
     """
     name = tensor.dtype_name(dtype)
     if isinstance(sock, socket.socket):
@@ -69,10 +71,12 @@ def receive(
 def _wait_readable(sock: socket.socket) -> None:
     import select
 
-    if sock.gettimeout() is None:
+    timeout = sock.gettimeout()
+    if timeout != 0:
         poll = select.poll()
         poll.register(sock, select.POLLIN)
-        poll.poll()
+        if not poll.poll(None if timeout is None else math.ceil(timeout * 1000)):
+            raise TimeoutError(f"receiving memory: no message arrived within the socket's timeout of {timeout} s")
 
 
 def _buffer(memory: Any, shape: Optional[Union[int, Sequence[int]]], name: str) -> Buffer:

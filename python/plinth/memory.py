@@ -315,7 +315,8 @@ def _record_memory_history(
     options = _native.plinth_memory_history_options_t.init()
     options.enabled = {None: 0, "state": 1, "all": 2}[enabled]
     options.context = _CONTEXTS[context] if enabled else 0
-    options.max_entries = 0 if max_entries >= 2**63 - 1 else max_entries
+    entries = integer_argument(max_entries, "max_entries", 1, 2**64)
+    options.max_entries = 0 if entries >= 2**63 - 1 else entries
     options.clear_history = clear_history
     options.record_annotations = global_record_annotations
     options.skip_actions = sum(1 << _ACTIONS.index(action) for action in set(skip_actions or ()))

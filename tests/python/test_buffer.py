@@ -3,6 +3,7 @@
 import array
 import gc
 import pickle
+import sys
 import threading
 import time
 import unittest
@@ -34,6 +35,7 @@ class Buffers(unittest.TestCase):
         if numpy is not None:
             self.assertEqual(plinth.empty((numpy.int64(2), 3)).shape, (2, 3))
             self.assertEqual(plinth.empty(numpy.int32(7), numpy.float16).nbytes, 14)
+        self.assertEqual(plinth.zeros((2, 1), "float16").fill_(b"\0\x3c").tolist(), [[1.0], [1.0]])
         with self.assertRaises(TypeError):
             plinth.empty(2.5)
         with self.assertRaises(ValueError):
@@ -143,6 +145,13 @@ class Buffers(unittest.TestCase):
         before = plinth.host_memory_stats()["active_requests.current"]
         del view
         gc.collect()
+        self.assertEqual(plinth.host_memory_stats()["active_requests.current"], before - 1)
+        with self.assertRaises(plinth.OutOfMemoryError):
+            plinth.empty_pinned(2**64 + 8)
+        try:
+            self.assertEqual(plinth.empty_pinned(2, "float16").format, "e")
+        except TypeError:
+            self.assertLess(sys.version_info, (3, 12))
         self.assertEqual(plinth.host_memory_stats()["active_requests.current"], before - 1)
 
     def test_record_stream_delays_the_reuse(self):

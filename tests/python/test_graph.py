@@ -69,6 +69,17 @@ class Graphs(unittest.TestCase):
         graph.replay()
         self.assertEqual(self.buffer.tobytes()[:1], b"\2")
 
+    def test_exceptions_with_a_status_of_their_own(self):
+        for status in 0, 404, "failed":
+            error, graph = KeyError(), plinth.CUDAGraph()
+            error.status = status
+            with self.assertRaises(KeyError), plinth.graph(graph):
+                self.buffer.fill_(2)
+                raise error
+            self.assertFalse(plinth.is_current_stream_capturing())
+            with self.assertRaises(plinth.errors.GraphError):
+                graph.replay()
+
     def test_forbidden_call_names_itself(self):
         with self.assertRaisesRegex(plinth.errors.GraphError, "captur"):
             with plinth.graph(plinth.CUDAGraph()):

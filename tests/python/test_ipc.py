@@ -11,6 +11,8 @@ from plinth import ipc
 
 
 def receiver(sock, results):
+    sock.settimeout(60)
+    results.put("waiting")
     with ipc.receive(sock, (4, 2), "int32") as buffer:
         results.put((buffer.device.index, buffer.shape, buffer.tolist()))
         buffer.fill_(b"\7\0\0\0")
@@ -38,6 +40,7 @@ class Sharing(unittest.TestCase):
         child = context.Process(target=receiver, args=(there, results))
         child.start()
         there.close()
+        self.assertEqual(results.get(timeout=60), "waiting")
         buffer = plinth.empty((4, 2), "int32", support.LAST).fill_(b"\5\0\0\0")
         ipc.send(here, buffer)
         self.assertEqual(results.get(timeout=60), (support.LAST, (4, 2), [[5, 5]] * 4))
@@ -66,6 +69,13 @@ class Sharing(unittest.TestCase):
                 ipc.send(here, 0x1000)
             with open(os.devnull, "rb") as file, self.assertRaises(plinth.PlinthError):
                 ipc.send(file, plinth.empty(4))
+            here.settimeout(0.05)
+            with self.assertRaises(TimeoutError):
+                ipc.receive(here)
+            here.setblocking(False)
+            with self.assertRaises(plinth.PlinthError):
+                ipc.receive(here)
+            here.settimeout(30)
             there.close()
             with self.assertRaises(plinth.PlinthError) as raised:
                 ipc.receive(here)

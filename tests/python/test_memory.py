@@ -125,7 +125,8 @@ class Memory(unittest.TestCase):
             self.assertFalse(actions & {"free_requested", "free_completed"})
         finally:
             memory._record_memory_history(None)
-        for options in ({"enabled": "some"}, {"context": "x"}, {"stacks": "c"}, {"skip_actions": ["sleep"]}):
+        for options in ({"enabled": "some"}, {"context": "x"}, {"stacks": "c"}, {"skip_actions": ["sleep"]},
+                        {"max_entries": 0}, {"max_entries": -1}):
             with self.assertRaises(ValueError):
                 memory._record_memory_history(**options)
 
