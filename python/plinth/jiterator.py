@@ -6,6 +6,7 @@ device with a C++ compiler. Threads may call one function at the same time.
 
 from __future__ import annotations
 
+import numbers
 import weakref
 from ctypes import POINTER, byref, c_int32, c_int64, c_void_p, pointer
 from typing import Any, List, Optional, Sequence, Union
@@ -25,11 +26,11 @@ def _scalars(values: dict[str, Any]) -> Any:
         scalar.name = name.encode()
         if isinstance(value, bool):
             scalar.kind, scalar.integer = _native.PLINTH_JIT_BOOL, value
-        elif isinstance(value, int):
+        elif isinstance(value, numbers.Integral):
             scalar.kind = _native.PLINTH_JIT_INT
-            scalar.integer = integer_argument(value, f"the scalar {name} =", -(2**63), 2**63)
-        elif isinstance(value, complex):
-            scalar.kind, scalar.real, scalar.imaginary = _native.PLINTH_JIT_COMPLEX, value.real, value.imag
+            scalar.integer = integer_argument(int(value), f"the scalar {name} =", -(2**63), 2**63)
+        elif isinstance(value, numbers.Complex) and not isinstance(value, numbers.Real):
+            scalar.kind, scalar.real, scalar.imaginary = _native.PLINTH_JIT_COMPLEX, float(value.real), float(value.imag)
         else:
             scalar.kind, scalar.real = _native.PLINTH_JIT_FLOAT, float(value)
     return scalars
@@ -43,6 +44,7 @@ class JitFunction(Unpicklable):
         if num_outputs is None:
             self._handle = result(c_void_p, lib.plinth_jiterator_create_jit_fn, code.encode(), raw, len(scalars))
         else:
+            num_outputs = integer_argument(num_outputs, "num_outputs", 0, 2**31)
             self._handle = result(
                 c_void_p, lib.plinth_jiterator_create_multi_output_jit_fn, code.encode(), num_outputs, raw, len(scalars)
             )

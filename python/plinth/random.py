@@ -8,6 +8,7 @@ until then.
 
 from __future__ import annotations
 
+import numbers
 import weakref
 from ctypes import byref, c_uint8, c_uint64
 from typing import Any, List, Optional, Sequence, Tuple, TypeVar
@@ -238,7 +239,7 @@ def bernoulli_(tensor: T, p: Any = 0.5, generator: Optional[Generator] = None, s
 
     p is a number or a tensor of probabilities, which is broadcast to the tensor's shape.
     """
-    if isinstance(p, (int, float)):
+    if isinstance(p, numbers.Real):
         return _fill(lib.plinth_bernoulli, tensor, (p,), generator, stream)
     with _view(p, stream=stream) as probabilities:
         return _fill(lib.plinth_bernoulli_tensor, tensor, (byref(probabilities.dl),), generator, stream)

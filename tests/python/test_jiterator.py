@@ -1,6 +1,7 @@
 """Tests jiterated functions. On the host device they need a C++ compiler."""
 
 import array
+import numbers
 import shutil
 import unittest
 
@@ -23,6 +24,8 @@ class Declaration(unittest.TestCase):
                 jiterator._create_jit_fn(code, alpha=1.0)
         with self.assertRaises(ValueError):
             jiterator._create_multi_output_jit_fn(TWO, 9)
+        with self.assertRaises(ValueError):
+            jiterator._create_multi_output_jit_fn(TWO, 2**32 + 2)
 
 
 @unittest.skipIf(shutil.which("c++") is None, "there is no C++ compiler")
@@ -40,6 +43,32 @@ class Calls(unittest.TestCase):
             axpy(x)
         with self.assertRaisesRegex(ValueError, "alpha"):
             axpy(x, y, alpha=2**63)
+
+    def test_numbers_of_other_libraries(self):
+        class Whole:
+            def __init__(self, value):
+                self.value = value
+
+            def __int__(self):
+                return self.value
+
+            def __float__(self):
+                return float(self.value)
+
+        class Complex:
+            real, imag = 0.0, 2.0
+
+            def __float__(self):
+                return self.real
+
+        numbers.Integral.register(Whole)
+        numbers.Complex.register(Complex)
+        axpy = jiterator._create_jit_fn(AXPY, alpha=1)
+        one, zero = (plinth.to_device(array.array("q", [number])) for number in (1, 0))
+        self.assertEqual(axpy(one, zero, alpha=Whole(2**62 + 1)).tolist(), [2**62 + 1])
+        one, zero = plinth.to_device(array.array("f", [1, 0])), plinth.zeros(1, "complex64")
+        one = plinth.zeros(1, "complex64").copy_from(one.tobytes())
+        self.assertEqual(axpy(one, zero, alpha=Complex()).tobytes(), array.array("f", [0, 2]).tobytes())
 
     def test_types_and_broadcast(self):
         axpy = jiterator._create_jit_fn(AXPY, alpha=1.0)

@@ -1,6 +1,7 @@
 """Tests generators and fills: the numbers of a seed, states, types, distributions, and errors."""
 
 import array
+import fractions
 import statistics
 import threading
 import unittest
@@ -129,6 +130,7 @@ class Fills(unittest.TestCase):
         p = plinth.to_device(array.array("f", [0, 1, 0, 1]))
         buffer = plinth.empty((5, 4), "bool")
         self.assertEqual(random.bernoulli_(buffer, p).tolist(), [[False, True, False, True]] * 5)
+        self.assertEqual(random.bernoulli_(buffer, fractions.Fraction(1)).tolist(), [[True] * 4] * 5)
 
     def test_tensors_of_other_libraries(self):
         buffer = plinth.zeros((4, 4), "float32", support.LAST)
