@@ -316,7 +316,7 @@ def empty(shape: Shape, dtype: Any = "uint8", device: DeviceLike = None, stream:
         handle = result(c_void_p, lib.plinth_current_stream, index) or 0
         used = _owners.get(handle, handle) if _owners else handle
     elif not isinstance(stream, Stream):
-        used = handle if handle > 2 and handle >> 32 != 0x504C5300 else 0
+        used = handle if handle > 1 and handle >> 32 != 0x504C5300 else 0
     pointer = c_void_p()
     size = size_argument(_product(extents) * tensor.item_size(name))
     check(lib.plinth_caching_allocator_alloc(size, index, handle, byref(pointer)))

@@ -180,13 +180,13 @@ def scatter(
 def gather(tensors: Sequence[Any], dim: int = 0, destination: DeviceLike = None, *, out: Any = None) -> Any:
     """Concatenates tensors of several devices along a dimension, on `destination` or in `out`, and returns the result.
 
-    The destination is by default the current device. "cpu" and -1 are memory of the CPU: the result is a memoryview
-    with the shape, and complete when the call returns.
+    The destination is by default the current device. "cpu", a torch.device of that type, and -1 are memory of the CPU:
+    the result is a memoryview with the shape, and complete when the call returns.
     """
     with ExitStack() as stack:
         views = _views(stack, tensors)
         inputs = _array([view.dl for view in views])
-        if out is None and destination in ("cpu", -1):
+        if out is None and (destination in ("cpu", -1) or getattr(destination, "type", None) == "cpu"):
             out = _host_output(views, dim)
         if out is not None:
             (target,) = _views(stack, [out], True)

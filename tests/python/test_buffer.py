@@ -26,6 +26,8 @@ class Buffers(unittest.TestCase):
                          ((2, 3), "float32", 24, 6, 4, 2))
         self.assertEqual((buffer.device.index, buffer.stream), (support.LAST, plinth.default_stream(support.LAST)))
         self.assertEqual(buffer.ptr % 512, 0)
+        # The default stream by its two names, and the thread's default stream of CUDA.
+        self.assertEqual([plinth.empty(4, stream=handle).stream.cuda_stream for handle in (0, 1, 2)], [0, 0, 2])
         self.assertEqual(plinth.empty(10).nbytes, 10)
         self.assertEqual(plinth.empty(10, "torch.bfloat16").nbytes, 20)
         nothing = plinth.zeros((0, 4), "int64")

@@ -3,6 +3,7 @@
 import array
 import gc
 import os
+import types
 import unittest
 from unittest import mock
 
@@ -68,8 +69,9 @@ class Comm(unittest.TestCase):
         self.assertEqual([part.device.index for part in parts], [0, 1])
         self.assertEqual(comm.gather(parts).tolist(), data.tolist())
         self.assertEqual(comm.gather(parts, destination=1).device.index, 1)
-        host = comm.gather(parts, destination="cpu")
-        self.assertEqual((host.shape, host.tolist()), ((6, 2), data.tolist()))
+        for cpu in ("cpu", -1, types.SimpleNamespace(type="cpu", index=None)):
+            host = comm.gather(parts, destination=cpu)
+            self.assertEqual((host.shape, host.tolist()), ((6, 2), data.tolist()))
         out = plinth.zeros((3, 4), "float64")
         self.assertIs(comm.gather(parts, 1, out=out), out)
         self.assertEqual(out.tolist(), [left + right for left, right in zip(parts[0].tolist(), parts[1].tolist())])
