@@ -40,13 +40,28 @@ from ._bindings import (  # noqa: E402
 SONAME = f"libplinth.so.{PLINTH_VERSION_MAJOR or f'0.{PLINTH_VERSION_MINOR}'}"
 
 
+def _checked(kind, low, high):
+    """Makes the type of a parameter that refuses integers outside of low to high - 1, which ctypes takes modulo 2^32."""
+
+    def from_param(cls, value):
+        if isinstance(value, int) and not low <= value < high:
+            raise ValueError(f"{value} is not in {low} to {high - 1}")
+        return kind.from_param(value)
+
+    return type(kind.__name__, (kind,), {"from_param": classmethod(from_param)})
+
+
+_CHECKED = {ctypes.c_int32: _checked(ctypes.c_int32, -2**31, 2**31), ctypes.c_uint32: _checked(ctypes.c_uint32, 0, 2**32)}
+
+
 class _Library(ctypes.CDLL):
     """The library. A function gets its types when it is first used."""
 
     def __getitem__(self, name):
         try:
             function = super().__getitem__(name)
-            function.restype, function.argtypes = PROTOTYPES[name]
+            function.restype, kinds = PROTOTYPES[name]
+            function.argtypes = [_CHECKED.get(kind, kind) for kind in kinds]
         except (AttributeError, KeyError):
             raise AttributeError(f"{self._name} has no function {name} that this package knows") from None
         return function

@@ -60,8 +60,7 @@ class Kernel(Unpicklable):
 
     def set_shared_memory_config(self, shared_mem_bytes: int) -> None:
         """Sets the limit of dynamic shared memory in bytes."""
-        size = integer_argument(shared_mem_bytes, "shared_mem_bytes", 0, 2**32)
-        check(lib.plinth_kernel_set_shared_memory_config(self._handle, size))
+        check(lib.plinth_kernel_set_shared_memory_config(self._handle, shared_mem_bytes))
 
     def symbol(self, name: str) -> Tuple[int, int]:
         """Returns the address in device memory and the size in bytes of a variable of the kernel's module, `__constant__` or

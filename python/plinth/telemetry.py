@@ -11,7 +11,7 @@ from ctypes import byref, c_uint32, c_uint64
 from typing import Any, List, NamedTuple, Optional, Tuple
 
 from . import _native
-from ._arguments import DeviceLike, device_index, result, take_text
+from ._arguments import DeviceLike, device_index, integer_argument, result, take_text
 from ._native import c_size_t, c_void_p, check, lib
 from ._release import Unpicklable, release
 
@@ -124,7 +124,7 @@ class TelemetrySampler(Unpicklable):
     """
 
     def __init__(self, device: DeviceLike = None, interval_ms: int = 100, capacity: int = 1024) -> None:
-        self._capacity = capacity
+        self._capacity = integer_argument(capacity, "the capacity", 1, 2**31)
         self._handle = result(
             c_void_p, lib.plinth_telemetry_sampler_create, device_index(device), interval_ms, capacity
         )

@@ -74,6 +74,17 @@ class Loading(unittest.TestCase):
             os.rename(f"{folder}/plinth-1.2.3.dist-info", f"{folder}/libplinth-1.2.3.dist-info")
             self.assertEqual(run("import plinth._native", PYTHONPATH=folder, PLINTH_LIBRARY=_native.library_path), "")
 
+    def test_integers_of_32_bits(self):
+        value = ctypes.c_int32()
+        for argument in (2**32, 2**31, -(2**31) - 1):
+            with self.assertRaisesRegex(ctypes.ArgumentError, f"{argument} is not in -2147483648 to 2147483647"):
+                _native.lib.plinth_set_device(argument)
+        for argument in (-1, 2**32):
+            with self.assertRaises(ctypes.ArgumentError):
+                _native.lib.plinth_event_create(argument, ctypes.byref(value))
+        self.assertEqual(_native.lib.plinth_set_device(ctypes.c_int32(0)), 0)
+        self.assertEqual(_native.lib.plinth_set_device(False), 0)
+
     def test_unknown_function(self):
         with self.assertRaisesRegex(AttributeError, "no function plinth_nothing"):
             _native.lib.plinth_nothing

@@ -54,6 +54,9 @@ class Telemetry(unittest.TestCase):
         sampler.close()
         with self.assertRaises(plinth.errors.InvalidArgumentError):
             sampler.take()
+        for capacity in 0, -1:
+            with self.assertRaises(ValueError):
+                telemetry.TelemetrySampler(capacity=capacity)
 
 
 if __name__ == "__main__":
