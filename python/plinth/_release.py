@@ -11,10 +11,12 @@ import os
 from typing import Any, Callable, List, Set, Tuple
 
 from ._arguments import call_and_report
-from ._native import check
+from ._native import PLINTH_ERROR_SHUTTING_DOWN, check
+from .errors import PlinthError
 
 _driver_threads: Set[int] = set()
 _delayed: List[Tuple[Callable[..., int], Tuple[Any, ...]]] = []
+_is_exiting = False
 
 
 class Unpicklable:
@@ -45,6 +47,19 @@ def call_in_driver_thread(function: Callable[[], object]) -> None:
                 _thread.start_new_thread(_release_delayed, ())
             except RuntimeError:
                 pass  # The interpreter ends, and the process with it.
+
+
+def begin_exit() -> None:
+    """Makes check_exit fail from now on: the interpreter is about to end."""
+    global _is_exiting
+    _is_exiting = True
+
+
+def check_exit(what: str) -> None:
+    """Raises PlinthError if the interpreter ends: a thread of the driver that then calls Python ends the process."""
+    if _is_exiting:
+        message = f"{what}: the interpreter is ending, and no thread of the driver may call Python any more"
+        raise PlinthError(message, PLINTH_ERROR_SHUTTING_DOWN, "PLINTH_ERROR_SHUTTING_DOWN")
 
 
 def _release_delayed() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import os
+import time
 import traceback
 import weakref
 from ctypes import byref, c_char_p
@@ -12,7 +14,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 from . import _native, tensor
 from ._arguments import DeviceLike, StreamLike, device_index, integer_argument, stream_handle
 from ._native import c_void_p, check, lib
-from ._release import Unpicklable, call_in_driver_thread, release
+from ._release import Unpicklable, begin_exit, call_in_driver_thread, check_exit, release
 from .device import device_count, device_kind
 
 _SCALARS = {
@@ -55,7 +57,13 @@ class Kernel(Unpicklable):
         launch.grid[:] = [integer_argument(extent, "an extent of the grid,", 1, 2**32) for extent in grid]
         launch.block[:] = [integer_argument(extent, "an extent of the block,", 1, 2**32) for extent in block]
         launch.shared_bytes = integer_argument(shared_mem, "shared_mem", 0, 2**32)
-        check(lib.plinth_kernel_launch(self._handle, byref(launch), raw, len(args), stream_handle(stream)))
+        _launches.append(self)
+        try:
+            if _host_kernels:
+                check_exit("launching a kernel")
+            check(lib.plinth_kernel_launch(self._handle, byref(launch), raw, len(args), stream_handle(stream)))
+        finally:
+            _launches.pop()
         del keep
 
     def set_shared_memory_config(self, shared_mem_bytes: int) -> None:
@@ -162,11 +170,16 @@ def register_host_kernel(name: str, parameters: Sequence[Any], function: Optiona
 
 
 _host_kernels: List[Any] = []
+_launches: List[Kernel] = []  # an entry for each launch that is being made
+os.register_at_fork(after_in_child=_launches.clear)
 
 
 @atexit.register
 def _finish_host_kernels() -> None:
     """Waits at exit until no thread of the host device will call Python any more."""
+    begin_exit()
+    while _host_kernels and _launches:
+        time.sleep(0.001)
     if _host_kernels and lib.plinth_is_initialized() and device_kind() == "host":
         lib.plinth_set_sync_debug_mode(_native.PLINTH_SYNC_DEBUG_DEFAULT)
         for device in range(device_count()):

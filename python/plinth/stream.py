@@ -28,7 +28,7 @@ from ._arguments import (
     take_text,
 )
 from ._native import PLINTH_STREAM_DEFAULT_OF, c_void_p, check, lib, wait
-from ._release import call_in_driver_thread, release
+from ._release import begin_exit, call_in_driver_thread, check_exit, release
 from .device import current_device, device as Device
 from .errors import DeviceLostError, GraphError, PlinthError
 from .event import Event
@@ -165,6 +165,7 @@ class Stream:
         number = next(_host_function_numbers)
         _host_functions[number] = function, self
         try:
+            check_exit("launch_host_function")
             check(lib.plinth_launch_host_function(self._argument, _host_function_callback, number))
         except BaseException:
             _host_functions.pop(number, None)
@@ -250,6 +251,7 @@ _host_function_callback = _native.plinth_host_function_callback_t(_run_host_func
 
 def _finish_host_functions() -> None:
     """Waits at exit until no thread of the driver will call Python any more. A device that failed calls none."""
+    begin_exit()
     while _host_functions:
         for number, (_, stream) in list(_host_functions.items()):
             try:

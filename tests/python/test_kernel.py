@@ -138,6 +138,15 @@ class Kernels(unittest.TestCase):
         """
         self.compile("__global__ void f() {}", "f")
         self.assertEqual(support.run_python(code), (0, "end\n"))
+        code = code.replace('print("end")', """
+            import threading
+            def launch():
+                while True:
+                    run()
+            threading.Thread(target=launch, daemon=True).start()
+            time.sleep(0.1)
+        """)
+        self.assertEqual(support.run_python(code)[0], 0)
 
     def test_green_contexts(self):
         with self.assertRaises(TypeError):

@@ -240,6 +240,18 @@ class Streams(unittest.TestCase):
         """
         self.assertEqual(support.run_python(code), (0, "ran\n"))
 
+    def test_exit_while_a_thread_launches_host_functions(self):
+        code = """
+            import threading, time, plinth
+            def launch():
+                stream = plinth.Stream()
+                while True:
+                    stream.launch_host_function(lambda: None)
+            threading.Thread(target=launch, daemon=True).start()
+            time.sleep(0.1)
+        """
+        self.assertEqual(support.run_python(code)[0], 0)
+
     @support.host_device
     def test_exit_does_not_wait_for_host_functions_of_a_failed_stream(self):
         code = """
