@@ -58,8 +58,11 @@ def begin_exit() -> None:
 def check_exit(what: str) -> None:
     """Raises PlinthError if the interpreter ends: a thread of the driver that then calls Python ends the process."""
     if _is_exiting:
-        message = f"{what}: the interpreter is ending, and no thread of the driver may call Python any more"
-        raise PlinthError(message, PLINTH_ERROR_SHUTTING_DOWN, "PLINTH_ERROR_SHUTTING_DOWN")
+        raise PlinthError(  # type: ignore[no-untyped-call,unused-ignore]
+            f"{what}: the interpreter is ending, and no thread of the driver may call Python any more",
+            PLINTH_ERROR_SHUTTING_DOWN,
+            "PLINTH_ERROR_SHUTTING_DOWN",
+        )
 
 
 def _release_delayed() -> None:
