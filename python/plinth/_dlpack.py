@@ -147,6 +147,8 @@ def _reset() -> None:
     """Forgets everything in a forked child, in which another thread of the parent may hold the lock."""
     global _lock
     _lock = threading.RLock()
+    for entry in _exports:
+        entry.buffer._exports = 0
     _exports.clear()
 
 

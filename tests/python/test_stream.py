@@ -335,6 +335,7 @@ class Streams(unittest.TestCase):
             plinth.synchronize()
             child = os.fork()
             if child == 0:
+                buffer.free()
                 del stream, event, buffer, graph, pool, generator, capsule
                 try:
                     plinth.zeros(10)
