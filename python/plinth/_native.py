@@ -40,18 +40,32 @@ from ._bindings import (  # noqa: E402
 SONAME = f"libplinth.so.{PLINTH_VERSION_MAJOR or f'0.{PLINTH_VERSION_MINOR}'}"
 
 
-def _checked(kind, low, high):
-    """Makes the type of a parameter that refuses integers outside of low to high - 1, which ctypes takes modulo 2^32."""
+def _checked(kind, from_param):
+    """Makes the type of a parameter that `from_param` converts; it may raise."""
+    return type(kind.__name__, (kind,), {"from_param": classmethod(from_param)})
 
+
+def _integer(kind, low, high):
     def from_param(cls, value):
         if isinstance(value, int) and not low <= value < high:
             raise ValueError(f"{value} is not in {low} to {high - 1}")
         return kind.from_param(value)
 
-    return type(kind.__name__, (kind,), {"from_param": classmethod(from_param)})
+    return _checked(kind, from_param)
 
 
-_CHECKED = {ctypes.c_int32: _checked(ctypes.c_int32, -2**31, 2**31), ctypes.c_uint32: _checked(ctypes.c_uint32, 0, 2**32)}
+def _text(cls, value):
+    if isinstance(value, bytes) and b"\0" in value:
+        raise ValueError("embedded null byte")
+    return ctypes.c_char_p.from_param(value)
+
+
+# ctypes takes integers modulo 2^32, and C takes a text up to its first NUL.
+_CHECKED = {
+    ctypes.c_int32: _integer(ctypes.c_int32, -2**31, 2**31),
+    ctypes.c_uint32: _integer(ctypes.c_uint32, 0, 2**32),
+    ctypes.c_char_p: _checked(ctypes.c_char_p, _text),
+}
 
 
 class _Library(ctypes.CDLL):

@@ -85,6 +85,12 @@ class Loading(unittest.TestCase):
         self.assertEqual(_native.lib.plinth_set_device(ctypes.c_int32(0)), 0)
         self.assertEqual(_native.lib.plinth_set_device(False), 0)
 
+    def test_texts_with_nul(self):
+        for text in (b"a\0b", b"\0"):
+            with self.assertRaisesRegex(ctypes.ArgumentError, "null byte"):
+                _native.lib.plinth_set_memory_metadata(text)
+        self.assertEqual(_native.lib.plinth_set_memory_metadata(b""), 0)
+
     def test_unknown_function(self):
         with self.assertRaisesRegex(AttributeError, "no function plinth_nothing"):
             _native.lib.plinth_nothing
