@@ -134,6 +134,7 @@ class Buffers(unittest.TestCase):
         buffer = plinth.empty(8).fill_(7)
         self.assertEqual(buffer.tobytes(), b"\7" * 8)
         self.assertEqual(buffer.fill_(b"\1\2").tobytes(), b"\1\2" * 4)
+        self.assertEqual(plinth.empty(4, "bool").fill_(7).tobytes(), b"\7" * 4)
         self.assertEqual(buffer.zero_(plinth.current_stream()).tobytes(), bytes(8))
         with self.assertRaises(ValueError):
             buffer.fill_(256)
