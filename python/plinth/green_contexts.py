@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from ctypes import c_int32
-from typing import Any
+from typing import Any, List
 
 from ._arguments import DeviceLike, known_device, result
 from ._native import c_void_p, check, lib
@@ -35,12 +35,14 @@ class GreenContext(Unpicklable):
         return context
 
     def set_context(self) -> None:
-        """Makes the green context current for the calling thread."""
+        """Makes the green context current for the calling thread. This object lives until the thread pops it."""
         check(lib.plinth_green_context_set_context(self._handle))
+        _set.append(self)
 
     def pop_context(self) -> None:
         """Restores what was current before set_context, in the same thread."""
         check(lib.plinth_green_context_pop_context(self._handle))
+        _set.remove(self)
 
     def Stream(self) -> Stream:
         """Returns the green context's stream, which belongs to it and keeps this object alive."""
@@ -58,3 +60,7 @@ class GreenContext(Unpicklable):
     def device(self) -> int:
         """The index of the device."""
         return int(result(c_int32, lib.plinth_green_context_device, self._handle))
+
+
+# The green contexts that threads have set.
+_set: List[GreenContext] = []

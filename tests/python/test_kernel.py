@@ -138,7 +138,7 @@ class Kernels(unittest.TestCase):
         """
         self.compile("__global__ void f() {}", "f")
         self.assertEqual(support.run_python(code), (0, "end\n"))
-        code = code.replace('print("end")', """
+        code = code.replace("time.sleep(0.01)", "None").replace('print("end")', """
             import threading
             def launch():
                 while True:
@@ -162,6 +162,20 @@ class Kernels(unittest.TestCase):
         self.assertEqual(buffer.tobytes(), b"\3" * 16)
         context.set_context()
         context.pop_context()
+
+    @support.host_device
+    def test_green_context_lives_while_it_is_set(self):
+        code = """
+            import threading, plinth
+            def use():
+                plinth.GreenContext.create(8).set_context()
+                print(plinth.current_stream() == plinth.default_stream())
+            use()
+            thread = threading.Thread(target=use)
+            thread.start()
+            thread.join()
+        """
+        self.assertEqual(support.run_python(code), (0, "False\nFalse\n"))
 
     @support.host_device
     def test_libraries(self):
