@@ -11,7 +11,7 @@ import os
 from typing import Any, Callable, List, Set, Tuple
 
 from ._arguments import call_and_report
-from ._native import PLINTH_ERROR_SHUTTING_DOWN, check
+from ._native import PLINTH_ERROR_CAPTURE_FORBIDS, PLINTH_ERROR_SHUTTING_DOWN, check
 from .errors import PlinthError
 
 _driver_threads: Set[int] = set()
@@ -27,11 +27,16 @@ class Unpicklable:
 
 
 def release(function: Callable[..., int], *arguments: Any) -> None:
-    """Calls a function of the C API that destroys or frees. In a thread of the driver another thread calls it later."""
-    if _driver_threads and _thread.get_ident() in _driver_threads:
+    """Calls a function of the C API that destroys or frees. In a thread of the driver another thread calls it later.
+
+    A stream that is a part of a capture is destroyed when the capture has ended.
+    """
+    delays = bool(_driver_threads) and _thread.get_ident() in _driver_threads
+    status = 0 if delays else function(*arguments)
+    if delays or status == PLINTH_ERROR_CAPTURE_FORBIDS:
         _delayed.append((function, arguments))
     else:
-        check(function(*arguments))
+        check(status)
 
 
 def call_in_driver_thread(function: Callable[[], object]) -> None:
@@ -44,7 +49,7 @@ def call_in_driver_thread(function: Callable[[], object]) -> None:
         _driver_threads.discard(thread)
         if _delayed:
             try:
-                _thread.start_new_thread(_release_delayed, ())
+                _thread.start_new_thread(release_delayed, ())
             except RuntimeError:
                 pass  # The interpreter ends, and the process with it.
 
@@ -65,13 +70,14 @@ def check_exit(what: str) -> None:
         )
 
 
-def _release_delayed() -> None:
-    while _delayed:
+def release_delayed() -> None:
+    """Destroys what could not be destroyed when it was collected, if that is possible now."""
+    for _ in range(len(_delayed)):
         try:
-            function, arguments = _delayed.pop()
+            function, arguments = _delayed.pop(0)
         except IndexError:
             return  # Another thread was faster.
-        call_and_report(lambda: check(function(*arguments)))
+        call_and_report(lambda: release(function, *arguments))
 
 
 os.register_at_fork(after_in_child=_driver_threads.clear)

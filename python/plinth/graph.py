@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Tuple, Union
 from . import _native
 from ._arguments import StreamLike, result, stream_handle, take_text
 from ._native import c_void_p, check, lib
-from ._release import release
+from ._release import release, release_delayed
 from .errors import PlinthError
 
 if TYPE_CHECKING:
@@ -87,7 +87,11 @@ class CUDAGraph:
 
     def capture_end(self) -> None:
         """Ends the capture, in the stream and, unless it is relaxed, in the thread in which it began."""
-        check(lib.plinth_graph_capture_end(self._handle))
+        status = lib.plinth_graph_capture_end(self._handle)
+        try:
+            check(status)
+        finally:
+            release_delayed()
 
     def instantiate(self) -> None:
         """Makes the kept graph ready for replays, again if it was before."""
@@ -209,5 +213,8 @@ class graph:
         if exception is not None:
             body = exception.status if isinstance(exception, PlinthError) else _native.PLINTH_ERROR_ABORTED
         status = lib.plinth_graph_end(byref(context), body)
-        if exception is None:
-            check(status)
+        try:
+            if exception is None:
+                check(status)
+        finally:
+            release_delayed()

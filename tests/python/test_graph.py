@@ -1,6 +1,8 @@
 """Tests graphs: capture, replay, pools, generators, errors, dumps, and memory that sleeps."""
 
+import gc
 import os
+import sys
 import tempfile
 import threading
 import unittest
@@ -68,6 +70,35 @@ class Graphs(unittest.TestCase):
             self.buffer.fill_(2)
         graph.replay()
         self.assertEqual(self.buffer.tobytes()[:1], b"\2")
+
+    def test_stream_that_is_collected_in_a_capture(self):
+        def capture(begin, end):
+            begin()
+            side = plinth.Stream(dedicated=True)
+            side.wait_stream(plinth.current_stream())
+            self.buffer.fill_(8, side)
+            plinth.current_stream().wait_stream(side)
+            handle = side.cuda_stream
+            del side
+            gc.collect()
+            end()
+            with self.assertRaises(plinth.errors.InvalidArgumentError):
+                plinth.Stream._wrap(handle, 0).query()
+
+        graphs, reports = (plinth.CUDAGraph(), plinth.CUDAGraph()), []
+        hook, sys.unraisablehook = sys.unraisablehook, reports.append
+        try:
+            context = plinth.graph(graphs[0])
+            capture(context.__enter__, lambda: context.__exit__(None, None, None))
+            with plinth.stream(plinth.Stream()):
+                capture(graphs[1].capture_begin, graphs[1].capture_end)
+        finally:
+            sys.unraisablehook = hook
+        self.assertEqual(reports, [])
+        for graph in graphs:
+            self.buffer.zero_()
+            graph.replay()
+            self.assertEqual(self.buffer.tobytes()[:1], b"\x08")
 
     def test_exceptions_with_a_status_of_their_own(self):
         for status in 0, 404, "failed":
