@@ -117,9 +117,15 @@ def export(memory: Union[Buffer, int]) -> Message:
 
     message = _native.plinth_ipc_export_t.init()
     check(lib.plinth_ipc_export(_pointer(memory), byref(message)))
+    descriptors: List[int] = []
     try:
-        data = string_at(message.bytes, message.size)
-        return Message(data, [os.dup(message.descriptors[i]) for i in range(message.descriptor_count)])
+        for i in range(message.descriptor_count):
+            descriptors.append(os.dup(message.descriptors[i]))
+        return Message(string_at(message.bytes, message.size), descriptors)
+    except OSError:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise
     finally:
         check(lib.plinth_ipc_export_free(byref(message)))
 

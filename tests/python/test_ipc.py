@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import socket
 import unittest
+from unittest import mock
 
 import support
 import plinth
@@ -61,6 +62,20 @@ class Sharing(unittest.TestCase):
         child.join(60)
         self.assertEqual(child.exitcode, 0)
         self.assertNotEqual(pointer, 0)
+
+    def test_too_many_open_files(self):
+        made, real = [], os.dup
+
+        def dup(descriptor):
+            if made:
+                raise OSError("too many open files")
+            made.append(real(descriptor))
+            return made[0]
+
+        with mock.patch.object(os, "dup", dup), self.assertRaisesRegex(OSError, "too many"):
+            ipc.export(plinth.zeros(1000))
+        with self.assertRaises(OSError):
+            os.fstat(made[0])
 
     def test_errors(self):
         here, there = socket.socketpair()
