@@ -14,6 +14,7 @@ While memory is registered it keeps its physical place: a free waits, and its po
 from __future__ import annotations
 
 import operator
+import os
 import weakref
 from ctypes import byref, c_int32, c_size_t
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Union
@@ -22,6 +23,7 @@ from . import _native, _release
 from ._arguments import call_and_report
 from ._native import c_void_p, check, lib
 from .buffer import Buffer
+from .errors import PlinthError
 
 __all__ = ["DmaBuf", "MemoryPart", "MemoryRegistration", "uses"]
 
@@ -141,11 +143,18 @@ class MemoryRegistration(_release.Unpicklable):
         """Exports the physical allocations under the memory, by file descriptors or by fabric handles, for
         cuMemImportFromShareableHandle. Raises NotSupportedError, with the reason, if that is impossible."""
         kind = _native.PLINTH_MEMORY_HANDLE_FABRIC if fabric else _native.PLINTH_MEMORY_HANDLE_FILE_DESCRIPTOR
-        found = []
-        for index in range(self._info().parts):
-            part = _native.plinth_memory_part_t.init()
-            check(lib.plinth_memory_registration_part(self._handle, index, kind, byref(part)))
-            found.append(MemoryPart(part.pointer or 0, part.size, bytes(part.fabric) if fabric else part.descriptor))
+        found: List[MemoryPart] = []
+        try:
+            for index in range(self._info().parts):
+                part = _native.plinth_memory_part_t.init()
+                check(lib.plinth_memory_registration_part(self._handle, index, kind, byref(part)))
+                handle = bytes(part.fabric) if fabric else part.descriptor
+                found.append(MemoryPart(part.pointer or 0, part.size, handle))
+        except PlinthError:
+            for made in found:
+                if isinstance(made.handle, int):
+                    os.close(made.handle)
+            raise
         return found
 
 

@@ -6,10 +6,11 @@ import importlib.util
 import os
 import struct
 import unittest
+from unittest import mock
 
 import support
 import plinth
-from plinth import registration, sleeping
+from plinth import _native, registration, sleeping
 
 
 def load_nccl():
@@ -98,6 +99,25 @@ class Registration(unittest.TestCase):
         with self.assertRaises(plinth.PlinthError):
             sleeping.sleep_memory("registered", release_registrations=True)
         fixed.end()
+
+    def test_parts_that_fail(self):
+        real, made = _native.lib.plinth_memory_registration_part, []
+
+        def export(handle, index, kind, part):
+            if made:
+                return _native.PLINTH_ERROR_SYSTEM
+            status = real(handle, index, kind, part)
+            made.append(part._obj.descriptor)
+            return status
+
+        held = registration.MemoryRegistration(plinth.zeros(300 << 20))
+        if held._info().parts < 2:
+            self.skipTest("the memory is one physical allocation")
+        with mock.patch.object(_native.lib, "plinth_memory_registration_part", export):
+            with self.assertRaises(plinth.PlinthError):
+                held.parts()
+        with self.assertRaises(OSError):
+            os.fstat(made[0])
 
     def test_release_ends_with_the_interpreter(self):
         code = """
