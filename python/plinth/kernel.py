@@ -46,9 +46,10 @@ class Kernel(Unpicklable):
     ) -> None:
         """Launches the kernel in a stream, by default the current one, asynchronously.
 
-        An argument is a tensor (its address is passed), a ctypes value, an int (a C int), a float (a C float) or a
-        bool. `shared_mem` is in bytes. Tensors must live until the work is done. Raises ValueError
-        (InvalidArgumentError) for arguments that do not match the kernel's parameters, and TypeError for other objects.
+        An argument is a tensor on the device or in pinned memory (its address is passed), a ctypes value, an int (a C
+        int), a float (a C float) or a bool. `shared_mem` is in bytes. Tensors must live until the work is done. Raises
+        ValueError for extents below 1 and (InvalidArgumentError) for arguments that do not match the kernel's parameters,
+        and TypeError for other objects.
         """
         args = () if args is None else args
         raw = (_native.plinth_kernel_argument_t * max(len(args), 1))()
@@ -96,9 +97,18 @@ def _argument(raw: Any, item: Any, stream: StreamLike) -> Any:
         raw.value = ctypes.addressof(item)
         return item
     view = tensor.view(item, stream=stream)
+    if view.dl.device.device_type == tensor.CPU and _is_pinned(view.pointer):
+        pinned = tensor.describe(view.pointer, (tensor.CUDA_HOST, 0), view.dtype, view.shape, view.strides)
+        view = tensor.TensorView(pinned, view.read_only, view)
     raw.kind = _native.PLINTH_ARGUMENT_TENSOR
     raw.value = ctypes.addressof(view.dl)
     return view
+
+
+def _is_pinned(pointer: int) -> bool:
+    attributes = _native.plinth_pointer_attributes_t.init()
+    check(lib.plinth_pointer_attributes(pointer, byref(attributes)))
+    return bool(attributes.kind == _native.PLINTH_MEMORY_HOST)
 
 
 def _texts(items: Optional[Sequence[str]]) -> Any:

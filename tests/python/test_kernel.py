@@ -42,6 +42,16 @@ class Kernels(unittest.TestCase):
         with self.assertRaises(ctypes.ArgumentError):
             scale.set_shared_memory_config(2**32)
 
+    def test_pinned_memory(self):
+        add = self.compile("__global__ void add(int *to) { *to += 1; }", "add")
+        pinned = plinth.empty_pinned(2, "int32")
+        pinned[1] = 5
+        add(args=(pinned[1:],))
+        plinth.synchronize()
+        self.assertEqual(pinned[1], 6)
+        with self.assertRaises(ValueError):
+            add(args=(bytearray(4),))
+
     @support.host_device
     def test_errors(self):
         self.compile("__global__ void f() {}", "f")
