@@ -173,6 +173,19 @@ TEST(an_abort_ends_the_registrations) {
   destroy_all();
 }
 
+TEST(an_abort_does_not_wait_for_other_work) {
+  need_host_device(); /* On a GPU, a gate may block other host functions of the driver. */
+  make_ranks(PLINTH_COMMUNICATOR_UNLIMITED);
+  register_all(PLINTH_OK);
+  gate *shut = gate_shut(stream_on(0));
+  for (int rank = 0; rank < RANKS; rank++) {
+    CHECK_OK(plinth_communicator_abort(communicators[rank]));
+  }
+  gate_open(shut);
+  CHECK_OK(plinth_synchronize(0));
+  destroy_all();
+}
+
 /* The error of one rank is that of all, and the communicator remains usable. */
 static void refuse(void *first, size_t bytes, plinth_status_t expected) {
   float *const own = memory[0];

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     base::{deadline::Deadline, log, units::Bytes},
+    collectives::sleep,
     driver::{Span, nccl::Registered},
     error::{Context, Error, Result, invalid},
     memory::{
@@ -19,7 +20,6 @@ use crate::{
     },
     runtime::{Runtime, sync_debug},
     status::Status,
-    stream::capture_lock,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -165,7 +165,8 @@ impl NcclRank {
     fn wait_until_idle(&self, runtime: &Runtime, limit: Duration) -> Result<()> {
         let is_watched = !self.is_blocking() && watchdog::is_idle(runtime, self).is_some();
         if !is_watched {
-            return capture_lock::synchronize_device(runtime, runtime.device(self.device() as i32)?);
+            let device = runtime.device(self.device() as i32)?;
+            return sleep::await_device(runtime, device, Deadline::new(limit), || Ok(()));
         }
         Deadline::new(limit).until(
             || format!("rank {} of {} waited for its work, to deregister memory", self.rank(), self.size()),
@@ -183,7 +184,9 @@ impl NcclRank {
     /// Deregisters all memory of a communicator that is about to be destroyed. Returns whether its work has ended.
     pub(super) fn deregister_all(&self, runtime: &Runtime) -> bool {
         let registered = self.registered().lock();
-        if !registered.is_empty() && self.wait_until_idle(runtime, ABORT_GRACE).is_err() {
+        // The blocking mode has no limits.
+        let limit = if self.is_blocking() { Duration::MAX } else { ABORT_GRACE };
+        if !registered.is_empty() && self.wait_until_idle(runtime, limit).is_err() {
             return false;
         }
         for memory in registered.iter() {
