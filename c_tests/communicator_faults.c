@@ -5,7 +5,7 @@
 /* alone: an_abort_ends_a_blocked_call an_unknown_engine_is_refused; sets the environment */
 /* alone: ranks_with_a_wrong_setting_leave_nothing_behind a_fault_of_a_rank_that_joins_ends_the_others; set the environment */
 /* alone: the_local_engine_makes_ids_without_nccl; sets the environment */
-/* alone: a_fault_in_a_split_leaves_no_part; enables fault injection before the first call */
+/* alone: a_fault_in_a_split_leaves_no_part a_fault_in_a_split_aborts_the_ranks_or_leaves_them_usable; enable fault injection */
 /* alone: a_missing_nccl_is_reported; sets the environment */
 /* alone: types_that_nccl_does_not_reduce_are_refused; expects a new process */
 /* alone: a_fault_in_a_group_aborts_the_communicators_or_leaves_them_usable; enables fault injection before the first call */
@@ -319,6 +319,38 @@ TEST(a_fault_in_a_split_leaves_no_part) {
     CHECK_EQ(after, before);
     destroy_communicators();
   }
+}
+
+/* NCCL begins the split of a rank although that of the next one fails. */
+TEST(a_fault_in_a_split_aborts_the_ranks_or_leaves_them_usable) {
+  int aborts = 0, refusals = 0;
+  bool tripped = true;
+  CHECK_OK(plinth_enable_fault_injection());
+  for (uint64_t nth = 1; tripped; nth++) {
+    plinth_communicator_t parts[2] = {NULL, NULL};
+    make_ranks(PLINTH_ENGINE_NCCL, 400);
+    CHECK_OK(plinth_communicator_group_start());
+    for (int rank = 0; rank < 2; rank++) {
+      CHECK_OK(plinth_communicator_split(communicators[rank], 0, 0, &parts[rank]));
+    }
+    CHECK_OK(plinth_inject_fault(nth, 999));
+    const plinth_status_t status = plinth_communicator_group_end();
+    tripped = plinth_tripped_fault() != NULL;
+    CHECK_OK(plinth_inject_fault(0, 0));
+    if (status != PLINTH_OK) {
+      const plinth_status_t later = reduce_all();
+      CHECK(tripped && (later == PLINTH_OK || later == PLINTH_ERROR_ABORTED));
+      refusals += later == PLINTH_OK;
+      aborts += later != PLINTH_OK;
+    }
+    for (int rank = 0; rank < 2; rank++) {
+      CHECK_OK(plinth_communicator_destroy(parts[rank]));
+      CHECK_OK(plinth_synchronize(rank));
+    }
+    destroy_communicators();
+  }
+  CHECK(refusals > 0);
+  CHECK(aborts > 0);
 }
 
 static void *join_unless_a_fault_happens(void *context) {

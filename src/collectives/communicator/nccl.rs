@@ -492,11 +492,15 @@ pub fn issue(
         watchdog::watch(runtime, watched, limit);
     }
     let Err(error) = issued else { return settled.map_err(IssueError::Failed) };
+    let begun = has_begun(&error, issued_count, batch.len()) || settled.is_err();
+    Err(if begun { IssueError::Failed(error) } else { IssueError::Refused(error) })
+}
+
+/// Returns whether NCCL executes a group, or a part of it, that ended with an error after `issued` of its calls.
+fn has_begun(error: &Error, issued: usize, calls: usize) -> bool {
     // NCCL discards a group in which one of its own calls failed, but not one that a call of the driver interrupted.
     // Once it has the whole group, it checks the arguments before it starts; all other errors occur during execution.
-    let cut_short = issued_count > 0 && error.driver_code() != 0;
-    let begun = issued_count == batch.len() && error.status() != Status::INVALID_VALUE;
-    Err(if cut_short || begun || settled.is_err() { IssueError::Failed(error) } else { IssueError::Refused(error) })
+    issued > 0 && error.driver_code() != 0 || issued == calls && error.status() != Status::INVALID_VALUE
 }
 
 /// Splits communicators of this process, each by the color and the key of its own rank. The results are in order.
@@ -515,23 +519,30 @@ pub fn split(
         color.map(|color| rank.siblings.of_part(number, color))
     };
     let siblings: Vec<Option<Arc<Siblings>>> = batch.iter().map(siblings).collect();
+    let mut begun_count = 0;
     let all = || {
         let begin = |((rank, color, key), comm): (&(&NcclRank, Option<u32>, i32), &Comm)| {
             let device = runtime.device(rank.device as i32)?;
             let (cell, _) =
                 device.with_context(&runtime.driver, |_| rank.nccl.split(*comm, *color, *key, rank.blocking))?;
+            begun_count += 1;
             Ok(cell)
         };
         batch.iter().zip(&comms).map(begin).collect::<Result<Vec<OutputCell>>>()
     };
-    let refuse = |error| {
-        siblings.iter().flatten().for_each(|siblings| siblings.leave_unjoined());
-        for rank in &ranks {
-            rank.splits.fetch_sub(1, Ordering::Relaxed);
+    let (cells, _) = match first.nccl.group(all) {
+        Ok(begun) => begun,
+        Err(error) => {
+            siblings.iter().flatten().for_each(|siblings| siblings.leave_unjoined());
+            if has_begun(&error, begun_count, batch.len()) {
+                return Err(IssueError::Failed(error));
+            }
+            for rank in &ranks {
+                rank.splits.fetch_sub(1, Ordering::Relaxed);
+            }
+            return Err(IssueError::Refused(error));
         }
-        IssueError::Refused(error)
     };
-    let (cells, _) = first.nccl.group(all).map_err(refuse)?;
     let (mut parts, mut colorless) = (Vec::new(), Vec::new());
     for ((cell, siblings), (parent, ..)) in cells.into_iter().zip(siblings).zip(batch) {
         match siblings {
