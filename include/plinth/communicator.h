@@ -255,7 +255,8 @@ PLINTH_NOEXCEPT;
  *         descriptors; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_NOT_SUPPORTED for the devices of one process;
  *         PLINTH_ERROR_NCCL_UNAVAILABLE with an NCCL older than 2.19; PLINTH_ERROR_TIMED_OUT, PLINTH_ERROR_PEER_LOST
  *         and PLINTH_ERROR_ABORTED, if another rank does not make the call; PLINTH_ERROR_DRIVER, PLINTH_ERROR_NCCL. An error
- *         of one rank is returned by all, and registers nothing; PLINTH_ERROR_COMMUNICATOR_NOT_READY.
+ *         of one rank is returned by all, and registers nothing; but with PLINTH_ENGINE_NCCL an error of the driver or of
+ *         NCCL may be that of the rank alone. PLINTH_ERROR_COMMUNICATOR_NOT_READY.
  */
 PLINTH_API
 plinth_status_t plinth_communicator_register(plinth_communicator_t communicator,
