@@ -162,7 +162,7 @@ TEST(an_exception_discards_the_group) {
   CHECK(first.read() == Numbers({1, 2}) && second.read() == Numbers({3, 4}) && !part);
   CHECK_STATUS(plinth_communicator_group_end(), PLINTH_ERROR_INVALID_VALUE);
   THROWS(([] {
-           plinth::CommunicatorGroup group;
+           plinth::CommunicatorGroup outer, group;
            group.end();
            group.end();
          }()),

@@ -29,6 +29,17 @@ TEST(a_guard_captures) {
     CHECK(plinth::current_stream() != stream);
     fill_words(memory, 4, bytes, plinth::current_stream());
     block.end();
+    /* The second end does not restore the stream again. */
+    const plinth::Stream later;
+    const plinth::StreamGuard inner(later);
+    plinth_status_t status = PLINTH_OK;
+    try {
+      block.end();
+    } catch (const plinth::Error &error) {
+      status = error.status();
+    }
+    CHECK_EQ(status, PLINTH_ERROR_INVALID_VALUE);
+    CHECK(plinth::current_stream() == later);
   }
   CHECK(plinth::current_stream() == stream);
   graph.replay();

@@ -298,7 +298,8 @@ class CommunicatorGroup {
     detail::open_groups()++;
   }
   void end() {
-    if (std::exchange(open_, false)) detail::open_groups()--;
+    detail::end_once(open_, "plinth::CommunicatorGroup::end: the group has ended");
+    detail::open_groups()--;
     check(plinth_communicator_group_end());
   }
   ~CommunicatorGroup() {

@@ -192,6 +192,11 @@ void acquire(Call &&call) {
   if (status != PLINTH_OK) check(status);
 }
 
+/*! Ends a scope; throws if it has ended, because the library would end what encloses it. */
+inline void end_once(bool &open, const char *message) {
+  if (!std::exchange(open, false)) throw Error(PLINTH_ERROR_INVALID_VALUE, message, 0);
+}
+
 /*! Calls a C function with one output, and returns the output. */
 template <class T, class Call>
 T output(Call &&call) {

@@ -154,7 +154,7 @@ class GraphCapture {
 
   /*! Ends the capture. Throws if it failed. */
   void end() {
-    open_ = false;
+    detail::end_once(open_, "plinth::GraphCapture::end: the capture has ended");
     check(plinth_graph_end(&context_, PLINTH_OK));
   }
 
