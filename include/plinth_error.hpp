@@ -24,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-#include <unistd.h>
+#include <pthread.h>
 
 #if __cplusplus < 201703L
 #error "plinth's C++ headers need C++17: compile with -std=c++17 or later, or include plinth.h, whose API is C"
@@ -72,16 +72,24 @@ class Mutex {
  public:
   /*! Locks it. What the mutex protects is not accessible if the result owns no lock. */
   std::unique_lock<std::recursive_mutex> lock() {
-    const pid_t process = ::getpid();
-    if (process_.load(std::memory_order_acquire) == process) return std::unique_lock<std::recursive_mutex>(mutex_);
+    const unsigned now = forks();
+    if (forks_.load(std::memory_order_acquire) == now) return std::unique_lock<std::recursive_mutex>(mutex_);
     std::unique_lock<std::recursive_mutex> lock(mutex_, std::try_to_lock);
-    if (lock) process_.store(process, std::memory_order_release);
+    if (lock) forks_.store(now, std::memory_order_release);
     return lock;
   }
 
  private:
+  /*! The number of forks that led from the first caller's process to this one. */
+  static unsigned forks() noexcept {
+    static std::atomic<unsigned> count{0};
+    static const int counts = pthread_atfork(nullptr, nullptr, [] { count.fetch_add(1, std::memory_order_relaxed); });
+    static_cast<void>(counts);
+    return count.load(std::memory_order_relaxed);
+  }
+
   std::recursive_mutex mutex_;
-  std::atomic<pid_t> process_{::getpid()};
+  std::atomic<unsigned> forks_{forks()};
 };
 
 /*! Exceptions of functions that the library called, until check() throws them in their thread. */
@@ -185,10 +193,10 @@ inline void keep_forever(std::shared_ptr<void> object) {
 
 /*! Calls a C function that gives the program something to release, or takes something from it, which must not be lost to
  *  the exception of another function: throws that before the call, or leaves it to a later one. */
-template <class Call>
-void acquire(Call &&call) {
+template <class Call, class... Outputs>
+void acquire(Call &&call, Outputs *...outputs) {
   CallbackExceptions::rethrow();
-  const plinth_status_t status = std::forward<Call>(call)();
+  const plinth_status_t status = std::forward<Call>(call)(outputs...);
   if (status != PLINTH_OK) check(status);
 }
 
@@ -201,7 +209,7 @@ inline void end_once(bool &open, const char *message) {
 template <class T, class Call>
 T output(Call &&call) {
   T value{};
-  acquire([&] { return call(&value); });
+  acquire(std::forward<Call>(call), &value);
   return value;
 }
 
@@ -220,7 +228,7 @@ template <class Struct, class Call>
 Struct sized_output(Call &&call) {
   Struct out{};
   out.struct_size = sizeof out;
-  acquire([&] { return call(&out); });
+  acquire(std::forward<Call>(call), &out);
   return out;
 }
 /*! Wraps a function of the program that the library calls during an iteration. Exceptions must not pass through the

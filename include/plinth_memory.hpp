@@ -72,8 +72,12 @@ class DeviceBuffer {
 
  private:
   static void *alloc(std::size_t bytes, std::int32_t device, StreamView stream) {
-    return detail::output<void *>(
-        [&](void **out) { return plinth_caching_allocator_alloc(bytes, device, stream.get(), out); });
+    // Not detail::output, whose functions would be innermost in the stacks of the history.
+    detail::CallbackExceptions::rethrow();
+    void *memory = nullptr;
+    const plinth_status_t status = plinth_caching_allocator_alloc(bytes, device, stream.get(), &memory);
+    if (status != PLINTH_OK) check(status);
+    return memory;
   }
 
   void *memory_ = nullptr;
