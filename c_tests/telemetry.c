@@ -1,6 +1,6 @@
 /* Telemetry of devices. Values depend on the machine. The tests check that they are plausible, that they agree with each
  * other and with other calls, and that readings which are not supported are errors. */
-/* alone: a_missing_nvml_is_an_error samplers_end_when_the_process_exits; the first uses another NVML, the second one forks */
+/* alone: a_missing_nvml_is_an_error samplers_end_when_the_process_exits; one uses another NVML, the other one forks */
 #include "library_threads.h"
 #include "process.h"
 #include "support.h"

@@ -26,8 +26,8 @@ fn ready(runtime: &'static Runtime) -> Result<()> {
     sanitized
 }
 
-/// Returns the errors of the environment variables whose values the library refuses when it needs them, except those of the
-/// host device.
+/// Returns the errors of the environment variables whose values the library refuses when it needs them, except those of
+/// the host device.
 pub fn refused_variables() -> Vec<Error> {
     let read = [
         config::get().err(),

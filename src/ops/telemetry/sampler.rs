@@ -42,8 +42,11 @@ pub struct Sampler(Mutex<Option<Arc<Shared>>>);
 
 static SAMPLERS: HandleTable<Sampler> = HandleTable::new(Kind::Sampler);
 
-/// The threads of the samplers. `None` once the process exits.
-static THREADS: Mutex<Option<Vec<(Arc<Shared>, JoinHandle<()>)>>> = Mutex::new(Some(Vec::new()));
+/// Samplers with their threads.
+type Threads = Vec<(Arc<Shared>, JoinHandle<()>)>;
+
+/// The threads of all samplers. `None` once the process exits.
+static THREADS: Mutex<Option<Threads>> = Mutex::new(Some(Vec::new()));
 
 /// How long the exit of the process waits for a thread. It takes this long only if a reading hangs.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
