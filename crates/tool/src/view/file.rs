@@ -213,6 +213,26 @@ fn entry(record: EntryRecord, tags: &mut Tags) -> Entry {
     }
 }
 
+impl SnapshotFile {
+    /// Returns whether every sum of sizes, and every end of a range, is a number.
+    fn has_possible_sizes(&self) -> bool {
+        let blocks = self.segments.iter().flat_map(|segment| &segment.blocks);
+        // The size of a request that failed may be any, and is in no sum.
+        let is_range = |entry: &&EntryRecord| !matches!(entry.action, ActionName::Oom | ActionName::Snapshot);
+        let entries = self.device_traces.iter().flatten().filter(is_range);
+        let ranges = blocks
+            .flat_map(|block| [(block.address, block.size), (block.address, block.requested_size)])
+            .chain(entries.map(|entry| (entry.addr, entry.size)))
+            .chain(self.segments.iter().map(|segment| (segment.address, segment.asleep_size)))
+            .chain(self.plinth.devices.iter().map(|device| (0, device.reserved)));
+        let mut sum = 0_u64;
+        ranges.into_iter().all(|(start, size)| {
+            let next = sum.checked_add(size).filter(|_| start.checked_add(size).is_some());
+            next.map(|next| sum = next).is_some()
+        })
+    }
+}
+
 /// Converts the contents of a file, which refers to stacks by number, to a snapshot.
 fn restore(contents: SnapshotFile) -> Snapshot {
     let frames: Vec<Arc<[Frame]>> = contents
@@ -277,6 +297,9 @@ pub fn read(path: &Path, output: &Output) -> Result<(Snapshot, String)> {
     }
     let contents: SnapshotFile = serde_json::from_reader(reader)
         .map_err(|error| Failure::file(path, format!("it is not a snapshot written by plinth: {error}")))?;
+    if !contents.has_possible_sizes() {
+        return Err(Failure::file(path, "its sizes are impossible; the file is damaged"));
+    }
     let version = contents.plinth.version.clone();
     Ok((restore(contents), version))
 }

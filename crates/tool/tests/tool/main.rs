@@ -521,6 +521,13 @@ fn invalid_snapshots_are_refused() {
         (&b"\x80\x04rest"[..], "it is a pickle"),
         (b"<!doctype html>", "it is an HTML page"),
         (b"{\"segments\": []}", "it is not a snapshot written by plinth: missing field"),
+        (
+            br#"{"stacks": [[]], "plinth": {"version": "0", "time_us": 0}, "segments": [{"device": 0, "address": 4096,
+                "stream": 0, "segment_type": "large", "segment_pool_id": [0, 0], "is_expandable": true, "blocks": [{
+                "address": 4096, "size": 18446744073709551615, "requested_size": 1, "state": "active_allocated",
+                "frames": 0}]}]}"#,
+            "its sizes are impossible",
+        ),
         (b"hello", "it is not JSON"),
         (b"", "it is not JSON"),
     ] {
