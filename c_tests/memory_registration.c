@@ -9,6 +9,8 @@
 #include "peering.h"
 #include "pooling.h"
 
+#include <sched.h>
+
 #define PAGE_BYTES 4096
 
 typedef int (*driver_import)(unsigned long long *handle, void *shareable, unsigned type);
@@ -442,6 +444,57 @@ TEST(registered_memory_does_not_sleep) {
   CHECK_STATUS(plinth_memory_registration_destroy(records[1].registration), PLINTH_ERROR_INVALID_HANDLE);
   release(block);
   destroy(pool);
+  expect_nothing_left();
+}
+
+/* The registration of this round, the round, and the last round in which it was exported or not. */
+static plinth_memory_registration_t contested;
+static int contested_round, finished_round;
+
+enum { CONTESTED_ROUNDS = 10000 };
+
+static void *export_contested(void *context) {
+  for (int round = 1; round <= CONTESTED_ROUNDS; round++) {
+    int descriptor = -1;
+    size_t offset, size;
+    while (__atomic_load_n(&contested_round, __ATOMIC_ACQUIRE) != round) {
+      sched_yield();
+    }
+    for (volatile int delay = 0; delay < round * 37 % 4000; delay++) {
+    }
+    const plinth_status_t status = plinth_memory_registration_dma_buf(contested, &descriptor, &offset, &size);
+    CHECK(status == PLINTH_OK || status == PLINTH_ERROR_INVALID_HANDLE);
+    if (status == PLINTH_OK) {
+      CHECK_EQ(close(descriptor), 0);
+    }
+    __atomic_store_n(&finished_round, round, __ATOMIC_RELEASE);
+  }
+  return context;
+}
+
+/* Memory is not released while another thread exports it, and not exported afterwards. */
+TEST(a_registration_is_destroyed_while_it_is_exported) {
+  pthread_t thread;
+  unsigned char *block = alloc_on(8 * MIB, 0, NULL);
+  if (uses_of(block).reasons[PLINTH_MEMORY_USE_DMA_BUF] != NULL) {
+    SKIP("the device does not export DMA-BUFs");
+  }
+  release(block);
+  CHECK_EQ(pthread_create(&thread, NULL, export_contested, NULL), 0);
+  for (int round = 1; round <= CONTESTED_ROUNDS; round++) {
+    block = alloc_on(8 * MIB, 0, NULL);
+    contested = registration_of(block, 4 * MIB, "contested", NULL, NULL);
+    __atomic_store_n(&contested_round, round, __ATOMIC_RELEASE);
+    for (volatile int delay = 0; delay < round * 101 % 3000; delay++) {
+    }
+    CHECK_OK(plinth_memory_registration_destroy(contested));
+    release(block);
+    CHECK_OK(plinth_empty_cache());
+    while (__atomic_load_n(&finished_round, __ATOMIC_ACQUIRE) != round) {
+      sched_yield();
+    }
+  }
+  CHECK_EQ(pthread_join(thread, NULL), 0);
   expect_nothing_left();
 }
 

@@ -142,6 +142,8 @@ pub fn unregister(handle: u64) -> Result<()> {
         return Ok(());
     }
     let Some(registration) = REGISTRATIONS.remove(handle)? else { return Ok(()) };
+    // An export that found the handle is completed first.
+    drop(registration.is_released.lock());
     registration.let_go(handle);
     Ok(())
 }
@@ -192,7 +194,7 @@ pub fn parts(handle: u64) -> Result<Vec<(u64, u64)>> {
 /// Exports the registered bytes as a DMA-BUF, whose ends are multiples of the host's page size.
 pub fn dma_buf(handle: u64) -> Result<DmaBuf> {
     let registration = REGISTRATIONS.get(handle)?;
-    registration.with_memory(|runtime| {
+    registration.with_memory(handle, |runtime| {
         let page = page_size();
         let start = registration.address / page * page;
         let bytes = (registration.address + registration.bytes).next_multiple_of(page) - start;
@@ -210,7 +212,7 @@ pub fn dma_buf(handle: u64) -> Result<DmaBuf> {
 /// Exports one of the physical allocations under a registration, as a fabric handle or as a file descriptor.
 pub fn part(handle: u64, index: u32, fabric: bool) -> Result<Part> {
     let registration = REGISTRATIONS.get(handle)?;
-    registration.with_memory(|runtime| {
+    registration.with_memory(handle, |runtime| {
         let count = registration.mapped.len();
         let Some((address, mapped)) = registration.mapped.get(index as usize) else {
             let what = format!("{} has {count} parts, and no part {index}", registration.describe());
@@ -276,10 +278,11 @@ impl Registration {
         format!("the registration \"{}\" of {} at {:#x}", self.name, Bytes(self.bytes), self.address)
     }
 
-    /// Calls `body` while the memory is not released.
-    fn with_memory<T>(&self, body: impl FnOnce(&'static Runtime) -> Result<T>) -> Result<T> {
+    /// Calls `body` while the memory is not released, and the registration with this handle not destroyed.
+    fn with_memory<T>(&self, handle: u64, body: impl FnOnce(&'static Runtime) -> Result<T>) -> Result<T> {
         let runtime = runtime::ready()?;
         let is_released = self.is_released.lock();
+        REGISTRATIONS.get(handle)?;
         if *is_released {
             return Err(Error::new(
                 Status::GRAPH_ASLEEP,
