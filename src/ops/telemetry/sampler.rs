@@ -201,7 +201,8 @@ pub fn destroy(handle: u64) -> Result<()> {
     let mut taken = None;
     // Take it only in the call that removes the handle; afterwards the entry may belong to another sampler.
     SAMPLERS.remove(handle, |sampler| taken = sampler.0.lock().take())?;
-    let Some(shared) = taken else { return Ok(()) };
+    // The thread does not exist in the child of a fork, where another one may have held the lock.
+    let (Some(shared), true) = (taken, runtime::usable().is_some()) else { return Ok(()) };
     let mut threads = THREADS.lock();
     let index = threads.iter().flatten().position(|(other, _)| Arc::ptr_eq(other, &shared));
     let found = index.and_then(|index| Some(threads.as_mut()?.swap_remove(index)));
