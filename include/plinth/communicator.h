@@ -437,6 +437,48 @@ PLINTH_API
 plinth_status_t plinth_communicator_wake(plinth_communicator_t communicator)
 PLINTH_NOEXCEPT;
 
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+/*!
+ * @defgroup plinth_communicator_work Collectives of a communicator
+ *
+ * What the ranks of a communicator do together: reduce, broadcast, gather, scatter, send and receive, alone or in groups.
+ * Where two threads use one communicator, the program must make the order of their calls the same on all ranks.
+ *
+ * @{
+ */
+
+/**
+ * The sum of the elements of all ranks; for bools, their logical or. The constants have NCCL's values.
+ */
+#define PLINTH_REDUCE_SUM 0
+
+/**
+ * The product of the elements; for bools, their logical and.
+ */
+#define PLINTH_REDUCE_PRODUCT 1
+
+/**
+ * The maximum of the elements; not for complex numbers.
+ */
+#define PLINTH_REDUCE_MAX 2
+
+/**
+ * The minimum of the elements; not for complex numbers.
+ */
+#define PLINTH_REDUCE_MIN 3
+
+/**
+ * The sum of the elements divided by the number of ranks; not for bools.
+ */
+#define PLINTH_REDUCE_AVERAGE 4
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
 /**
  * Starts a group: plinth_communicator_group_end submits all communicator calls that this thread makes until then, as
  * one operation.
@@ -481,48 +523,6 @@ PLINTH_NOEXCEPT;
 PLINTH_API
 plinth_status_t plinth_communicator_group_cancel(void)
 PLINTH_NOEXCEPT;
-
-#ifdef __cplusplus
-}  // extern "C"
-#endif  // __cplusplus
-
-/*!
- * @defgroup plinth_communicator_work Collectives of a communicator
- *
- * What the ranks of a communicator do together: reduce, broadcast, gather, scatter, send and receive. Where two
- * threads use one communicator, the program must make the order of their calls the same on all ranks.
- *
- * @{
- */
-
-/**
- * The sum of the elements of all ranks; for bools, their logical or. The constants have NCCL's values.
- */
-#define PLINTH_REDUCE_SUM 0
-
-/**
- * The product of the elements; for bools, their logical and.
- */
-#define PLINTH_REDUCE_PRODUCT 1
-
-/**
- * The maximum of the elements; not for complex numbers.
- */
-#define PLINTH_REDUCE_MAX 2
-
-/**
- * The minimum of the elements; not for complex numbers.
- */
-#define PLINTH_REDUCE_MIN 3
-
-/**
- * The sum of the elements divided by the number of ranks; not for bools.
- */
-#define PLINTH_REDUCE_AVERAGE 4
-
-#ifdef __cplusplus
-extern "C" {
-#endif // __cplusplus
 
 /**
  * Reduces the elements of all ranks; each rank gets the result.

@@ -1,7 +1,7 @@
 //! Collectives of a communicator
 //!
-//! What the ranks of a communicator do together: reduce, broadcast, gather, scatter, send and receive. Where two
-//! threads use one communicator, the program must make the order of their calls the same on all ranks.
+//! What the ranks of a communicator do together: reduce, broadcast, gather, scatter, send and receive, alone or in groups.
+//! Where two threads use one communicator, the program must make the order of their calls the same on all ranks.
 
 use crate::{
     collectives::{
@@ -67,6 +67,51 @@ unsafe fn operate(
         let buffers = RankBuffers { from, to, count: count as u64, element };
         communicator::operate(handle(communicator)?, kind()?, buffers, stream as usize)
     })
+}
+
+/// Starts a group: plinth_communicator_group_end submits all communicator calls that this thread makes until then, as
+/// one operation.
+///
+/// A group lets one thread make the calls of several ranks, and lets a rank send and receive at the same time. Groups
+/// can be nested. The calls in a group are not ordered among each other, except for collectives of the same
+/// communicator in the same stream. With PLINTH_ENGINE_NCCL not even these are ordered.
+///
+/// @return PLINTH_OK.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_communicator_group_start() -> plinth_status_t {
+    guard(|| {
+        group::start();
+        Ok(())
+    })
+}
+
+/// Ends a group. When the call returns, the work of the group is in the streams.
+///
+/// If a call in the group or in a nested group failed, nothing is submitted to any communicator, and this call
+/// returns the error of the first failed call. After another error, part of the work may be in the streams. The rest
+/// is not submitted later, with one exception: work that NCCL was processing at a timeout may still be submitted
+/// until the communicator is aborted.
+///
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE if this thread has no open group; the errors of the calls in the
+///         group.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_communicator_group_end() -> plinth_status_t {
+    guard(group::end)
+}
+
+/// Cancels a group: the calls that this thread has made since its plinth_communicator_group_start are discarded, and
+/// so are their errors. Call it in place of plinth_communicator_group_end, for example when the program fails in the
+/// middle of a group.
+///
+/// Nothing of the group is in a stream, or has reached NCCL, before the end of the outermost group. An enclosing
+/// group remains as it was before the cancelled one. The outputs of plinth_communicator_split in the group are not
+/// written. The other ranks are not told: if they have made their calls of the group, they wait for this rank until
+/// their timeout, or until plinth_communicator_abort.
+///
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE if this thread has no open group.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_communicator_group_cancel() -> plinth_status_t {
+    guard(group::cancel)
 }
 
 /// Reduces the elements of all ranks; each rank gets the result.
