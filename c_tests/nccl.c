@@ -190,6 +190,8 @@ TEST(calls_after_an_error_of_a_group_succeed) {
   harness_setenv("PLINTH_COMMUNICATOR_ENGINE", "nccl");
   two_tensors(tensors);
   CHECK_OK(plinth_nccl_broadcast(tensors, 2, 0, NULL, NULL));
+  /* The abort would end it. */
+  synchronize_both();
   setenv("FAKE_NCCL_FAIL", "ncclGroupEnd:3", 1);
   CHECK_OK(plinth_communicator_group_start());
   CHECK_OK(plinth_nccl_all_reduce(tensors, NULL, 2, PLINTH_REDUCE_SUM, NULL, NULL));
