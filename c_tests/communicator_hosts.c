@@ -204,7 +204,7 @@ TEST(ranks_of_two_hosts_use_nccl) { run_hosts(select_an_engine); }
 /* A host dies between two collectives. The other gets an error, aborts its communicator, and continues alone. */
 static void lose_a_host(int rank) {
   plinth_store_t store = open_store();
-  plinth_communicator_t communicator = join(rank, store, 3000);
+  plinth_communicator_t communicator = join(rank, store, 30000);
   plinth_stream_t stream = stream_on(rank);
   float *memory = floats_on(rank, COUNT, 1, 0);
   CHECK_OK(plinth_communicator_all_reduce(communicator, memory, memory, COUNT, FLOAT32, PLINTH_REDUCE_SUM, stream));

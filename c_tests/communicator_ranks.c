@@ -7,7 +7,7 @@
 /* alone: a_killed_process_is_reported_to_the_others two_ranks_in_processes; forks a child that uses the device */
 /* alone: four_ranks_in_processes ranks_fall_back_to_nccl_if_one_cannot_share_memory; forks a child that uses the device */
 /* alone: ranks_fall_back_to_nccl_if_they_cannot_share_memory_in_time; forks a child that uses the device */
-/* Processes start slowly beside others on a GPU, and one test waits for half of a limit of 30 s. */
+/* Processes start slowly beside others on a GPU, and one test waits for half of a limit of 20 s. */
 #define PROCESS_SECONDS 60.0
 #include "ranks.h"
 
@@ -148,7 +148,7 @@ static void fall_back_without_rendezvous(int rank) {
   if (rank == 0) {
     setenv("PLINTH_RENDEZVOUS_DIR", "/nowhere", 1);
   }
-  fall_back_within(rank, 20, 30000);
+  fall_back_within(rank, 19, 20000);
 }
 
 TEST(ranks_fall_back_to_nccl_if_they_cannot_share_memory_in_time) {

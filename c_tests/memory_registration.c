@@ -451,10 +451,12 @@ TEST(registered_memory_does_not_sleep) {
 static plinth_memory_registration_t contested;
 static int contested_round, finished_round;
 
-enum { CONTESTED_ROUNDS = 10000 };
+/* Each round maps and unmaps memory, for which a GPU takes milliseconds. */
+static int contested_rounds(void) { return some_rounds(on_host_device() ? 10000 : 200); }
 
 static void *export_contested(void *context) {
-  for (int round = 1; round <= CONTESTED_ROUNDS; round++) {
+  const int rounds = contested_rounds();
+  for (int round = 1; round <= rounds; round++) {
     int descriptor = -1;
     size_t offset, size;
     while (__atomic_load_n(&contested_round, __ATOMIC_ACQUIRE) != round) {
@@ -474,6 +476,7 @@ static void *export_contested(void *context) {
 
 /* Memory is not released while another thread exports it, and not exported afterwards. */
 TEST(a_registration_is_destroyed_while_it_is_exported) {
+  const int rounds = contested_rounds();
   pthread_t thread;
   unsigned char *block = alloc_on(8 * MIB, 0, NULL);
   if (uses_of(block).reasons[PLINTH_MEMORY_USE_DMA_BUF] != NULL) {
@@ -481,7 +484,7 @@ TEST(a_registration_is_destroyed_while_it_is_exported) {
   }
   release(block);
   CHECK_EQ(pthread_create(&thread, NULL, export_contested, NULL), 0);
-  for (int round = 1; round <= CONTESTED_ROUNDS; round++) {
+  for (int round = 1; round <= rounds; round++) {
     block = alloc_on(8 * MIB, 0, NULL);
     contested = registration_of(block, 4 * MIB, "contested", NULL, NULL);
     __atomic_store_n(&contested_round, round, __ATOMIC_RELEASE);
