@@ -14,8 +14,11 @@ cd "$(dirname "$0")/.."
 # The steps in their order, and those that run at the same time as they: a compilation leaves cores idle, at its end above
 # all, and so do tests of packages and documents. Their output and their times come last.
 tier=${1:-fast}
+# MiB that a tier needs below target/, and for the copies that its tests make.
+room=12000
 case $tier in
 fast)
+    room=6000
     steps=(lint test-rust abi examples test-c)
     beside=(test-python header-check conformance package)
     export PROFILE=dev C_TESTS="--first-variant --optimize 0" PLINTH_TEST_FAULTS=sampled PLINTH_TEST_ROUNDS=few
@@ -37,6 +40,16 @@ nightly)
     exit 2
     ;;
 esac
+
+# A full disk fails some test after half an hour, with another message each time.
+target=${CARGO_TARGET_DIR:-target}
+mkdir -p "$target"
+used=$(du -sm "$target" | cut -f1)
+free=$(df -Pm "$target" | awk 'NR == 2 { print $4 }')
+if [ "$free" -lt $((room - used)) ]; then
+    echo "the $tier tier needs $((room - used)) MiB more in $target; $free MiB are free" >&2
+    exit 1
+fi
 
 # The tools that all steps need are checked before the first builds.
 # shellcheck disable=SC2046 # the needs are words
