@@ -65,6 +65,8 @@ TEST(each_failed_call_is_logged_for_debugging) {
   CHECK_EQ(logged.messages[0].level, PLINTH_LOG_DEBUG);
   CHECK(strstr(logged.messages[0].text, "plinth_set_device: failed with PLINTH_ERROR_INVALID_DEVICE: ") != NULL);
   CHECK(strstr(logged.messages[0].text, plinth_last_error()) != NULL);
+  CHECK_STATUS(plinth_trace_stop(), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_LOGGED(PLINTH_LOG_DEBUG, "plinth_trace_stop: failed with PLINTH_ERROR_INVALID_VALUE: ");
 }
 
 static plinth_graph_t reentered;

@@ -317,19 +317,13 @@ fn every_exported_function_is_in_the_header_and_guarded() {
     for body in sources.split(marker).skip(1) {
         let name: String = body.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
         let end = body.find("\n}\n").unwrap();
-        // plinth_version adds three constants and cannot fail.
+        // plinth_version adds three constants and cannot fail. Observers get the name of the call from that of the closure.
         let guarded = [
             "guard(|| ",
             "guard::convert(|| ",
             "release(|| ",
-            "release(memory::",
             "guard_short(|| ",
             "release_short(|| ",
-            "guard(testing::",
-            "guard(memory::",
-            "guard(blas::",
-            "guard(group::",
-            "guard(seed::",
             "    alloc(",
             "    free(",
             "guard::text(",

@@ -104,7 +104,10 @@ pub unsafe extern "C" fn plinth_record_stream(pointer: *mut c_void, stream: plin
 ///         PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_empty_cache() -> plinth_status_t {
-    guard(memory::empty_cache)
+    guard(|| {
+        memory::empty_cache()?;
+        Ok(())
+    })
 }
 
 /// Gets the number of bytes that the program has allocated and not freed. Each request counts rounded up to 512

@@ -91,7 +91,10 @@ pub unsafe extern "C" fn plinth_current_blaslt_workspace(
 /// @return PLINTH_OK; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_clear_blas_workspaces() -> plinth_status_t {
-    guard(blas::clear_workspaces)
+    guard(|| {
+        blas::clear_workspaces()?;
+        Ok(())
+    })
 }
 
 /// Gets the calling thread's dense cuSOLVER handle for its current device, set to the thread's current stream.

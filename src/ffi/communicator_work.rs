@@ -96,7 +96,10 @@ pub unsafe extern "C" fn plinth_communicator_group_start() -> plinth_status_t {
 ///         group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_group_end() -> plinth_status_t {
-    guard(group::end)
+    guard(|| {
+        group::end()?;
+        Ok(())
+    })
 }
 
 /// Cancels a group: the calls that this thread has made since its plinth_communicator_group_start are discarded, and
@@ -111,7 +114,10 @@ pub unsafe extern "C" fn plinth_communicator_group_end() -> plinth_status_t {
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_VALUE if this thread has no open group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_group_cancel() -> plinth_status_t {
-    guard(group::cancel)
+    guard(|| {
+        group::cancel()?;
+        Ok(())
+    })
 }
 
 /// Reduces the elements of all ranks; each rank gets the result.

@@ -76,7 +76,10 @@ pub unsafe extern "C" fn plinth_manual_seed_all(seed: u64) -> plinth_status_t {
 /// @return As plinth_manual_seed; PLINTH_ERROR_SYSTEM if /dev/urandom is missing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_seed() -> plinth_status_t {
-    guard(seed::seed)
+    guard(|| {
+        seed::seed()?;
+        Ok(())
+    })
 }
 
 /// Seeds the default generators of all devices with one seed of 53 bits from the operating system. Otherwise as
@@ -85,7 +88,10 @@ pub unsafe extern "C" fn plinth_seed() -> plinth_status_t {
 /// @return As plinth_seed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_seed_all() -> plinth_status_t {
-    guard(seed::seed_all)
+    guard(|| {
+        seed::seed_all()?;
+        Ok(())
+    })
 }
 
 /// Gets the seed of the current device's default generator. A generator that was never seeded has a seed from the

@@ -84,7 +84,10 @@ pub unsafe extern "C" fn plinth_host_record_stream(pointer: *const c_void, strea
 ///         initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_host_empty_cache() -> plinth_status_t {
-    guard(memory::host_empty_cache)
+    guard(|| {
+        memory::host_empty_cache()?;
+        Ok(())
+    })
 }
 
 /// Reports whether an address is in pinned host memory, whatever pinned it. Managed memory is not pinned memory.

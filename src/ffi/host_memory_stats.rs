@@ -176,7 +176,10 @@ pub unsafe extern "C" fn plinth_host_memory_stats_as_json(nested: bool, text: *m
 /// @return PLINTH_OK; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_reset_peak_host_memory_stats() -> plinth_status_t {
-    guard(memory::reset_peak_host_memory_stats)
+    guard(|| {
+        memory::reset_peak_host_memory_stats()?;
+        Ok(())
+    })
 }
 
 /// Resets the accumulated statistics of pinned memory to 0: allocated and freed of each counter, the numbers of driver
@@ -185,5 +188,8 @@ pub unsafe extern "C" fn plinth_reset_peak_host_memory_stats() -> plinth_status_
 /// @return PLINTH_OK; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_reset_accumulated_host_memory_stats() -> plinth_status_t {
-    guard(memory::reset_accumulated_host_memory_stats)
+    guard(|| {
+        memory::reset_accumulated_host_memory_stats()?;
+        Ok(())
+    })
 }

@@ -315,7 +315,10 @@ pub unsafe extern "C" fn plinth_ipc_close(pointer: *mut c_void) -> plinth_status
 /// @return PLINTH_OK; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_ipc_collect() -> plinth_status_t {
-    guard(memory::ipc::collect)
+    guard(|| {
+        memory::ipc::collect()?;
+        Ok(())
+    })
 }
 
 /// Creates a CUDA IPC handle of memory, a cudaIpcMemHandle_t, for receivers that do not use plinth. There is no

@@ -86,7 +86,10 @@ pub unsafe extern "C" fn plinth_pluggable_init(device_count: c_int) {
 /// torch.cuda.empty_cache calls.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_pluggable_reset() {
-    guard(memory::empty_cache);
+    guard(|| {
+        memory::empty_cache()?;
+        Ok(())
+    });
 }
 
 /// Limits a device's memory, as plinth_set_per_process_memory_fraction does: the memory_fraction_fn of

@@ -32,7 +32,10 @@ use std::{
 /// @return PLINTH_OK; PLINTH_ERROR_ALREADY_INITIALIZED if a device was used already.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_enable_fault_injection() -> plinth_status_t {
-    guard(testing::enable_faults)
+    guard(|| {
+        testing::enable_faults()?;
+        Ok(())
+    })
 }
 
 /// Makes one future driver call fail, before it has any effect: the nth from now on, counted over all threads. The

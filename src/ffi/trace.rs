@@ -40,5 +40,8 @@ pub unsafe extern "C" fn plinth_trace_start(path: *const c_char) -> plinth_statu
 ///         or streams than the format can number; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_trace_stop() -> plinth_status_t {
-    guard(memory::trace_stop)
+    guard(|| {
+        memory::trace_stop()?;
+        Ok(())
+    })
 }
