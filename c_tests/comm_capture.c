@@ -151,6 +151,68 @@ TEST(collectives_are_captured_in_streams_of_all_devices) {
   free_all(&all);
 }
 
+/* Copies a tensor of device 0 to device 1 in two ways, and exchanges tensors by messages. */
+static void copy_and_exchange(plinth_communicator_t *ranks, plinth_stream_t *streams, test_tensor *from, test_tensor *to) {
+  const size_t bytes = (size_t)length * sizeof(float);
+  CHECK_OK(plinth_copy_tensor(&to[0].dl, &from[0].dl, true));
+  CHECK_OK(plinth_copy(to[1].dl.data, from[0].dl.data, bytes, true));
+  CHECK_OK(plinth_communicator_group_start());
+  for (int32_t rank = 0; rank < 2; rank++) {
+    const size_t count = (size_t)length;
+    CHECK_OK(plinth_communicator_send(ranks[rank], from[rank].dl.data, count, from[0].dl.dtype, 1 - rank, streams[rank]));
+    CHECK_OK(plinth_communicator_recv(ranks[rank], to[2 + rank].dl.data, count, from[0].dl.dtype, 1 - rank, streams[rank]));
+  }
+  CHECK_OK(plinth_communicator_group_end());
+}
+
+TEST(copies_and_messages_between_devices_are_captured) {
+  static const int32_t pair[] = {0, 1}, target[] = {1, 1, 0, 1};
+  test_tensor from[2], to[4];
+  plinth_stream_t streams[2];
+  plinth_communicator_t ranks[2];
+  plinth_communicator_options_t options = PLINTH_COMMUNICATOR_OPTIONS_INIT;
+  need_devices(2);
+  options.engine = PLINTH_ENGINE_LOCAL;
+  CHECK_OK(plinth_communicator_init_all(pair, 2, &options, ranks));
+  for (int32_t device = 0; device < 2; device++) {
+    make_tensor(&from[device], device, F32, 1, &length, NULL, 0);
+  }
+  for (int index = 0; index < 4; index++) {
+    make_tensor(&to[index], target[index], F32, 1, &length, NULL, 0);
+  }
+  streams[1] = on_new_stream(1);
+  streams[0] = on_new_stream(0);
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  CHECK_OK(plinth_stream_wait_stream(streams[1], streams[0]));
+  copy_and_exchange(ranks, streams, from, to);
+  CHECK_OK(plinth_stream_wait_stream(streams[0], streams[1]));
+  CHECK_OK(plinth_graph_capture_end(graph));
+  for (int round = 0; round < 3; round++) {
+    set_numbers(&from[0], round);
+    set_numbers(&from[1], round + 3);
+    for (int index = 0; index < 4; index++) {
+      set_elements(&to[index], NULL);
+    }
+    synchronize_all();
+    CHECK_OK(plinth_graph_replay(graph));
+    finish(streams[0]);
+    for (int index = 0; index < 4; index++) {
+      unsigned char *expected = elements_of(&from[index == 2]);
+      expect_elements(&to[index], expected, "replayed");
+      free(expected);
+    }
+  }
+  CHECK_OK(plinth_graph_destroy(graph));
+  for (int32_t rank = 0; rank < 2; rank++) {
+    CHECK_OK(plinth_communicator_destroy(ranks[rank]));
+    free_tensor(&from[rank]);
+  }
+  for (int index = 0; index < 4; index++) {
+    free_tensor(&to[index]);
+  }
+}
+
 TEST(scratch_memory_belongs_to_the_graph) {
   static const int64_t shape[] = {40, 50};
   static const int64_t transposed[] = {1, 40};

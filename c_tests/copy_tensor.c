@@ -515,6 +515,23 @@ TEST(a_captured_copy_is_repeated_by_each_replay) {
   free_tensor(&host);
 }
 
+TEST(a_captured_copy_between_devices_needs_peer_access) {
+  bool peers = false;
+  need_devices(2);
+  void *from = device_memory(256, 0), *to = device_memory(256, 1);
+  plinth_stream_t receiver = on_new_stream(1), sender = on_new_stream(0);
+  plinth_graph_t graph = new_graph(0);
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  CHECK_OK(plinth_stream_wait_stream(receiver, sender));
+  CHECK_OK(plinth_can_device_access_peer(0, 1, &peers));
+  CHECK_STATUS(plinth_copy(to, from, 256, true), peers ? PLINTH_OK : PLINTH_ERROR_CAPTURE_FORBIDS);
+  CHECK_OK(plinth_stream_wait_stream(sender, receiver));
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_OK(plinth_device_free(from));
+  CHECK_OK(plinth_device_free(to));
+}
+
 TEST(the_sync_debug_mode_sees_copies_that_wait) {
   const int64_t shape[] = {6, 5};
   test_tensor pinned, pageable, to;
@@ -559,18 +576,15 @@ TEST(the_sanitizer_sees_the_elements_of_both_tensors) {
 }
 
 TEST(a_copy_that_would_wait_is_refused_in_a_capture) {
-  float host[8] = {0};
+  float host[8] = {0}, elsewhere[8] = {0};
   int64_t shape[1] = {8};
-  plinth_graph_t graph = NULL;
-  plinth_stream_t stream = stream_on(0);
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_graph_t graph = new_graph(0);
   void *memory = device_memory(sizeof host, 0);
   DLTensor on_host = {host, {1, 0}, 1, {2, 32, 1}, shape, NULL, 0};
   DLTensor other = on_host;
   DLTensor on_device = {memory, {2, 0}, 1, {2, 32, 1}, shape, NULL, 0};
-  float elsewhere[8] = {0};
   other.data = elsewhere;
-  CHECK_OK(plinth_graph_create(&graph));
-  CHECK_OK(plinth_set_stream(stream));
   CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
   CHECK_STATUS(plinth_copy_tensor(&on_device, &on_host, false), PLINTH_ERROR_CAPTURE_FORBIDS);
   CHECK_STATUS(plinth_copy_tensor(&on_host, &on_device, false), PLINTH_ERROR_CAPTURE_FORBIDS);

@@ -124,8 +124,8 @@ PLINTH_NOEXCEPT;
  *        pinned. Ignored otherwise.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a range past the end of the address
  *         space; PLINTH_ERROR_WOULD_SYNCHRONIZE if the sync debug mode forbids the wait; PLINTH_ERROR_CAPTURE_FORBIDS
- *         for a copy that would wait for a stream that is capturing, which leaves the capture valid;
- *         PLINTH_ERROR_DRIVER; the errors of initialization.
+ *         for a copy that would wait for a stream that is capturing, and for a captured one between devices without peer
+ *         access, which leaves the capture valid; PLINTH_ERROR_DRIVER; the errors of initialization.
  */
 PLINTH_API
 plinth_status_t plinth_copy(void *destination,
@@ -193,8 +193,9 @@ PLINTH_NOEXCEPT;
  *         for shapes that cannot be broadcast, for a destination with several elements in one place, and for dense
  *         tensors that overlap; PLINTH_ERROR_DEVICE_MISMATCH for a device type other than those of CUDA and the CPU;
  *         PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_WOULD_SYNCHRONIZE if the sync debug mode
- *         forbids the wait; PLINTH_ERROR_CAPTURE_FORBIDS if the CPU would wait for a stream that is capturing: nothing is
- *         enqueued, and the capture stays valid; PLINTH_ERROR_DRIVER; the errors of initialization.
+ *         forbids the wait; PLINTH_ERROR_CAPTURE_FORBIDS if the CPU would wait for a stream that is capturing, or if devices
+ *         without peer access would take part in a capture: nothing is enqueued, and the capture stays valid;
+ *         PLINTH_ERROR_DRIVER; the errors of initialization.
  */
 PLINTH_API
 plinth_status_t plinth_copy_tensor(const DLTensor *destination,

@@ -4,7 +4,8 @@ use crate::{
     base::{cancellation, units::Bytes},
     driver::{MemoryKind, Span, codes},
     error::{Context, Error, Result, invalid},
-    memory, observe,
+    memory::{self, reach::ensure_access},
+    observe,
     runtime::{
         self, Runtime, sync_debug,
         tensor::{ElementType, Tensor},
@@ -95,7 +96,8 @@ pub fn in_stream(destination: Span, source: Span, handle: usize) -> Result<()> {
     Ok(())
 }
 
-/// Copies memory within a device or between devices with the driver.
+/// Copies memory within a device or between devices with the driver. CUDA captures no copy between two devices as such, so the
+/// device of a stream that captures must have access to both.
 pub fn copy_peer(runtime: &Runtime, stream: Stream, from: DeviceSpan, to: DeviceSpan, bytes: u64) -> Result<()> {
     let (source, destination) = (from.span.with_length(bytes as usize), to.span.with_length(bytes as usize));
     if source.address() == destination.address() {
@@ -104,8 +106,17 @@ pub fn copy_peer(runtime: &Runtime, stream: Stream, from: DeviceSpan, to: Device
     observe::access(runtime, stream, &[observe::read(source), observe::write(destination)])?;
     let from_context = runtime.device(from.device as i32)?.context(&runtime.driver)?;
     let to_context = runtime.device(to.device as i32)?.context(&runtime.driver)?;
+    let captures = stream::is_validated_capturing(runtime, stream)?;
+    if captures && !ensure_access(runtime, stream.device(), [from.device, to.device])? {
+        let message =
+            format!("devices {} and {} have no peer access, which a captured copy needs", from.device, to.device);
+        return Err(Error::new(Status::CAPTURE_FORBIDS, message));
+    }
     runtime
-        .in_stream(stream, |driver, raw| Ok(driver.copy_peer(destination, to_context, source, from_context, raw)?))
+        .in_stream(stream, |driver, raw| match captures {
+            true => Ok(driver.copy(destination, source, raw)?),
+            false => Ok(driver.copy_peer(destination, to_context, source, from_context, raw)?),
+        })
         .context(|| format!("copying from device {} to device {}", from.device, to.device))
 }
 
@@ -356,13 +367,9 @@ fn waits_in_capture(runtime: &Runtime, stream: stream::Stream, spans: &[Span]) -
 
 fn copy_across(runtime: &Runtime, destination: Span, to: u32, source: Span, from: u32) -> Result<()> {
     let (copying, receiving) = (stream::current_on(runtime, from)?, stream::current_on(runtime, to)?);
-    let destination_context = runtime.device(to as i32)?.context(&runtime.driver)?;
-    let source_context = runtime.device(from as i32)?.context(&runtime.driver)?;
     stream::make_wait(runtime, copying, receiving)?;
-    observe::copy(runtime, copying, destination, source)?;
-    runtime.in_stream(copying, |driver, raw| {
-        Ok(driver.copy_peer(destination, destination_context, source, source_context, raw)?)
-    })?;
+    let [source, destination] = [(source, from), (destination, to)].map(|(span, device)| DeviceSpan { span, device });
+    copy_peer(runtime, copying, source, destination, destination.span.bytes() as u64)?;
     stream::make_wait(runtime, receiving, copying)
 }
 

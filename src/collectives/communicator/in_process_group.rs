@@ -19,6 +19,7 @@ use crate::{
     driver::nccl::Nccl,
     error::{Error, Result},
     observe,
+    ops::copy::{DeviceSpan, copy_peer},
     runtime::Runtime,
     status::Status,
     stream::{self, Stream},
@@ -472,17 +473,12 @@ impl InProcessGroup {
         if send.count == 0 {
             return Ok(());
         }
-        let context = |rank: u32| {
-            let device = runtime.device(self.devices[rank as usize] as i32)?;
-            device.context(&runtime.driver)
-        };
-        let (to, from) = (context(pair.1)?, context(pair.0)?);
         let apart = (send.stream.raw, send.stream.device()) != (receive.stream.raw, receive.stream.device());
         if apart {
             stream::make_wait(runtime, send.stream, receive.stream)?;
         }
-        observe::access(runtime, send.stream, &[observe::read(send.from), observe::write(receive.to)])?;
-        runtime.in_stream(send.stream, |driver, raw| Ok(driver.copy_peer(receive.to, to, send.from, from, raw)?))?;
+        let memory = |span, rank: u32| DeviceSpan { span, device: self.devices[rank as usize] };
+        copy_peer(runtime, send.stream, memory(send.from, pair.0), memory(receive.to, pair.1), send.bytes())?;
         if apart {
             stream::make_wait(runtime, receive.stream, send.stream)?;
         }
