@@ -264,7 +264,11 @@ static comm *join(const char *name, int rank, int size, int device, const config
   made->size = size;
   made->settings = *settings;
   made->blocking = settings->blocking;
-  if (!buffer_create(&made->own_buffer, device)) return NULL;
+  if (!buffer_create(&made->own_buffer, device)) {
+    munmap(shared, sizeof(segment));
+    free(made);
+    return NULL;
+  }
   snprintf(made->name, sizeof made->name, "%s", name);
   pthread_mutex_lock(&lock);
   made->next_comm = comms;

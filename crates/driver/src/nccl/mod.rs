@@ -75,6 +75,7 @@ pub struct OutputCell {
 }
 
 impl OutputCell {
+    #[inline(never)] // tools/lsan.supp has its name
     fn new() -> OutputCell {
         OutputCell { output: Some(Box::new(AtomicPtr::new(ptr::null_mut()))), complete: AtomicBool::new(false) }
     }
