@@ -103,15 +103,15 @@ pub fn copy_peer(runtime: &Runtime, stream: Stream, from: DeviceSpan, to: Device
     if source.address() == destination.address() {
         return Ok(());
     }
-    observe::access(runtime, stream, &[observe::read(source), observe::write(destination)])?;
-    let from_context = runtime.device(from.device as i32)?.context(&runtime.driver)?;
-    let to_context = runtime.device(to.device as i32)?.context(&runtime.driver)?;
     let captures = stream::is_validated_capturing(runtime, stream)?;
     if captures && !ensure_access(runtime, stream.device(), [from.device, to.device])? {
         let message =
             format!("devices {} and {} have no peer access, which a captured copy needs", from.device, to.device);
         return Err(Error::new(Status::CAPTURE_FORBIDS, message));
     }
+    observe::access(runtime, stream, &[observe::read(source), observe::write(destination)])?;
+    let from_context = runtime.device(from.device as i32)?.context(&runtime.driver)?;
+    let to_context = runtime.device(to.device as i32)?.context(&runtime.driver)?;
     runtime
         .in_stream(stream, |driver, raw| match captures {
             true => Ok(driver.copy(destination, source, raw)?),
