@@ -40,6 +40,11 @@ static plinth_graph_t graph_of_branches(void *in_branch, bool joined) {
   return graph;
 }
 
+static void replay_twice(plinth_graph_t graph) {
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+}
+
 static void replay_in(plinth_graph_t graph, plinth_stream_t stream) {
   CHECK_OK(plinth_set_stream(stream));
   CHECK_OK(plinth_graph_replay(graph));
@@ -105,16 +110,14 @@ TEST(racy_branches_of_a_graph) {
 TEST(clean_branches_that_are_ordered) {
   begin();
   plinth_graph_t graph = graph_of_branches(memory, true);
-  CHECK_OK(plinth_graph_replay(graph));
-  CHECK_OK(plinth_graph_replay(graph));
+  replay_twice(graph);
   CLEAN();
 }
 
 TEST(clean_branches_on_other_memory) {
   begin();
   plinth_graph_t graph = graph_of_branches(other, false);
-  CHECK_OK(plinth_graph_replay(graph));
-  CHECK_OK(plinth_graph_replay(graph));
+  replay_twice(graph);
   CLEAN();
 }
 
@@ -145,8 +148,7 @@ TEST(clean_memory_of_the_graphs_pool) {
   set(own, a);
   release(own);
   CHECK_OK(plinth_graph_capture_end(graph));
-  CHECK_OK(plinth_graph_replay(graph));
-  CHECK_OK(plinth_graph_replay(graph));
+  replay_twice(graph);
   CLEAN();
 }
 
@@ -166,8 +168,7 @@ static plinth_graph_t graph_with_random_numbers(uint32_t flags) {
 TEST(clean_memory_of_a_graph_with_random_numbers) {
   begin();
   plinth_graph_t graph = graph_with_random_numbers(0);
-  CHECK_OK(plinth_graph_replay(graph));
-  CHECK_OK(plinth_graph_replay(graph));
+  replay_twice(graph);
   CLEAN();
 }
 
@@ -177,8 +178,7 @@ TEST(clean_memory_of_a_graph_that_got_a_node) {
   plinth_graph_node_t node = NULL;
   CHECK_OK(plinth_graph_add_empty(graph, NULL, 0, &node));
   CHECK_OK(plinth_graph_instantiate(graph));
-  CHECK_OK(plinth_graph_replay(graph));
-  CHECK_OK(plinth_graph_replay(graph));
+  replay_twice(graph);
   CLEAN();
 }
 
@@ -195,8 +195,7 @@ static void replay_graph_from_before(bool is_allocated) {
   set(own, a);
   release(own);
   CHECK_OK(plinth_graph_capture_end(graph));
-  CHECK_OK(plinth_graph_replay(graph));
-  CHECK_OK(plinth_graph_replay(graph));
+  replay_twice(graph);
   CLEAN();
 }
 
@@ -312,8 +311,7 @@ TEST(racy_nodes_of_a_built_graph) {
 TEST(clean_nodes_of_a_built_graph) {
   begin();
   plinth_graph_t graph = build_fill_and_copy(true);
-  CHECK_OK(plinth_graph_replay(graph));
-  CHECK_OK(plinth_graph_replay(graph));
+  replay_twice(graph);
   wait_for(b, a);
   kernel("sum", READ, other, SIZE, b);
   CLEAN();
