@@ -96,7 +96,7 @@ impl LaunchOrders {
 
     /// Returns the event of the last launch of some of these sequences, if it is not that of another sequence: that one would
     /// wait for the next launch.
-    fn event_only_of(&mut self, additions: &[Addition]) -> Option<Arc<PooledEvent>> {
+    fn event_only_of(&self, additions: &[Addition]) -> Option<Arc<PooledEvent>> {
         let events = || self.0.iter().filter(|order| order.is_in(additions)).filter_map(|order| order.event());
         let is_only_of = |event: &&Arc<PooledEvent>| {
             Arc::strong_count(event) == events().filter(|other| Arc::ptr_eq(other, event)).count()
