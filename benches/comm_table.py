@@ -50,6 +50,16 @@ def in_turns(works, rounds, devices):
     return {name: (statistics.median(values), min(values)) for name, values in times.items()}
 
 
+def prepared(library, name, *arguments):
+    """Returns a function without arguments that calls plinth_comm_NAME and does nothing else if that succeeds."""
+    function = library.function("comm_" + name)
+
+    def call():
+        if function(*arguments):
+            library.call("comm_" + name, *arguments)  # raises what went wrong
+    return call
+
+
 def described(tensor):
     return plinth.descriptor(tensor.data_ptr(), tensor.device.index, "float32", list(tensor.shape))
 
@@ -57,8 +67,8 @@ def described(tensor):
 def row(tensors):
     described_all = [described(tensor) for tensor in tensors]
     array = (plinth.DLTensor * len(tensors))(*described_all)
-    # The single descriptors own the shapes.
-    array.owners = described_all
+    # The single descriptors own the shapes, and the tensors the memory.
+    array.owners = described_all, tensors
     return array
 
 
@@ -69,7 +79,7 @@ def works_of(library, operation, count, devices):
     others, all_of_them = row(each[1:]), row(each)
     if operation == "broadcast":
         return {
-            "plinth": lambda: library.call("comm_broadcast", ctypes.byref(all_of_them[0]), others, size(devices - 1)),
+            "plinth": prepared(library, operation, ctypes.byref(all_of_them[0]), others, size(devices - 1)),
             "torch": lambda: comm.broadcast(each[0], out=each[1:]),
             "NCCL": lambda: nccl.broadcast(each, 0),
         }
@@ -77,7 +87,7 @@ def works_of(library, operation, count, devices):
         out = torch.zeros(count, device="cuda:0")
         target = described(out)
         return {
-            "plinth": lambda: library.call("comm_reduce_add", all_of_them, size(devices), ctypes.byref(target)),
+            "plinth": prepared(library, operation, all_of_them, size(devices), ctypes.byref(target)),
             "torch": lambda: comm.reduce_add(each, 0),
             "NCCL": lambda: nccl.reduce(each, out, 0),
         }
@@ -87,12 +97,11 @@ def works_of(library, operation, count, devices):
     target, part_row = described(whole), row(parts)
     if operation == "gather":
         return {
-            "plinth": lambda: library.call("comm_gather", part_row, size(devices), ctypes.c_int32(0), ctypes.byref(target)),
+            "plinth": prepared(library, operation, part_row, size(devices), ctypes.c_int32(0), ctypes.byref(target)),
             "torch": lambda: comm.gather(parts, 0, out=whole),
         }
     return {
-        "plinth": lambda: library.call("comm_scatter", ctypes.byref(target), part_row, size(devices), None,
-                                       ctypes.c_int32(0), None),
+        "plinth": prepared(library, operation, ctypes.byref(target), part_row, size(devices), None, ctypes.c_int32(0), None),
         "torch": lambda: comm.scatter(whole, out=parts),
     }
 
@@ -108,20 +117,16 @@ def coalesced(library, operation, devices):
     numbers = (ctypes.c_int32 * devices)(*range(devices))
     if operation == "broadcast_coalesced":
         return size, {
-            "plinth": lambda: library.call(operation_name(operation), everything, ctypes.c_size_t(tensors), numbers,
-                                           ctypes.c_size_t(devices), ctypes.c_size_t(10485760), everything),
+            "plinth": prepared(library, operation, everything, ctypes.c_size_t(tensors), numbers,
+                               ctypes.c_size_t(devices), ctypes.c_size_t(10485760), everything),
             "torch": lambda: comm.broadcast_coalesced(lists[0], list(range(devices))),
         }
     sums = row([torch.zeros(count, device="cuda:0") for count in counts])
     return size, {
-        "plinth": lambda: library.call(operation_name(operation), everything, ctypes.c_size_t(tensors),
-                                       ctypes.c_size_t(devices), ctypes.c_size_t(10485760), sums),
+        "plinth": prepared(library, operation, everything, ctypes.c_size_t(tensors), ctypes.c_size_t(devices),
+                           ctypes.c_size_t(10485760), sums),
         "torch": lambda: comm.reduce_add_coalesced(lists, 0),
     }
-
-
-def operation_name(operation):
-    return "comm_" + operation
 
 
 def main():
@@ -149,6 +154,8 @@ def main():
         print(f"| {operation} | {panels.size_text(size)} | {' | '.join(cells)} | {outcome['torch'][0] / outcome['plinth'][0]:.2f} |",
               flush=True)
 
+    median, least = in_turns({"nothing": lambda: None}, arguments.rounds, devices)["nothing"]
+    print(f"| nothing at all | | {median:.1f} ({least:.1f}) | | | |", flush=True)
     for operation in ("broadcast", "reduce_add", "gather", "scatter"):
         size = 1024
         while size <= arguments.largest:
