@@ -219,11 +219,16 @@ class Case:
             its, = as_given([its], str(mine.dtype).removeprefix("torch."))
             if mine.shape != its.shape or mine.dtype != its.dtype:
                 return f"result {index} is {mine.dtype} {list(mine.shape)} instead of {its.dtype} {list(its.shape)}", False
-            mine, its = (side.cpu().contiguous().flatten().view(torch.uint8) if side.numel() else side.cpu()
-                         for side in (mine, its))
+            mine, its = bytes_of(mine), bytes_of(its)
             if not torch.equal(mine, its):
                 return f"result {index} differs in {int((mine != its).sum())} of {mine.numel()} bytes", False
         return None, False
+
+
+def bytes_of(tensor):
+    """The elements' bytes. A copy, since contiguous() leaves a single element the stride that view() refuses."""
+    copy = tensor.cpu().clone(memory_format=torch.contiguous_format)
+    return copy.flatten().view(torch.uint8) if copy.numel() else copy
 
 
 def main():
