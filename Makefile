@@ -12,6 +12,10 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 LIBDIR ?= lib
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+# Cargo must build where the targets look: not in a folder of its configuration (build.target-dir), nor in one named after
+# a target, which conda's Rust selects by CARGO_BUILD_TARGET.
+export CARGO_TARGET_DIR := $(TARGET)
+unexport CARGO_BUILD_TARGET
 # The cargo profile of the library that the tests use: release or dev. dev builds in a fraction of the time, and includes
 # all that `cargo test` needs, so that everything is compiled once. `make test` uses dev, `make test-deep` release.
 PROFILE ?= release

@@ -31,6 +31,7 @@ refused() {
 
 version=$(tools/version.sh)
 IFS=. read -r major minor patch <<<"$version"
+soname=$(readelf -d "$library/libplinth.so" | sed -nE 's/.*Library soname: \[(.*)\]/\1/p')
 
 # Install to a prefix that does not exist after the move.
 step "install" tools/install.sh --from "$library" --prefix /nowhere --destdir "$work/stage"
@@ -100,6 +101,38 @@ old_cargo_refused() {
     tr -s ' \n' ' ' <"$work/log" | grep -F "is of 1.63.0. Install Rust with rustup"
 }
 step "an old cargo is refused" old_cargo_refused
+
+# With a target, as conda's Rust selects one, cargo builds into a folder of its name. The stand-in does so, and copies.
+mkdir "$work/target cargo"
+cat >"$work/target cargo/cargo" <<EOF
+#!/usr/bin/env bash
+case \$1 in --version) exec $(command -v cargo) --version ;; esac
+to=\$CARGO_TARGET_DIR/\${CARGO_BUILD_TARGET:+\$CARGO_BUILD_TARGET/}
+while [ \$# -gt 0 ]; do
+    [ "\$1" != --target ] || to=\$CARGO_TARGET_DIR/\$2/
+    shift
+done
+install -D -t "\${to}release" "$library/libplinth.so" "$library/libplinth.a"
+EOF
+chmod +x "$work/target cargo/cargo"
+(
+    export CARGO_BUILD_TARGET=x86_64-unknown-linux-gnu
+    cmake_consumer "add_subdirectory, CARGO_BUILD_TARGET" c -DPLINTH_BY=add_subdirectory -DPLINTH_SOURCE="$root" \
+        -DPLINTH_CARGO="$work/target cargo/cargo"
+    step "make build, CARGO_BUILD_TARGET" \
+        env PATH="$work/target cargo:$PATH" CARGO_TARGET_DIR="$work/make" make build
+    step "make build, CARGO_BUILD_TARGET: the soname" test -e "$work/make/release/$soname"
+)
+other_processor_refused() {
+    printf 'set(CMAKE_SYSTEM_NAME Linux)\nset(CMAKE_SYSTEM_PROCESSOR other)\n' >"$work/other.cmake"
+    fails cmake -S . -B "$work/other" -DCMAKE_TOOLCHAIN_FILE="$work/other.cmake" || return 1
+    grep -qF "PLINTH_CARGO_TARGET is empty" "$work/log"
+}
+step "another processor without a target is refused" other_processor_refused
+step "cmake --build, lib64" cmake -S . -B "$work/lib64" -DPLINTH_CARGO="$work/target cargo/cargo" -DCMAKE_INSTALL_LIBDIR=lib64
+step "cmake --build, lib64" cmake --build "$work/lib64"
+step "cmake --install, lib64" cmake --install "$work/lib64" --prefix "$work/lib64 prefix"
+step "the libraries are in lib64" test -f "$work/lib64 prefix/lib64/libplinth.a"
 
 if [ "$sources" != --sources ]; then
     echo "package: all tests passed"
