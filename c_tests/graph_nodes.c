@@ -97,7 +97,8 @@ TEST(a_graph_is_dumped_and_summarized) {
   CHECK(plinth_graph_debug_dump(graph, "/nowhere/at/all") != PLINTH_OK);
   CHECK_OK(plinth_graph_summary(graph, &summary));
   CHECK(strstr(summary, "node\tlayer\tplace\ttype\twhat\twaits_for\n") == summary);
-  CHECK(strstr(summary, "0\t0\t0\tmemset\t") != NULL);
+  CHECK(strstr(summary, "0\t0\t0\tmemset\t64.00 KiB at 0x") != NULL);
+  CHECK(strstr(summary, " with 0x00000001\t\n") != NULL);
   CHECK(strstr(summary, "1\t1\t0\tmemcpy\t64.00 KiB from ") != NULL);
   CHECK(strstr(summary, "2\t2\t0\tkernel\tplinth_sleep <<<1x1x1, 1x1x1, 0>>>\t1\n") != NULL);
   plinth_string_free(summary);

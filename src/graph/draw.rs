@@ -76,7 +76,9 @@ pub(super) fn describe(driver: &Driver, node: GraphNode) -> Result<(&'static str
         }
         NodeType::Memset => {
             let fill = driver.graph_fill(node)?;
-            ("memset", format!("{fill:?}"))
+            let bytes = fill.width as u64 * u64::from(fill.element_size) * fill.rows as u64;
+            let (value, digits) = (fill.value, 2 + 2 * fill.element_size as usize);
+            ("memset", format!("{} at {:#x} with {value:#0digits$x}", Bytes(bytes), fill.address()))
         }
         NodeType::Host => ("host", format!("{:#x}", driver.graph_host(node)?.function)),
         NodeType::Graph => ("graph", format!("{} nodes", driver.graph_node_count(driver.graph_child(node)?)?)),
