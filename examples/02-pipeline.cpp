@@ -1,6 +1,6 @@
 // A pipeline over two streams, in C++: one block of data is copied to the device while the previous one is processed.
 //
-//   g++ -std=c++17 -Iinclude examples/02-pipeline.cpp -Ltarget/release -lplinth -o pipeline
+//   g++ -std=c++17 02-pipeline.cpp -lplinth && PLINTH_DEVICE=host ./a.out
 //
 // A fill stands in for the computation; replace it by kernel<<<..., compute.get()>>>.
 #include <plinth.hpp>

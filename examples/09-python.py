@@ -59,5 +59,5 @@ print(f"the sum over {len(everywhere)} device(s) is {plinth.comm.reduce_add(ever
 try:
     plinth.empty(1 << 50)
 except plinth.OutOfMemoryError as error:
-    print(str(error).split(".")[0])
+    print(str(error).split(". ")[0])
 print(f"allocated {plinth.memory_allocated()} bytes, at most {plinth.max_memory_allocated()}")

@@ -41,6 +41,7 @@ int main(int argc, char **argv) {
 
   // Each rank of a machine has a device of its own.
   int32_t devices;
+  must(plinth_init()); // an error if there is no device
   must(plinth_device_count(&devices));
   const int32_t device = atoi(of_slurm("SLURM_LOCALID")) % devices;
   must(plinth_set_device(device));

@@ -18,6 +18,7 @@ COUNT = 1 << 20
 rank, ranks, local_rank = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
 
 # Each rank of a machine has a device of its own.
+plinth.init()  # an error if there is no device
 device = local_rank % plinth.device_count()
 plinth.set_device(device)
 

@@ -184,6 +184,14 @@ class Test:
         with tempfile.TemporaryDirectory() as folder:
             self.run(hosts, processes, [str(program), folder])
 
+    def no_device(self, hosts):
+        """Without a device the examples say so."""
+        program = self.compile("gcc", EXAMPLES / "slurm.c")
+        environment = {**self.environment, "CUDA_VISIBLE_DEVICES": "", "SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_LOCALID": "0"}
+        done = subprocess.run([program, "/nowhere"], env=environment, capture_output=True, text=True, timeout=SECONDS)
+        if done.returncode != 1 or "shows this process no" not in done.stderr:
+            raise AssertionError(f"exit status {done.returncode}: {done.stderr}")
+
     def torchrun(self, hosts):
         program = str(EXAMPLES / "torchrun.py")
         ranks, port = places(hosts), free_port()
@@ -213,7 +221,7 @@ def main():
     test = Test(arguments.library.resolve(), arguments.build.resolve())
     outcomes = []
     for where, make_hosts in ("one machine", lambda: contextlib.nullcontext([Host()])), ("two hosts", two_hosts):
-        for name in "mpi", "slurm", "torchrun":
+        for name in ["mpi", "slurm", "torchrun", *(["no_device"] if where == "one machine" else [])]:
             start = time.monotonic()
             try:
                 with make_hosts() as hosts:
