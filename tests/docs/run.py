@@ -4,9 +4,9 @@
 """Compiles and runs the code blocks of README.md and docs/*.md. Every block is of one of these kinds:
 
 tutorial  A page with a block that has a title, such as ```c title="first.c", is a tutorial: its titled blocks are written
-          to a folder, and its shell blocks run there in their order, with plinth installed in $HOME/.local. A block of text
-          below a shell block is the output, in which ... stands for anything. A comment <!-- fails --> above a shell block
-          says that its last command fails.
+          to a folder, and its shell blocks run there in their order, with plinth installed in $HOME/.local, and its Python
+          package in PYTHONPATH. A block of text below a shell block is the output, in which ... stands for anything. A
+          comment <!-- fails --> above a shell block says that its last command fails.
 fragment  Blocks of C and C++ on other pages use names that the page does not declare. tests/docs/PAGE.c, .cpp or .cu
           declares them and includes each block, numbered from 1: #include "PAGE.3.inc". The program is compiled with
           warnings as errors and runs on the host device; any plinth call that fails ends it. A .cu file is compiled by nvcc
@@ -110,7 +110,7 @@ class Documentation:
         # rustc is found through rustup's folders, which are in the real home.
         rustup = {"RUSTUP_HOME": str(pathlib.Path.home() / ".rustup"), "CARGO_HOME": str(pathlib.Path.home() / ".cargo")}
         self.environment = {**rustup, **os.environ, "HOME": str(self.home), "PLINTH_DEVICE": "host", "PYTHONDONTWRITEBYTECODE": "1",
-                            "PLINTH_LIBRARY": str(self.home / ".local/lib/libplinth.so")}
+                            "PLINTH_LIBRARY": str(self.home / ".local/lib/libplinth.so"), "PYTHONPATH": str(ROOT / "python")}
         run([str(ROOT / "tools/install.sh"), "--from", str(self.library), "--prefix", str(self.home / ".local")], "install")
 
     def count(self, kind, reason=None):
