@@ -40,7 +40,7 @@ enum class ReduceOp : std::int32_t {
   average = PLINTH_REDUCE_AVERAGE
 };
 
-/*! The implementation that executes collectives. */
+/*! The implementation that executes collectives: the PLINTH_ENGINE_ constants of communicator.h. */
 enum class Engine : std::uint32_t {
   automatic = PLINTH_ENGINE_AUTO,
   nccl = PLINTH_ENGINE_NCCL,

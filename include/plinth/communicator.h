@@ -48,12 +48,14 @@
 #define PLINTH_ENGINE_NCCL 1
 
 /**
- * The library's own kernels and copies perform the communication, between devices of one process.
+ * The library's own kernels and copies perform the communication, between devices of one process. Several ranks that
+ * connect by an id have PLINTH_ENGINE_SHARED instead, also in one process.
  */
 #define PLINTH_ENGINE_LOCAL 2
 
 /**
- * The library's own kernels perform the communication, between processes of one machine.
+ * The library's own kernels perform the communication, between processes of one machine. The ranks of
+ * plinth_communicator_init_all, and a single rank, have PLINTH_ENGINE_LOCAL instead.
  */
 #define PLINTH_ENGINE_SHARED 3
 

@@ -45,9 +45,11 @@ pub const PLINTH_UNIQUE_ID_SIZE: usize = 128;
 pub const PLINTH_ENGINE_AUTO: u32 = 0;
 /// NCCL performs the communication.
 pub const PLINTH_ENGINE_NCCL: u32 = 1;
-/// The library's own kernels and copies perform the communication, between devices of one process.
+/// The library's own kernels and copies perform the communication, between devices of one process. Several ranks that
+/// connect by an id have PLINTH_ENGINE_SHARED instead, also in one process.
 pub const PLINTH_ENGINE_LOCAL: u32 = 2;
-/// The library's own kernels perform the communication, between processes of one machine.
+/// The library's own kernels perform the communication, between processes of one machine. The ranks of
+/// plinth_communicator_init_all, and a single rank, have PLINTH_ENGINE_LOCAL instead.
 pub const PLINTH_ENGINE_SHARED: u32 = 3;
 
 /// If ranks connect through NCCL, plinth_communicator_init_rank returns before all ranks are connected;
