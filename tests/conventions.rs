@@ -1,5 +1,5 @@
 //! Checks the headers against the conventions of docs/api.md: order of arguments, names of callbacks, sizes of structs,
-//! names of functions that create, destroy, get and set. Checks that the tests exist that docs/security.md names.
+//! names of functions that create, destroy, get and set. Checks that the tests exist that docs/security.md and docs/reliability.md name.
 //!
 //! The exceptions are listed here, each with its reason. An exception that no longer applies fails the test.
 
@@ -464,13 +464,36 @@ fn the_claims_about_security_have_tests() {
             wrong.push(format!("no test: {claim}"));
         }
         for (file, test) in named {
-            let text = fs::read_to_string(root().join(file)).unwrap_or_default();
-            if ![format!("fn {test}()"), format!("TEST({test})")].iter().any(|definition| text.contains(definition)) {
+            if !has_test(file, test) {
                 wrong.push(format!("{file} has no test {test}"));
             }
         }
     }
     assert_none(wrong, "each claim in docs/security.md names its tests");
+}
+
+fn has_test(file: &str, test: &str) -> bool {
+    let text = fs::read_to_string(root().join(file)).unwrap_or_default();
+    [format!("fn {test}()"), format!("TEST({test})"), format!(", {test}) {{")]
+        .iter()
+        .any(|definition| text.contains(definition))
+}
+
+/// The page about reliability names tests of c_tests as PROGRAM/TEST.
+#[test]
+fn the_tests_that_the_reliability_page_names_exist() {
+    let page = fs::read_to_string(root().join("docs/reliability.md")).unwrap();
+    let is_name = |text: &&str| {
+        text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_/".contains(&byte))
+    };
+    let named: Vec<_> =
+        page.split('`').skip(1).step_by(2).filter(is_name).filter_map(|name| name.split_once('/')).collect();
+    assert!(named.len() > 10);
+    let is_missing = |(program, test): &(&str, &str)| {
+        *program != "fuzz" && !["c", "cpp"].iter().any(|end| has_test(&format!("c_tests/{program}.{end}"), test))
+    };
+    let wrong = named.into_iter().filter(is_missing).map(|(program, test)| format!("{program} has no test {test}"));
+    assert_none(wrong.collect(), "docs/reliability.md names tests that exist");
 }
 
 #[test]
