@@ -17,7 +17,7 @@ while [ $# -gt 0 ]; do
     --wheels) wheels=$2 && shift ;;
     --site) site=$2 && shift ;;
     *)
-        echo "usage: release.sh [--draft] [--packages FOLDER] [--site FOLDER]" >&2
+        echo "usage: release.sh [--draft] [--packages FOLDER] [--wheels FOLDER] [--site FOLDER]" >&2
         exit 2
         ;;
     esac
