@@ -111,16 +111,17 @@ extern "C" {
  *
  * The call may wait until the receiver reads a part of a long message from the socket, at most for the time limit of
  * the socket (SO_SNDTIMEO), or 60 seconds without one. On a non-blocking socket it waits only in the middle of a
- * message. After PLINTH_ERROR_TIMED_OUT, close the socket, because it may hold a part of the message. With PLINTH_IPC=wait in the environment the call waits for the device instead
- * of sending an event; it may do so too when 1000 events of messages are in use. Two threads must not send through the
- * same socket at the same time.
+ * message. After PLINTH_ERROR_TIMED_OUT, close the socket, because it may hold a part of the message. With
+ * PLINTH_IPC=wait in the environment the call waits for the device instead of sending an event; it may do so too when
+ * 1000 events of messages are in use. Two threads must not send through the same socket at the same time.
  *
  * @param socket A connected Unix socket of type SOCK_STREAM or SOCK_SEQPACKET. The caller keeps ownership. A datagram
  *        socket is refused: the end of the process at its other end cannot be detected.
  * @param pointer Any address in memory of plinth_caching_allocator_alloc.
- * @return PLINTH_OK; PLINTH_ERROR_INVALID_POINTER for an address that is not in such memory; PLINTH_ERROR_IPC_REEXPORT
- *         for memory that was itself received from another process; PLINTH_ERROR_IPC_NOT_SHAREABLE with PLINTH_IPC=0,
- *         and on a device that does not support sharing; PLINTH_ERROR_GRAPH_ASLEEP for memory of a suspended pool;
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_POINTER for an address that is not in such memory;
+ *         PLINTH_ERROR_IPC_REEXPORT for memory that was itself received from another process;
+ *         PLINTH_ERROR_IPC_NOT_SHAREABLE with PLINTH_IPC=0, and on a device that does not support sharing;
+ *         PLINTH_ERROR_GRAPH_ASLEEP for memory of a suspended pool;
  *         PLINTH_ERROR_CAPTURE_FORBIDS while the current stream of the memory's device captures;
  *         PLINTH_ERROR_INVALID_VALUE for a descriptor that is not a Unix socket of these types;
  *         PLINTH_ERROR_IPC_PEER_GONE if the other end is closed; PLINTH_ERROR_TIMED_OUT; PLINTH_ERROR_SYSTEM, for

@@ -397,8 +397,8 @@ PLINTH_NOEXCEPT;
  * @param count Out: the number of samples that were written.
  * @param lost Out, unless NULL: the number of samples that were dropped since the last call because the capacity was
  *        exceeded.
- * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE. If the sampler's thread failed, its error
- *         is returned after all samples were taken.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE if struct_size was not
+ *         set. If the sampler's thread failed, its error is returned after all samples were taken.
  */
 PLINTH_API
 plinth_status_t plinth_telemetry_sampler_take(plinth_telemetry_sampler_t sampler,

@@ -246,8 +246,8 @@ fn show(report: &Report, body: impl FnOnce(&plinth_sanitizer_report_t)) {
 /// Enables the stream sanitizer, as torch.cuda._sanitizer.enable_cuda_sanitizer does, or changes its mode. While
 /// enabled, it checks all calls of the library for two accesses to the same bytes that are unordered and of which at
 /// least one is a write (from different streams, or from a stream and the CPU), for uses of freed memory, and for
-/// accesses past the end of a block. It checks order, not timing: what it finds is a defect even if nothing went wrong in this run. docs/sanitizer.md describes
-/// what it covers.
+/// accesses past the end of a block. It checks order, not timing: what it finds is a defect even if nothing went wrong
+/// in this run. docs/sanitizer.md describes what it covers.
 ///
 /// Of the time before it was enabled, it knows only which blocks are allocated. While it is enabled, an access costs
 /// about one microsecond more, and host memory is used for the work in progress; while it is off, it costs nothing. The

@@ -381,8 +381,8 @@ pub unsafe extern "C" fn plinth_telemetry_sampler_create(
 /// @param count Out: the number of samples that were written.
 /// @param lost Out, unless NULL: the number of samples that were dropped since the last call because the capacity was
 ///        exceeded.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE. If the sampler's thread failed, its error
-///         is returned after all samples were taken.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE if struct_size was not
+///         set. If the sampler's thread failed, its error is returned after all samples were taken.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_telemetry_sampler_take(
     sampler: plinth_telemetry_sampler_t,
