@@ -53,7 +53,7 @@ WHEEL_GLIBC = $(abspath $(TARGET))/wheel/glibc.o
 ZIGBUILD = PATH="$(abspath $(TARGET)/tools/wheel/bin):$$PATH" cargo-zigbuild
 
 # Builds the trace replay program; compares allocators with it.
-REPLAY_PROGRAMS = tools/programs.sh benches/replay $(TARGET)/benches/replay $(LIBRARY) $(abspath $(LIBRARY))
+REPLAY_PROGRAMS = tools/programs.sh benches/replay $(TARGET)/benches/replay $(LIBRARY) "$(abspath $(LIBRARY))"
 COMPARE = benches/replay/compare.py --replay $(TARGET)/benches/replay/replay --plinth $(TARGET)/release/libplinth.so
 
 .PHONY: help
@@ -115,7 +115,7 @@ demo: build ## build, run a tour of the library in C, replay a training run; PLI
 	@tools/bootstrap.sh cc c++ python3
 	@mkdir -p $(TARGET)/demo
 	gcc -std=c11 -O2 -Wall -Wextra -Iinclude examples/01-tour.c -o $(TARGET)/demo/tour -L$(TARGET)/release \
-		-Wl,-rpath,$(abspath $(TARGET)/release) -lplinth
+		"-Wl,-rpath,$(abspath $(TARGET)/release)" -lplinth
 	@echo
 	@PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/demo/tour
 	@$(REPLAY_PROGRAMS)
@@ -132,7 +132,7 @@ replay: build ## replay recorded allocation traces with each available allocator
 .PHONY: bench
 bench: build ## measure calls against the bare driver, start-up, bandwidth, and the allocator against others; TRACES=folder
 	@tools/bootstrap.sh cc c++
-	@tools/programs.sh benches $(TARGET)/benches $(TARGET)/release $(abspath $(TARGET)/release)
+	@tools/programs.sh benches $(TARGET)/benches $(TARGET)/release "$(abspath $(TARGET)/release)"
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/overhead
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/graph
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/history
@@ -146,7 +146,7 @@ bench: build ## measure calls against the bare driver, start-up, bandwidth, and 
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/registration
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/telemetry
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/jiterator
-	@tools/programs.sh benches/host_kernels $(TARGET)/benches/host_kernels $(TARGET)/release $(abspath $(TARGET)/release)
+	@tools/programs.sh benches/host_kernels $(TARGET)/benches/host_kernels $(TARGET)/release "$(abspath $(TARGET)/release)"
 	$(TARGET)/benches/host_kernels/host_kernels
 	$(TARGET)/benches/host_kernels/library
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/comm --largest 67108864 || [ $$? = 77 ]
@@ -158,7 +158,7 @@ bench: build ## measure calls against the bare driver, start-up, bandwidth, and 
 .PHONY: bench-random
 bench-random: build ## measure random fills against memset, cuRAND and PyTorch, if available; PLINTH_DEVICE=host or cuda
 	@tools/bootstrap.sh cc c++
-	@tools/programs.sh benches $(TARGET)/benches $(TARGET)/release $(abspath $(TARGET)/release)
+	@tools/programs.sh benches $(TARGET)/benches $(TARGET)/release "$(abspath $(TARGET)/release)"
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-auto} $(TARGET)/benches/random
 	@# Without PyTorch or a GPU the exit status is 77.
 	PLINTH_DEVICE=cuda python3 benches/random_table.py --library $(TARGET)/release/libplinth.so \
@@ -218,11 +218,11 @@ wheel: ## make the wheel of the Python package, in target/wheels, for Python 3.1
 	@tools/bootstrap.sh rust cc wheel
 	@mkdir -p $(TARGET)/wheel
 	$(TARGET)/tools/wheel/bin/python -m ziglang cc -target $(subst -unknown,,$(WHEEL_TRIPLE)).2.28 -O2 -fPIC -Wall -Wextra -Werror \
-		-c packaging/glibc.c -o $(WHEEL_GLIBC)
+		-c packaging/glibc.c -o "$(WHEEL_GLIBC)"
 	$(ZIGBUILD) rustc --release --lib --locked --crate-type cdylib,staticlib --target $(WHEEL_TRIPLE).2.28 \
-		--target-dir $(TARGET)/wheel/library -- -C link-arg=$(WHEEL_GLIBC)
+		--target-dir $(TARGET)/wheel/library -- -C "link-arg=$(WHEEL_GLIBC)"
 	$(ZIGBUILD) rustc --release --locked -p plinth-tool --bin plinth --target $(WHEEL_TRIPLE).2.28 \
-		--target-dir $(TARGET)/wheel/tool -- -C link-arg=$(WHEEL_GLIBC)
+		--target-dir $(TARGET)/wheel/tool -- -C "link-arg=$(WHEEL_GLIBC)"
 	packaging/wheel.sh --from $(TARGET)/wheel/library/$(WHEEL_TRIPLE)/release \
 		--tool $(TARGET)/wheel/tool/$(WHEEL_TRIPLE)/release/plinth --out $(TARGET)/wheels
 
@@ -290,7 +290,7 @@ conformance-record: ## record the results of this machine's GPU, for `make confo
 .PHONY: test-c
 test-c: library ## run the C and C++ tests on PLINTH_DEVICE=host (default) or cuda; C_TESTS=options of c_tests/run.py
 	@tools/bootstrap.sh c++ python
-	PLINTH_NVRTC_LIBRARY=$${PLINTH_NVRTC_LIBRARY:-$(abspath $(NVRTC))} python3 c_tests/run.py --lib $(LIBRARY) \
+	PLINTH_NVRTC_LIBRARY="$${PLINTH_NVRTC_LIBRARY:-$(abspath $(NVRTC))}" python3 c_tests/run.py --lib $(LIBRARY) \
 		--include include --build $(if $(filter release,$(PROFILE)),$(TARGET),$(LIBRARY))/c_tests \
 		--device $${PLINTH_DEVICE:-host} $(C_TESTS)
 
@@ -298,7 +298,7 @@ test-c: library ## run the C and C++ tests on PLINTH_DEVICE=host (default) or cu
 .PHONY: test-python
 test-python: library ## test the Python package on PLINTH_DEVICE=host (default) or cuda
 	@tools/bootstrap.sh python3
-	PLINTH_DEVICE=$${PLINTH_DEVICE:-host} PLINTH_LIBRARY=$(abspath $(LIBRARY))/libplinth.so PYTHONPATH=python \
+	PLINTH_DEVICE=$${PLINTH_DEVICE:-host} PLINTH_LIBRARY="$(abspath $(LIBRARY))/libplinth.so" PYTHONPATH=python \
 		python3 -m unittest discover -s tests/python
 	python3 -m unittest discover -s tests/comm
 
@@ -326,10 +326,10 @@ test-bridge-oldest: library ## compile the bridge against the oldest PyTorch tha
 .PHONY: examples
 examples: library ## compile the examples and benches, warnings as errors, and run the examples
 	@tools/bootstrap.sh cc c++
-	@tools/programs.sh benches $(TARGET)/benches $(LIBRARY) $(abspath $(LIBRARY))
-	@tools/programs.sh benches/host_kernels $(TARGET)/benches/host_kernels $(LIBRARY) $(abspath $(LIBRARY))
+	@tools/programs.sh benches $(TARGET)/benches $(LIBRARY) "$(abspath $(LIBRARY))"
+	@tools/programs.sh benches/host_kernels $(TARGET)/benches/host_kernels $(LIBRARY) "$(abspath $(LIBRARY))"
 	@$(REPLAY_PROGRAMS)
-	@tools/programs.sh examples $(TARGET)/example-programs $(LIBRARY) $(abspath $(LIBRARY))
+	@tools/programs.sh examples $(TARGET)/example-programs $(LIBRARY) "$(abspath $(LIBRARY))"
 	@for source in examples/*.c examples/*.cpp; do \
 		echo "== $$source"; \
 		PLINTH_DEVICE=$${PLINTH_DEVICE:-host} "$(TARGET)/example-programs/$$(basename "$${source%.*}")"; \
@@ -367,7 +367,7 @@ test-docs: library ## compile the code blocks of the documentation, run them on 
 .PHONY: test-fuzz
 test-fuzz: library ## check fixed sequences of allocator calls against a model, and hostile arguments; some seconds
 	@tools/bootstrap.sh c++
-	@tools/programs.sh fuzz $(TARGET)/fuzz $(LIBRARY) $(abspath $(LIBRARY))
+	@tools/programs.sh fuzz $(TARGET)/fuzz $(LIBRARY) "$(abspath $(LIBRARY))"
 	@for segments in True False; do \
 		PLINTH_ALLOC_CONF=expandable_segments:$$segments PLINTH_DEVICE=host $(TARGET)/fuzz/allocator \
 			--save $(TARGET)/fuzz/failed-$$segments --seeds 0 150 $(FUZZ_INPUTS); \
@@ -378,7 +378,7 @@ test-fuzz: library ## check fixed sequences of allocator calls against a model, 
 .PHONY: test-chaos
 test-chaos: library ## run processes that use everything while faults, signals, forks, limits, kills strike; CHAOS=options
 	@tools/bootstrap.sh c++
-	@tools/programs.sh fuzz $(TARGET)/fuzz $(LIBRARY) $(abspath $(LIBRARY))
+	@tools/programs.sh fuzz $(TARGET)/fuzz $(LIBRARY) "$(abspath $(LIBRARY))"
 	PLINTH_DEVICE=$${PLINTH_DEVICE:-host} $(TARGET)/fuzz/chaos $(or $(CHAOS),--seconds 20)
 	$(if $(CHAOS),,PLINTH_DEVICE=$${PLINTH_DEVICE:-host} $(TARGET)/fuzz/chaos --seconds 20 --kill-every 0)
 
