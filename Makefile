@@ -170,7 +170,7 @@ install: ## install what `make build` built under PREFIX=/usr/local, LIBDIR=lib;
 	@tools/install.sh --from $(TARGET)/release --prefix "$(PREFIX)" --libdir "$(LIBDIR)" --destdir "$(DESTDIR)"
 
 .PHONY: uninstall
-uninstall: ## remove what `make install` installed under PREFIX=/usr/local, LIBDIR=lib
+uninstall: ## remove what `make install` and `make install-tool` installed under PREFIX=/usr/local, LIBDIR=lib
 	@tools/install.sh --uninstall --prefix "$(PREFIX)" --libdir "$(LIBDIR)"
 
 # In its own target folder: for a program, cargo also builds the library as an rlib, which yields another libplinth.so.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the built command-line tool with its manual pages and the completions of bash, zsh and fish. `make install-tool`
-# calls it, also as root, which builds nothing.
+# calls it, also as root, which builds nothing. Without --destdir, `make uninstall` removes what it installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,18 +22,28 @@ if [ ! -x "$from" ]; then
     exit 1
 fi
 
-pages=$(mktemp -d)
-trap 'rm -r "$pages"' EXIT
-"$from" man-pages "$pages"
-for shell in bash zsh fish; do
-    "$from" completions $shell >"$pages/$shell"
-done
+case $prefix in
+/*) ;;
+*)
+    echo "install_tool.sh: the prefix $prefix is not an absolute path" >&2
+    exit 2
+    ;;
+esac
 
-share=$destdir$prefix/share
-install -D -m 755 "$from" "$destdir$prefix/bin/plinth"
+work=$(mktemp -d)
+trap 'rm -r "$work"' EXIT
+tree=$work/tree share=$work/tree/share
+install -D -m 755 "$from" "$tree/bin/plinth"
 install -d "$share/man/man1"
-install -m 644 "$pages"/*.1 "$share/man/man1/"
-install -D -m 644 "$pages/bash" "$share/bash-completion/completions/plinth"
-install -D -m 644 "$pages/zsh" "$share/zsh/site-functions/_plinth"
-install -D -m 644 "$pages/fish" "$share/fish/vendor_completions.d/plinth.fish"
+"$from" man-pages "$share/man/man1"
+for shell in bash zsh fish; do
+    "$from" completions $shell >"$work/$shell"
+done
+chmod 644 "$share/man/man1"/*
+install -D -m 644 "$work/bash" "$share/bash-completion/completions/plinth"
+install -D -m 644 "$work/zsh" "$share/zsh/site-functions/_plinth"
+install -D -m 644 "$work/fish" "$share/fish/vendor_completions.d/plinth.fish"
+list=()
+[ -n "$destdir" ] || list=(--list)
+tools/install_tree.sh "$tree" "$destdir$prefix" "${list[@]}"
 echo "installed plinth's tool under $destdir$prefix"

@@ -70,6 +70,16 @@ step "install, new prefix" tools/install.sh --from "$library" --prefix "$work/ne
 mv "$work/new prefix" "$work/renamed"
 step "uninstall, moved tree" tools/install.sh --uninstall --prefix "$work/renamed"
 step "uninstall removes its prefix" [ ! -e "$work/renamed" ]
+# The tool is removed with the library, or alone. A stand-in writes the pages.
+# shellcheck disable=SC2016 # the stand-in expands it
+printf '#!/bin/sh\n[ "$1" != man-pages ] || touch "$2/plinth.1"\n' >"$work/tool"
+chmod +x "$work/tool"
+step "install the tool" tools/install_tool.sh --from "$work/tool" --prefix "$work/new prefix"
+step "installed: the tool" cmp "$work/tool" "$work/new prefix/bin/plinth"
+step "install the library beside it" tools/install.sh --from "$library" --prefix "$work/new prefix"
+step "uninstall both" tools/install.sh --uninstall --prefix "$work/new prefix"
+step "uninstall removes their prefix" [ ! -e "$work/new prefix" ]
+step "refused: install_tool.sh --prefix relative" fails tools/install_tool.sh --from "$work/tool" --prefix relative
 for arguments in "--from $work" "--uninstall --prefix $work" "--from $library --prefix relative"; do
     # shellcheck disable=SC2086 # the arguments are words
     step "refused: install.sh $arguments" fails tools/install.sh $arguments
