@@ -101,6 +101,18 @@ step "static library only: configure" \
 step "static library only: build" cmake --build "$work/build-static-only"
 step "static library only: run" "$work/build-static-only/test_program"
 
+component() { # NAME: looks for a component of the installation without a shared library
+    printf 'cmake_minimum_required(VERSION 3.16)\nproject(component LANGUAGES C)\nfind_package(plinth REQUIRED COMPONENTS %s)\n' \
+        "$1" >"$work/component/CMakeLists.txt"
+    cmake -S "$work/component" -B "$work/component/build" -DCMAKE_PREFIX_PATH="$work/moved2"
+}
+mkdir "$work/component"
+step "static library only: the component static" component static
+for name in shared other; do
+    step "static library only: no component $name" fails component $name
+    grep -qF "no plinth of the kind $name" <(tr -s ' \n' ' ' <"$work/log")
+done
+
 # An old cargo is refused before it fails with an error about Cargo.toml.
 mkdir "$work/old"
 printf '#!/bin/sh\necho "cargo 1.63.0"\n' >"$work/old/cargo"
