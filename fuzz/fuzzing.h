@@ -204,7 +204,8 @@ uint64_t replay_and_generate(int argc, char **argv, void (*run)(const uint8_t *,
     } else if (program_option != nullptr && index + 1 < argc && program_option(argument, argv[index + 1])) {
       index++;
     } else if (argument[0] == '-') {
-      fprintf(stderr, "usage: %s [--seeds FIRST COUNT] [--seconds MOST] [--save FILE] [--verbose] [FILE...]\n", argv[0]);
+      fprintf(stderr, "usage: %s [--seeds FIRST COUNT] [--seconds MOST] [--save FILE] [--verbose]%s [FILE...]\n", argv[0],
+              program_option != nullptr ? " [--calls COUNT] [--seed FIRST] [--check-every CALLS]" : "");
       exit(2);
     } else {
       files.push_back(argument);

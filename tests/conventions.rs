@@ -472,6 +472,16 @@ fn the_claims_about_security_have_tests() {
     assert_none(wrong, "each claim in docs/security.md names its tests");
 }
 
+#[test]
+fn the_home_page_links_to_all_pages() {
+    let home = fs::read_to_string(root().join("docs/index.md")).unwrap();
+    let pages =
+        fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let missing =
+        pages.filter(|page| page.ends_with(".md") && page != "index.md" && !home.contains(&format!("({page})")));
+    assert_none(missing.collect(), "docs/index.md links to all pages");
+}
+
 fn has_test(file: &str, test: &str) -> bool {
     let text = fs::read_to_string(root().join(file)).unwrap_or_default();
     [format!("fn {test}()"), format!("TEST({test})"), format!(", {test}) {{")]
