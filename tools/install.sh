@@ -77,7 +77,8 @@ if [ -f "$from/libplinth.d" ]; then
 fi
 
 version=$(tools/version.sh)
-soname=$(readelf -d "$from/libplinth.so" | sed -nE 's/.*Library soname: \[(.*)\]/\1/p')
+# READELF and OBJCOPY name the programs for a library of another architecture, and those of conda's compilers.
+soname=$("${READELF:-readelf}" -d "$from/libplinth.so" | sed -nE 's/.*Library soname: \[(.*)\]/\1/p')
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 stage_lib=$stage/$libdir
@@ -88,7 +89,6 @@ install -m 755 "$from/libplinth.so" "$stage_lib/libplinth.so.$version"
 ln -s "libplinth.so.$version" "$stage_lib/$soname"
 ln -s "$soname" "$stage_lib/libplinth.so"
 # rustc puts its bitcode next to the machine code, which it exceeds seven times in size. C linkers do not use it.
-# OBJCOPY names the program for a library of another architecture.
 "${OBJCOPY:-objcopy}" --remove-section=.llvmbc --remove-section=.llvmcmd --strip-debug "$from/libplinth.a" "$stage_lib/libplinth.a"
 chmod 644 "$stage_lib/libplinth.a"
 install -m 644 include/*.h include/*.hpp include/*.cuh "$stage/include/"

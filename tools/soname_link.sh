@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Links a built library's soname, by which programs load it, to its file: `tools/soname_link.sh FOLDER`.
+# Links a built library's soname, by which programs load it, to its file: `tools/soname_link.sh FOLDER [SONAME]`. Without
+# SONAME the library is asked; READELF names the program that does.
 set -euo pipefail
 folder=$1
 if [ ! -f "$folder/libplinth.so" ]; then
@@ -7,5 +8,5 @@ if [ ! -f "$folder/libplinth.so" ]; then
         "remove it, or build with CMake and set PLINTH_CARGO_TARGET to it (docs/linking.md)" >&2
     exit 1
 fi
-soname=$(readelf -d "$folder/libplinth.so" | sed -nE 's/.*Library soname: \[(.*)\]/\1/p')
+soname=${2:-$("${READELF:-readelf}" -d "$folder/libplinth.so" | sed -nE 's/.*Library soname: \[(.*)\]/\1/p')}
 ln -sf libplinth.so "$folder/$soname"

@@ -80,6 +80,13 @@ step "install the library beside it" tools/install.sh --from "$library" --prefix
 step "uninstall both" tools/install.sh --uninstall --prefix "$work/new prefix"
 step "uninstall removes their prefix" [ ! -e "$work/new prefix" ]
 step "refused: install_tool.sh --prefix relative" fails tools/install_tool.sh --from "$work/tool" --prefix relative
+# The programs of another toolchain. In these places none of this machine is found.
+mkdir "$work/other"
+for program in bash sed cat mktemp install ln chmod rm realpath dirname grep find sort cp xargs; do
+    ln -s "$(command -v $program)" "$work/other/$program"
+done
+step "install with READELF and OBJCOPY" env PATH="$work/other" READELF="$(command -v readelf)" OBJCOPY="$(command -v objcopy)" \
+    "$(command -v bash)" tools/install.sh --from "$library" --prefix /usr --destdir "$work/other toolchain"
 for arguments in "--from $work" "--uninstall --prefix $work" "--from $library --prefix relative"; do
     # shellcheck disable=SC2086 # the arguments are words
     step "refused: install.sh $arguments" fails tools/install.sh $arguments
