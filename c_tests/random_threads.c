@@ -1,6 +1,7 @@
 /* Threads that draw from one generator, and from their own. SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* timeout: 120 */
 #include "drawing.h"
+#include "graphing.h"
 
 enum { THREADS = 8, ROUNDS = 500, COUNT = 300 };
 
@@ -180,6 +181,87 @@ TEST(a_state_is_read_atomically) {
   CHECK_OK(plinth_generator_set_state(shared, state, 16));
   run_threads(THREADS, seed_and_read);
   CHECK_OK(plinth_generator_destroy(shared));
+}
+
+/* A launch waits for room in a stream with many operations. */
+enum { MORE_THAN_A_STREAM_HOLDS = 4096 };
+
+static int launched;
+static plinth_graph_t replayed;
+static plinth_stream_t held;
+
+static void *draw_in_a_held_stream(void *context) {
+  (void)context;
+  float *memory = (float *)device_memory(sizeof *memory, 0);
+  tensor out;
+  for (int round = 0; round < MORE_THAN_A_STREAM_HOLDS; round++) {
+    CHECK_OK(plinth_uniform(row(&out, memory, F32, 1), 0, 1, shared, held));
+    __atomic_add_fetch(&launched, 1, __ATOMIC_SEQ_CST);
+  }
+  CHECK_OK(plinth_stream_synchronize(held));
+  CHECK_OK(plinth_device_free(memory));
+  return NULL;
+}
+
+static void *replay_in_a_held_stream(void *context) {
+  (void)context;
+  CHECK_OK(plinth_set_stream(held));
+  for (int round = 0; round < MORE_THAN_A_STREAM_HOLDS; round++) {
+    CHECK_OK(plinth_graph_replay(replayed));
+    __atomic_add_fetch(&launched, 1, __ATOMIC_SEQ_CST);
+  }
+  CHECK_OK(plinth_stream_synchronize(held));
+  return NULL;
+}
+
+/* Draws while a thread waits for room in the stream in which it draws from the same generator. */
+static void draw_beside(void *(*draws)(void *)) {
+  plinth_stream_t other = stream_on(0);
+  float *memory = (float *)device_memory(sizeof *memory, 0);
+  tensor out;
+  pthread_t thread;
+  int before = -1;
+  CHECK_OK(plinth_uniform(row(&out, memory, F32, 1), 0, 1, shared, other));
+  CHECK_OK(plinth_stream_synchronize(other));
+  launched = 0;
+  gate *shut = hold(held);
+  CHECK(pthread_create(&thread, NULL, draws, NULL) == 0);
+  while (__atomic_load_n(&launched, __ATOMIC_SEQ_CST) != before) {
+    before = __atomic_load_n(&launched, __ATOMIC_SEQ_CST);
+    sleep_milliseconds(200);
+  }
+  CHECK(before > 0);
+  plinth_philox_state_t state;
+  CHECK_OK(plinth_generator_philox_state(shared, 4, &state));
+  CHECK_OK(plinth_uniform(row(&out, memory, F32, 1), 0, 1, shared, other));
+  expect_held(shut);
+  gate_open(shut);
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK_OK(plinth_synchronize(0));
+  CHECK_EQ(offset_of(shared), 4 * (MORE_THAN_A_STREAM_HOLDS + 3));
+  CHECK_OK(plinth_device_free(memory));
+  CHECK_OK(plinth_generator_destroy(shared));
+}
+
+TEST(a_generator_can_be_used_while_a_fill_waits_for_room_in_its_stream) {
+  held = stream_on(0);
+  shared = new_generator(0, 77, 0);
+  draw_beside(draw_in_a_held_stream);
+}
+
+TEST(a_generator_can_be_used_while_a_replay_waits_for_room_in_its_stream) {
+  held = on_new_stream(0);
+  shared = new_generator(0, 77, 0);
+  replayed = new_graph(0);
+  float *memory = (float *)device_memory(sizeof *memory, 0);
+  tensor out;
+  CHECK_OK(plinth_graph_register_generator_state(replayed, shared));
+  CHECK_OK(plinth_graph_capture_begin(replayed, NULL, PLINTH_CAPTURE_GLOBAL));
+  CHECK_OK(plinth_uniform(row(&out, memory, F32, 1), 0, 1, shared, held));
+  CHECK_OK(plinth_graph_capture_end(replayed));
+  draw_beside(replay_in_a_held_stream);
+  CHECK_OK(plinth_graph_destroy(replayed));
+  CHECK_OK(plinth_device_free(memory));
 }
 
 static void *first_use(void *context) {

@@ -6,7 +6,7 @@ use crate::{
     driver::{Driver, Graph, Span, observer},
     error::{Context, Error, Result},
     memory::{self, PoolId, scratch::alloc_span, trackers},
-    ops::random::generator::{GeneratorState, ReplayReservation},
+    ops::random::generator::{GeneratorState, Reservation},
     runtime::{self, Runtime, device::Device},
     status::Status,
     stream::{
@@ -53,9 +53,9 @@ impl CapturedGenerator {
     }
 
     /// Consumes the numbers of a replay that was launched. `advances`: whether the graph has advanced the offset in memory.
-    fn commit(&self, reservation: ReplayReservation, advances: bool) {
-        let (seed, offset) = reservation.start();
-        let start = (seed, offset.wrapping_add(self.used()));
+    fn commit(&self, reservation: Reservation, advances: bool) {
+        let next = reservation.after(self.used());
+        let start = (next.seed, next.offset);
         *self.current.lock() = advances.then(|| Current { start, sleeps: memory::sleep::count() });
         reservation.commit();
     }
@@ -82,8 +82,7 @@ pub struct GraphResources {
     pub pool: Arc<SharedPool>,
     /// Whether the pool counts this object as a user.
     is_user: bool,
-    /// The generators. After the capture only those that it used, ordered by address, so that threads that lock
-    /// several cannot deadlock.
+    /// The generators. After the capture only those that it used.
     generators: Vec<Arc<CapturedGenerator>>,
     /// Whether the graph advances the offsets in memory.
     advances: AtomicBool,
@@ -206,13 +205,14 @@ impl GraphResources {
     }
 
     /// Writes the seeds and offsets in a stream, as far as they are not there, then launches the graph. After a failure no
-    /// random numbers are consumed.
+    /// random numbers are consumed, unless others have been drawn meanwhile. The caller has locked the pool's last replay.
     pub fn launch_random(&self, runtime: &Runtime, stream: Stream, launch: &dyn Fn() -> Result<()>) -> Result<()> {
-        let reservations: Vec<ReplayReservation> =
-            self.generators.iter().map(|generator| generator.state.begin_replay(generator.used())).collect();
+        let reservations = self.generators.iter().map(|generator| generator.state.reserve(None, generator.used()));
+        let reservations = reservations.collect::<Result<Vec<Reservation>>>()?;
         let mut writes = Vec::new();
         for (generator, reservation) in self.generators.iter().zip(&reservations) {
-            generator.prepare(reservation.start(), self.advances.load(Ordering::Acquire), &mut writes);
+            let first = reservation.after(0);
+            generator.prepare((first.seed, first.offset), self.advances.load(Ordering::Acquire), &mut writes);
         }
         if !writes.is_empty() {
             runtime

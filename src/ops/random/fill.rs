@@ -67,14 +67,19 @@ pub fn fill(tensor: &Tensor, plan: &FillPlan, generator: u64, stream: usize) -> 
 fn fill_real(target: &FillTarget, tensor: &Tensor, plan: &FillPlan) -> Result<()> {
     let layout = Layout::of(tensor)?;
     observe::access_tensors(target.runtime, target.stream, &[(tensor, observe::Kind::Write)])?;
-    let mut reservation = target.generator.reserve(stream::capture_id(target.runtime, target.stream)?)?;
     let bytes = tensor.element.bytes();
-    if layout.is_split(bytes) {
-        // PyTorch advances the offset for the whole tensor before it splits it, and then again for each part.
-        reservation.next(target.geometry.increment(tensor.numel, plan.unroll));
-    }
+    let increment = |numel: u64| target.geometry.increment(numel, plan.unroll);
+    // PyTorch advances the offset for the whole tensor before it splits it, and then again for each part.
+    let mut used = if layout.is_split(bytes) { increment(tensor.numel) } else { 0 };
+    let mut count = used;
     layout.for_each_part(bytes, &mut |part| {
-        let philox = reservation.next(target.geometry.increment(part.numel(), plan.unroll));
+        count += increment(part.numel());
+        Ok(())
+    })?;
+    let reservation = target.generator.reserve(stream::capture_id(target.runtime, target.stream)?, count)?;
+    layout.for_each_part(bytes, &mut |part| {
+        let philox = reservation.after(used);
+        used += increment(part.numel());
         launch_part(target, tensor, plan, part, philox)
     })?;
     reservation.commit();
@@ -162,9 +167,9 @@ pub fn bernoulli_each(tensor: &Tensor, probabilities: &Tensor, generator: u64, s
     let launched = || -> Result<()> {
         let used = [(&probabilities, observe::Kind::Read), (tensor, observe::Kind::Write)];
         observe::access_tensors(target.runtime, target.stream, &used)?;
-        let mut reservation = target.generator.reserve(stream::capture_id(target.runtime, target.stream)?)?;
         // PyTorch always reserves ten.
-        let philox = reservation.next(10);
+        let reservation = target.generator.reserve(stream::capture_id(target.runtime, target.stream)?, 10)?;
+        let philox = reservation.after(0);
         for first in (0..tensor.numel).step_by(MAX_EACH as usize) {
             let numel = (tensor.numel - first).min(MAX_EACH) as u32;
             let of_read = if read.is_dense() { first as i64 * read_bytes } else { 0 };

@@ -1,8 +1,9 @@
 //! Generators: a seed and an offset, from which fills reserve their random numbers.
 //!
 //! The offset counts the 32-bit numbers that have been consumed of each subsequence, and is a multiple of 4. A fill
-//! locks the generator while it launches, and advances the offset only after the launch: a failed fill consumes no
-//! numbers, and threads that share a generator get different numbers.
+//! advances it before the launch, so threads that share a generator get different numbers, and no lock is held during
+//! the launch, which may wait for room in the stream. A fill that fails gives its numbers back, unless others have been
+//! drawn after them.
 //!
 //! In a capture the numbers are not known yet: a graph with which a generator is registered holds the seed and the
 //! offset of its replays in device memory, and its nodes have offsets relative to those.
@@ -63,19 +64,15 @@ pub struct Generator {
 
 static GENERATORS: HandleTable<Generator> = HandleTable::new(Kind::Generator);
 
-/// Numbers that are reserved for a launch. If it is dropped without [`commit`](Self::commit), no numbers are consumed.
-pub struct PhiloxReservation<'a> {
-    numbers: MutexGuard<'a, Numbers>,
-    /// Index of the capture that the numbers are for.
-    capture: Option<usize>,
-    used: u64,
-}
-
-/// Numbers that are reserved for the launch of a graph. If it is dropped without [`commit`](Self::commit), no numbers
-/// are consumed.
-pub struct ReplayReservation<'a> {
-    numbers: MutexGuard<'a, Numbers>,
-    used: u64,
+/// Numbers that are reserved for a launch. If it is dropped without [`commit`](Self::commit), the generator gets them
+/// back, unless others have been drawn after them.
+pub struct Reservation<'a> {
+    state: &'a GeneratorState,
+    /// The capture that the numbers are for.
+    capture: Option<u64>,
+    first: PhiloxState,
+    count: u64,
+    is_committed: bool,
 }
 
 impl GeneratorState {
@@ -84,21 +81,31 @@ impl GeneratorState {
         Arc::new(GeneratorState { device, numbers: Mutex::new(Numbers { seed, offset: 0, captures: Vec::new() }) })
     }
 
-    /// Begins a reservation of numbers for work in a stream. `capture` is the id of the capture that the stream takes
-    /// part in, if any.
-    pub fn reserve(&self, capture: Option<u64>) -> Result<PhiloxReservation<'_>> {
-        let numbers = self.numbers.lock();
-        let capture = match capture {
-            None => None,
-            Some(id) => Some(numbers.captures.iter().position(|capture| capture.id == id).ok_or_else(|| {
-                Error::new(
-                    Status::GENERATOR_NOT_REGISTERED,
-                    "the generator is not registered with the graph that is being captured; \
-                     plinth_graph_register_generator_state does that before the capture",
-                )
-            })?),
+    /// Reserves `count` numbers of each subsequence, rounded up to a multiple of 4, for work in a stream. `capture` is
+    /// the id of the capture that the stream takes part in, if any.
+    pub fn reserve(&self, capture: Option<u64>, count: u64) -> Result<Reservation<'_>> {
+        let count = round_up(count);
+        let mut numbers = self.numbers.lock();
+        let first = match capture {
+            None => {
+                let first = PhiloxState { seed: numbers.seed, offset: numbers.offset, ..PhiloxState::default() };
+                numbers.offset = first.offset.wrapping_add(count);
+                first
+            }
+            Some(id) => {
+                let capture = numbers.capture(id).ok_or_else(|| {
+                    Error::new(
+                        Status::GENERATOR_NOT_REGISTERED,
+                        "the generator is not registered with the graph that is being captured; \
+                         plinth_graph_register_generator_state does that before the capture",
+                    )
+                })?;
+                let Capture { seed, offset, used, .. } = *capture;
+                capture.used = used.wrapping_add(count);
+                PhiloxState { seed, offset, graph_offset: used, captured: 1, reserved: 0 }
+            }
         };
-        Ok(PhiloxReservation { numbers, capture, used: 0 })
+        Ok(Reservation { state: self, capture, first, count, is_committed: false })
     }
 
     /// Makes the work of a capture use the numbers of a graph: `seed` and `offset` are the device addresses of those
@@ -117,11 +124,6 @@ impl GeneratorState {
         let mut numbers = self.numbers.lock();
         let index = numbers.captures.iter().position(|capture| capture.id == id);
         index.map_or(0, |index| numbers.captures.swap_remove(index).used)
-    }
-
-    /// Begins a reservation of the numbers of a graph's replay.
-    pub fn begin_replay(&self, used: u64) -> ReplayReservation<'_> {
-        ReplayReservation { numbers: self.numbers.lock(), used }
     }
 
     /// Locks the seed and the offset. Fails during a capture, which has neither yet.
@@ -216,45 +218,47 @@ fn check_offset(offset: u64) -> Result<()> {
     Err(Error::new(Status::INVALID_VALUE, format!("offset must be a multiple of 4, and {offset} is none")))
 }
 
-impl ReplayReservation<'_> {
-    /// Returns the seed and the offset at which the replay starts.
-    pub fn start(&self) -> (u64, u64) {
-        (self.numbers.seed, self.numbers.offset)
-    }
+/// Returns a count of numbers rounded up to a multiple of 4.
+fn round_up(count: u64) -> u64 {
+    count.wrapping_add(3) & !3
+}
 
-    /// Consumes the reserved numbers.
-    pub fn commit(mut self) {
-        self.numbers.offset = self.numbers.offset.wrapping_add(self.used);
+impl Numbers {
+    fn capture(&mut self, id: u64) -> Option<&mut Capture> {
+        self.captures.iter_mut().find(|capture| capture.id == id)
     }
 }
 
-impl PhiloxReservation<'_> {
-    /// Reserves the numbers of a launch that advances the offset by `increment`, rounded up to a multiple of 4.
-    pub fn next(&mut self, increment: u64) -> PhiloxState {
-        let used = self.used;
-        self.used = used.wrapping_add(increment.wrapping_add(3) & !3);
-        match self.capture.and_then(|index| self.numbers.captures.get(index)) {
-            None => PhiloxState {
-                seed: self.numbers.seed,
-                offset: self.numbers.offset.wrapping_add(used),
-                ..PhiloxState::default()
-            },
-            Some(capture) => PhiloxState {
-                seed: capture.seed,
-                offset: capture.offset,
-                graph_offset: capture.used.wrapping_add(used),
-                captured: 1,
-                reserved: 0,
-            },
-        }
+impl Reservation<'_> {
+    /// Returns the state of the generator after `used` of the reserved numbers; a multiple of 4.
+    pub fn after(&self, used: u64) -> PhiloxState {
+        let mut state = self.first;
+        let offset = if self.capture.is_some() { &mut state.graph_offset } else { &mut state.offset };
+        *offset = offset.wrapping_add(used);
+        state
     }
 
     /// Consumes the reserved numbers.
     pub fn commit(mut self) {
-        let used = self.used;
-        match self.capture.and_then(|index| self.numbers.captures.get_mut(index)) {
-            None => self.numbers.offset = self.numbers.offset.wrapping_add(used),
-            Some(capture) => capture.used = capture.used.wrapping_add(used),
+        self.is_committed = true;
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        if self.is_committed {
+            return;
+        }
+        let (first, after) = (self.first, self.after(self.count));
+        let mut numbers = self.state.numbers.lock();
+        match self.capture {
+            None if (numbers.seed, numbers.offset) == (after.seed, after.offset) => numbers.offset = first.offset,
+            None => {}
+            Some(id) => {
+                if let Some(capture) = numbers.capture(id).filter(|capture| capture.used == after.graph_offset) {
+                    capture.used = first.graph_offset;
+                }
+            }
         }
     }
 }
@@ -344,8 +348,8 @@ pub fn philox_state(handle: u64, increment: u64) -> Result<PhiloxState> {
     let handle = if handle == 0 { super::seed::default_generator(-1)? } else { handle };
     let state = get(handle)?;
     let capture = stream::capture_id(runtime, stream::current_on(runtime, state.device)?)?;
-    let mut reservation = state.reserve(capture)?;
-    let philox = reservation.next(increment);
+    let reservation = state.reserve(capture, increment)?;
+    let philox = reservation.after(0);
     reservation.commit();
     Ok(philox)
 }
@@ -357,14 +361,26 @@ mod tests {
     #[test]
     fn uncommitted_numbers_are_not_consumed() {
         let state = GeneratorState::new(0, 7);
-        let mut reservation = state.reserve(None).unwrap();
-        assert_eq!((reservation.next(10).offset, reservation.next(4).offset, reservation.next(1).offset), (0, 12, 16));
+        let reservation = state.reserve(None, 17).unwrap();
+        assert_eq!((reservation.after(0).offset, reservation.after(12).offset), (0, 12));
+        assert_eq!(state.numbers.lock().offset, 20);
         drop(reservation);
         assert_eq!(state.numbers.lock().offset, 0);
-        let mut reservation = state.reserve(None).unwrap();
-        reservation.next(10);
-        reservation.commit();
+        state.reserve(None, 10).unwrap().commit();
         assert_eq!(state.numbers.lock().offset, 12);
+    }
+
+    #[test]
+    fn numbers_are_given_back_unless_others_were_drawn_after_them() {
+        let state = GeneratorState::new(0, 7);
+        let failed = state.reserve(None, 4).unwrap();
+        state.reserve(None, 8).unwrap().commit();
+        drop(failed);
+        assert_eq!(state.numbers.lock().offset, 12);
+        let failed = state.reserve(None, 4).unwrap();
+        state.numbers.lock().seed = 8;
+        drop(failed);
+        assert_eq!(state.numbers.lock().offset, 16);
     }
 
     #[test]
@@ -372,20 +388,16 @@ mod tests {
         let state = GeneratorState::new(0, 7);
         state.begin_capture(5, 0x100, 0x108).unwrap();
         assert!(state.begin_capture(5, 0x200, 0x208).is_err());
-        assert_eq!(state.reserve(Some(6)).err().unwrap().status(), Status::GENERATOR_NOT_REGISTERED);
-        for used in [0, 12] {
-            let mut reservation = state.reserve(Some(5)).unwrap();
-            let philox = reservation.next(9);
-            assert_eq!((philox.seed, philox.offset, philox.graph_offset, philox.captured), (0x100, 0x108, used, 1));
-            reservation.commit();
-        }
-        assert_eq!((state.end_capture(5), state.end_capture(5)), (24, 0));
-        for (offset, counts) in [(0, true), (24, false), (24, true), (48, true)] {
-            let reservation = state.begin_replay(24);
-            assert_eq!(reservation.start(), (7, offset));
+        assert_eq!(state.reserve(Some(6), 4).err().unwrap().status(), Status::GENERATOR_NOT_REGISTERED);
+        for (used, counts) in [(0, true), (12, false), (12, true)] {
+            let reservation = state.reserve(Some(5), 9).unwrap();
+            let philox = reservation.after(4);
+            assert_eq!((philox.seed, philox.offset, philox.graph_offset, philox.captured), (0x100, 0x108, used + 4, 1));
             if counts {
                 reservation.commit();
             }
         }
+        assert_eq!((state.end_capture(5), state.end_capture(5)), (24, 0));
+        assert_eq!(state.numbers.lock().offset, 0);
     }
 }

@@ -86,7 +86,6 @@ fn permute(target: &FillTarget, tensor: &Tensor, stride: i64) -> Result<()> {
         observe::operands(tensor, observe::Kind::Write, operands);
         operands.extend(scratch.as_ref().map(|scratch| observe::write(scratch.memory())));
     })?;
-    let mut reservation = target.generator.reserve(stream::capture_id(target.runtime, target.stream)?)?;
     let mut permutation = Permutation::of(tensor.memory, n as u32, scratch.as_ref().map(Scratch::memory));
     permutation.stride = stride;
     permutation.code = code_of(tensor.element) as u32;
@@ -109,10 +108,11 @@ fn permute(target: &FillTarget, tensor: &Tensor, stride: i64) -> Result<()> {
     }
     permutation.chunks = parts.len() as u32;
     permutation.begins[parts.len()] = n as u32;
-    permutation.philox = reservation.next(consumed);
     permutation.shuffle_calls = consumed / 4;
     // The shuffle of equal keys may consume a number for each element.
-    reservation.next(n);
+    let capture = stream::capture_id(target.runtime, target.stream)?;
+    let reservation = target.generator.reserve(capture, consumed + n)?;
+    permutation.philox = reservation.after(0);
     launch(target, &permutation, scratch.as_ref(), lanes, calls)?;
     reservation.commit();
     Ok(())
