@@ -400,6 +400,48 @@ TEST(a_callback_for_waits_may_use_the_graph_of_a_call) {
   expect_nothing_left();
 }
 
+static captured_graph *other_of_pool;
+
+static void replay_other_in_warning(const char *message, void *context) {
+  CHECK(strstr(message, "a free of graph memory") != NULL);
+  use_observed_graph();
+  gate_open((gate *)context);
+  CHECK_OK(plinth_graph_replay(other_of_pool->graph));
+}
+
+/* A stream of the pool captures, so that it cannot wait for the last replay, and the CPU does. */
+TEST(a_callback_for_waits_may_use_the_graph_that_is_reset_and_its_pool) {
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_stream_t other = stream_on(0);
+  const plinth_pool_id_t pool = shared_pool();
+  captured_graph first = capture(&pool, 1, stream, true);
+  captured_graph second = capture(&pool, 2, stream, true);
+  plinth_graph_t capturing = new_graph(0);
+  other_of_pool = &second;
+  observed_graph = first.graph;
+  CHECK_OK(plinth_set_stream(other));
+  gate *shut = hold(other);
+  CHECK_OK(plinth_graph_replay(first.graph));
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK_OK(plinth_graph_capture_begin(capturing, &pool, PLINTH_CAPTURE_RELAXED));
+  CHECK_OK(plinth_set_stream(other));
+  CHECK_OK(plinth_set_sync_debug_callback(replay_other_in_warning, shut));
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_WARN));
+  notified = 0;
+  CHECK_OK(plinth_graph_reset(first.graph));
+  expect_notified();
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_DEFAULT));
+  CHECK_OK(plinth_set_sync_debug_callback(NULL, NULL));
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK_OK(plinth_graph_capture_end(capturing));
+  CHECK_OK(plinth_synchronize(0));
+  CHECK_EQ(words_mismatch(second.result, 2, BYTES), BYTES);
+  CHECK_OK(plinth_graph_destroy(capturing));
+  destroy(&first);
+  destroy(&second);
+  expect_nothing_left();
+}
+
 static bool use_graph_when_short(int32_t device, size_t bytes, void *context) {
   CHECK(device == 0 && bytes > 0 && context == NULL);
   use_observed_graph();

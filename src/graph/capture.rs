@@ -5,7 +5,7 @@ use super::{
 };
 use crate::{
     base::{log, retry::retry},
-    driver::{self, Failure, codes, types::*},
+    driver::{self, Failure, GraphExec, codes, types::*},
     error::{Context, Error, Result},
     memory::{PoolId, pool},
     ops::random::{
@@ -123,16 +123,13 @@ impl GraphState {
         mode: Mode,
         resources: GraphResources,
     ) -> Result<()> {
-        // Another thread may have begun a capture meanwhile.
-        let (fills_body, _) = self.check_before_capture()?;
-        replay_order::record_replay_ends(runtime, stream).context(|| "recording the end of the stream's replays")?;
-        capture_lock::begin_capture(stream.device(), || {
-            if fills_body {
-                self.ready("beginning a capture")?.begin_capture_of_body(runtime, stream, mode.native())
-            } else {
-                runtime.in_stream(stream, |driver, raw| Ok(driver.stream_begin_capture(raw, mode.native())?))
+        let fills_body = match self.begin_stream_capture(runtime, stream, mode) {
+            Ok(fills_body) => fills_body,
+            Err(error) => {
+                self.released.push(Box::new(resources));
+                return Err(error);
             }
-        })?;
+        };
         capture_report::on_begin(stream, mode.name());
         let mut capture =
             Capture { id: 0, stream, mode, thread: thread::number(), resources, fills_body, before: None };
@@ -143,12 +140,28 @@ impl GraphState {
             }
             Err(error) => {
                 // The first error is returned. If the capture cannot be ended here, the next reset ends it.
-                if capture.abandon(runtime).is_err() {
-                    self.set_capturing(capture);
+                match capture.abandon(runtime) {
+                    Ok(()) => self.released.push(Box::new(capture)),
+                    Err(_) => self.set_capturing(capture),
                 }
                 Err(error)
             }
         }
+    }
+
+    /// Begins the capture of the stream. Returns whether it fills a body.
+    fn begin_stream_capture(&self, runtime: &Runtime, stream: Stream, mode: Mode) -> Result<bool> {
+        // Another thread may have begun a capture meanwhile.
+        let (fills_body, _) = self.check_before_capture()?;
+        replay_order::record_replay_ends(runtime, stream).context(|| "recording the end of the stream's replays")?;
+        capture_lock::begin_capture(stream.device(), || {
+            if fills_body {
+                self.ready("beginning a capture")?.begin_capture_of_body(runtime, stream, mode.native())
+            } else {
+                runtime.in_stream(stream, |driver, raw| Ok(driver.stream_begin_capture(raw, mode.native())?))
+            }
+        })?;
+        Ok(fills_body)
     }
 
     fn set_capturing(&mut self, mut capture: Capture) {
@@ -176,7 +189,7 @@ impl GraphState {
                 if !may_capture(&runtime.driver, capture.stream.raw) {
                     capture.close(runtime);
                     let before = capture.before.take();
-                    self.stage = before.map_or(Stage::Empty, Stage::Ready);
+                    self.set_stage(before.map_or(Stage::Empty, Stage::Ready));
                 }
                 return Err(error);
             }
@@ -188,27 +201,30 @@ impl GraphState {
             self.stage = Stage::Ready(body);
             return Ok(());
         }
-        match self.finish(runtime, native, capture.stream, capture.resources) {
-            Ok(ready) => {
-                self.stage = Stage::Ready(ready);
+        let mut resources = capture.resources;
+        match self.finish(runtime, native, capture.stream, &mut resources) {
+            Ok((exec, native)) => {
+                let (resources, parts) = (Arc::new(resources), Parts::default());
+                self.stage = Stage::Ready(Ready { exec, native, resources, parts, updated: None });
                 Ok(())
             }
             Err(error) => {
                 // The error of `finish` is returned.
                 retry(|| destroy_native(runtime, native));
+                self.released.push(Box::new(resources));
                 Err(error)
             }
         }
     }
 
-    /// Makes the captured graph replayable.
+    /// Makes the captured graph replayable. Returns the executable graph, and the driver's graph if it is kept.
     fn finish(
         &self,
         runtime: &Runtime,
         native: driver::Graph,
         stream: Stream,
-        mut resources: GraphResources,
-    ) -> Result<Ready> {
+        resources: &mut GraphResources,
+    ) -> Result<(Option<GraphExec>, Option<driver::Graph>)> {
         if runtime.in_any_context(|driver| Ok(driver.graph_node_count(native)? == 0))? {
             log::warning(|| {
                 format!(
@@ -221,21 +237,13 @@ impl GraphState {
         resources.finish_capture();
         resources.add_advances(runtime, native).context(|| "adding a node that advances the offset of a generator")?;
         let exec = if self.keep { None } else { Some(replay::instantiate_native(runtime, resources.device, native)?) };
-        let mut ready = Ready {
-            exec,
-            native: Some(native),
-            resources: Arc::new(resources),
-            parts: Parts::default(),
-            updated: None,
-        };
-        if !self.keep && !self.debug {
-            let destroyed = destroy_native(runtime, native);
-            if destroyed.is_ok() {
-                ready.native = None;
-            }
-            log::ignore(destroyed, "destroying a captured graph that is not needed any more, before its reset");
+        if self.keep || self.debug {
+            return Ok((exec, Some(native)));
         }
-        Ok(ready)
+        let destroyed = destroy_native(runtime, native);
+        let kept = destroyed.is_err().then_some(native);
+        log::ignore(destroyed, "destroying a captured graph that is not needed any more, before its reset");
+        Ok((exec, kept))
     }
 }
 

@@ -232,19 +232,23 @@ impl Drop for GraphResources {
     fn drop(&mut self) {
         // In a forked child or an exiting process the operating system reclaims the memory.
         let Some(runtime) = runtime::usable() else { return };
-        // Trackers may use graphs of the pool, so they are notified when it is unlocked.
-        let _deferral = trackers::defer();
+        // The program's callbacks may use graphs of the pool, so they are called when it is unlocked.
+        let deferral = trackers::defer();
         let last_replay = self.pool.lock_last_replay();
-        if self.is_user {
-            last_replay.make_streams_wait(runtime, &memory::streams_of_pool(runtime, self.pool.id));
+        let streams = if self.is_user { memory::streams_of_pool(runtime, self.pool.id) } else { Vec::new() };
+        let running = last_replay.make_streams_wait(runtime, &streams);
+        let last = last_replay.last_stream(runtime);
+        drop(last_replay);
+        drop(deferral);
+        if let Some(running) = running {
+            running.wait(runtime);
         }
         if self.block != 0 {
-            if let Some(last) = last_replay.last_stream(runtime) {
+            if let Some(last) = last {
                 log::ignore(memory::record_stream(self.block, last), "recording the stream of a graph's last replay");
             }
             memory::free_own(self.block);
         }
-        drop(last_replay);
         if self.is_user {
             memory::release_captured_pool(runtime, self.pool.id);
         }

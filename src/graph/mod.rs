@@ -47,6 +47,7 @@ use parking_lot::{Mutex, MutexGuard};
 use parts::Parts;
 use replay_order::Overlap;
 use std::{
+    any::Any,
     ops::{Deref, DerefMut},
     sync::Arc,
 };
@@ -69,7 +70,13 @@ pub struct GraphState {
     /// The generators that the program registered.
     registered: Vec<Arc<GeneratorState>>,
     stage: Stage,
+    /// What the call has released. It is dropped when the graph is unlocked, because the program's callbacks may be
+    /// called then.
+    released: Vec<Released>,
 }
+
+/// Anything that owns resources of a graph.
+type Released = Box<dyn Any + Send>;
 
 /// The stage of a graph.
 #[derive(Default)]
@@ -123,11 +130,19 @@ fn insert(graph_state: GraphState) -> Result<u64> {
     GRAPHS.insert(|graph| *graph.0.lock() = graph_state)
 }
 
-/// A locked graph. Trackers may use the graph, so they are notified only when it is unlocked.
+/// A locked graph. Callbacks of the program may use the graph, so they are called only when it is unlocked.
 struct LockedGraph {
+    // Dropped in this order.
     state: MutexGuard<'static, GraphState>,
-    // Dropped last.
+    released: Vec<Released>,
     _deferral: Deferral,
+}
+
+impl Drop for LockedGraph {
+    #[inline]
+    fn drop(&mut self) {
+        self.released = std::mem::take(&mut self.state.released);
+    }
 }
 
 impl Deref for LockedGraph {
@@ -151,7 +166,7 @@ impl DerefMut for LockedGraph {
 fn lock(handle: u64) -> Result<LockedGraph> {
     let graph = GRAPHS.get(handle)?;
     let deferral = trackers::defer();
-    let locked = LockedGraph { state: graph.0.lock(), _deferral: deferral };
+    let locked = LockedGraph { state: graph.0.lock(), released: Vec::new(), _deferral: deferral };
     // Another thread may have destroyed it meanwhile, and its slot may hold another graph.
     GRAPHS.get(handle)?;
     Ok(locked)
@@ -161,7 +176,7 @@ fn lock(handle: u64) -> Result<LockedGraph> {
 pub fn destroy(handle: u64) -> Result<()> {
     let mut graph_state = lock(handle)?;
     graph_state.reset().context(|| "destroying a graph")?;
-    *graph_state = GraphState::default();
+    *graph_state = GraphState { released: std::mem::take(&mut graph_state.released), ..GraphState::default() };
     drop(graph_state);
     GRAPHS.remove(handle, |_| {})
 }
@@ -277,23 +292,37 @@ impl GraphState {
         }
     }
 
+    /// Replaces the stage.
+    fn set_stage(&mut self, stage: Stage) {
+        let before = std::mem::replace(&mut self.stage, stage);
+        self.released.push(Box::new(before));
+    }
+
+    /// Discards a capture in progress, if there is one.
+    fn abandon_capture(&mut self, runtime: &Runtime) -> Result<()> {
+        if let Stage::Capturing(capture) = &mut self.stage {
+            capture.abandon(runtime)?;
+            let before = capture.before.take();
+            self.set_stage(before.map_or(Stage::Empty, Stage::Ready));
+        }
+        Ok(())
+    }
+
     fn reset(&mut self) -> Result<()> {
         let Some(runtime) = runtime::usable() else {
             // The driver must not be called any more.
             self.stage = Stage::Empty;
             return Ok(());
         };
-        if let Stage::Capturing(capture) = &mut self.stage {
-            capture.abandon(runtime)?;
-            let before = capture.before.take();
-            self.stage = before.map_or(Stage::Empty, Stage::Ready);
+        if matches!(self.stage, Stage::Capturing(_)) {
+            self.abandon_capture(runtime)?;
             if self.is_body() {
                 return Ok(());
             }
         }
         if let Stage::Ready(ready) = &mut self.stage {
-            ready.destroy(runtime)?;
-            self.stage = Stage::Empty;
+            ready.destroy(runtime, &mut self.released)?;
+            self.set_stage(Stage::Empty);
         }
         Ok(())
     }
@@ -317,9 +346,9 @@ impl Ready {
     }
 
     /// Destroys the driver's objects. After a failure the call can be repeated.
-    fn destroy(&mut self, runtime: &Runtime) -> Result<()> {
+    fn destroy(&mut self, runtime: &Runtime, released: &mut Vec<Released>) -> Result<()> {
         self.parts.check_not_body()?;
-        self.parts.abandon_captures(runtime)?;
+        self.parts.abandon_captures(runtime, released)?;
         if let Some(exec) = self.exec {
             destroy_exec(runtime, exec)?;
             self.exec = None;

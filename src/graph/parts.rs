@@ -4,7 +4,8 @@
 //! the graph's nodes before it is used, and never dereferenced.
 
 use super::{
-    GRAPHS, GraphState, Ready, Stage, condition, graph_resources::GraphResources, lock, replay_order::SharedPool,
+    GRAPHS, GraphState, Ready, Released, Stage, condition, graph_resources::GraphResources, lock,
+    replay_order::SharedPool,
 };
 use crate::{
     driver::GraphNode,
@@ -101,16 +102,13 @@ impl Parts {
     }
 
     /// Discards the captures into bodies that are in progress.
-    pub fn abandon_captures(&self, runtime: &Runtime) -> Result<()> {
+    pub(super) fn abandon_captures(&self, runtime: &Runtime, released: &mut Vec<Released>) -> Result<()> {
         self.bodies.iter().try_for_each(|handle| {
             let Ok(mut body) = lock(*handle) else { return Ok(()) };
-            if let Stage::Capturing(capture) = &mut body.stage {
-                capture.abandon(runtime)?;
-                let before = capture.before.take();
-                body.stage = before.map_or(Stage::Empty, Stage::Ready);
-            }
+            body.abandon_capture(runtime)?;
+            released.append(&mut body.released);
             match &body.stage {
-                Stage::Ready(ready) => ready.parts.abandon_captures(runtime),
+                Stage::Ready(ready) => ready.parts.abandon_captures(runtime, released),
                 _ => Ok(()),
             }
         })

@@ -38,7 +38,11 @@ pub fn instantiate(handle: u64) -> Result<()> {
                          PLINTH_GRAPH_KEEP_GRAPH to instantiate them on request",
         ));
     }
-    ready.instantiate(runtime::ready()?).map(drop)
+    ready.instantiate(runtime::ready()?)?;
+    // The new instance uses the resources of the nodes.
+    let before = ready.updated.take();
+    graph_state.released.push(Box::new(before));
+    Ok(())
 }
 
 /// Uploads a graph to its device, so that its first replay does not have to.
@@ -62,7 +66,8 @@ pub(super) fn instantiate_native(runtime: &Runtime, device: u32, native: driver:
 }
 
 impl Ready {
-    /// Instantiates the graph, and destroys the earlier instance.
+    /// Instantiates the graph, and destroys the earlier instance. The caller drops the resources of the graph to which
+    /// that was updated.
     pub(super) fn instantiate(&mut self, runtime: &Runtime) -> Result<GraphExec> {
         self.parts.check_not_body()?;
         let exec = instantiate_native(runtime, self.resources.device, self.nodes()?)?;
@@ -70,8 +75,6 @@ impl Ready {
             // The new instance is in use. If the old one cannot be destroyed, it only occupies memory.
             retry(|| destroy_exec(runtime, before));
         }
-        // The new instance uses the resources of the nodes.
-        self.updated = None;
         Ok(exec)
     }
 

@@ -59,7 +59,31 @@ pub struct LastReplay {
     /// Whether a replay may still run in the stream. After a capture only other work there may use the pool's memory.
     launched: bool,
     /// The event that stands for the end of the stream's replays since the stream began to capture.
-    end_event: Option<PooledEvent>,
+    end_event: Option<Arc<PooledEvent>>,
+}
+
+/// A replay for which streams could not be made to wait.
+#[must_use = "memory may be reused only after the wait"]
+pub struct RunningReplay {
+    stream: StreamUse,
+    end_event: Option<Arc<PooledEvent>>,
+}
+
+impl RunningReplay {
+    /// Waits on the CPU until the replay is done. The caller holds no lock, because the program's callback for waits is
+    /// called.
+    pub fn wait(self, runtime: &Runtime) {
+        let waited = sync_debug::require("a free of graph memory", || {
+            runtime.driver.with_relaxed_capture(|| match &self.end_event {
+                Some(event) => event.synchronize(runtime),
+                None => ordering::finish_stream(runtime, self.stream, || Ok(())).map(drop),
+            })
+        });
+        // If this fails, either the device has failed, or the program began a capture with the driver's own calls and is
+        // responsible for the order.
+        let waited = waited.map_err(Error::from).flatten();
+        log::ignore(waited, "waiting for a graph's last replay before its memory is reused");
+    }
 }
 
 static POOLS: Mutex<Option<HashMap<PoolId, Weak<SharedPool>>>> = Mutex::new(None);
@@ -187,25 +211,13 @@ impl LastReplay {
         })?
     }
 
-    /// Makes streams wait for the last replay, which may have used the memory that is freed behind them. The CPU
-    /// waits if a stream cannot, because it is capturing.
-    pub fn make_streams_wait(&self, runtime: &Runtime, streams: &[StreamUse]) {
-        let Some(last) = self.stream else { return };
-        for stream in streams.iter().filter(|stream| **stream != last) {
-            if self.make_wait(runtime, *stream).is_err() {
-                // If this fails too, either the device has failed, or the program began a capture with the driver's
-                // own calls and is responsible for the order.
-                let waited = sync_debug::require("a free of graph memory", || {
-                    runtime.driver.with_relaxed_capture(|| match (&self.end_event, self.stream) {
-                        (Some(event), _) => event.synchronize(runtime),
-                        (None, Some(last)) => ordering::finish_stream(runtime, last, || Ok(())).map(drop),
-                        (None, None) => Ok(()),
-                    })
-                });
-                let waited = waited.map_err(Error::from).flatten();
-                log::ignore(waited, "waiting for a graph's last replay before its memory is reused");
-            }
-        }
+    /// Makes streams wait for the last replay, which may have used the memory that is freed behind them. Returns the
+    /// replay if a stream cannot, because it is capturing: then the CPU must wait.
+    pub fn make_streams_wait(&self, runtime: &Runtime, streams: &[StreamUse]) -> Option<RunningReplay> {
+        let stream = self.stream?;
+        let others = streams.iter().filter(|other| **other != stream);
+        let unordered = others.fold(false, |unordered, other| unordered | self.make_wait(runtime, *other).is_err());
+        unordered.then(|| RunningReplay { stream, end_event: self.end_event.clone() })
     }
 
     fn record_end(&mut self, runtime: &Runtime, stream: Stream) -> Result<()> {
@@ -215,7 +227,7 @@ impl LastReplay {
         {
             let outside = OutsideCaptures::lock(runtime);
             outside.check(last)?;
-            self.end_event = Some(outside.record(last, 0)?);
+            self.end_event = Some(Arc::new(outside.record(last, 0)?));
             self.last = NO_STREAM;
         }
         Ok(())

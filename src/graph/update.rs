@@ -44,7 +44,7 @@ pub fn update(handle: u64, other: u64) -> Result<()> {
     let own = ready.native.is_none().then(|| std::mem::replace(&mut ready.resources, Arc::clone(&resources)));
     let before = ready.updated.replace(UpdatedResources { resources, parts });
     drop((graph_state, other));
-    // Memory that nothing uses any more is released now, ordered after the last replay.
+    // Memory that nothing uses any more is released now, ordered after the last replay, while no graph is locked.
     drop((own, before));
     Ok(())
 }
