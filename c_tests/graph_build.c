@@ -297,6 +297,32 @@ TEST(events_of_a_graph_have_no_record_before_its_first_replay) {
   CHECK_OK(plinth_synchronize(0));
 }
 
+TEST(events_of_a_graph_whose_first_record_was_refused_have_no_record) {
+  plinth_stream_t busy = stream_on(0);
+  plinth_stream_t stream = on_new_stream(0);
+  plinth_graph_t broken = new_graph(0);
+  plinth_graph_t built = empty_graph();
+  plinth_graph_node_t node = NULL;
+  plinth_event_t events[2];
+  gate *held = hold(busy);
+  destroy_pending_events(busy);
+  CHECK_OK(plinth_graph_capture_begin(broken, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
+  CHECK_STATUS(plinth_stream_synchronize(stream), PLINTH_ERROR_CAPTURE_FORBIDS);
+  for (int index = 0; index < 2; index++) {
+    events[index] = new_event(PLINTH_EVENT_TIMING);
+    CHECK_STATUS(plinth_event_record(events[index], stream), PLINTH_ERROR_CAPTURE_INVALIDATED);
+  }
+  CHECK_STATUS(plinth_graph_capture_end(broken), PLINTH_ERROR_CAPTURE_INVALIDATED);
+  CHECK_OK(plinth_graph_add_event_record(built, NULL, 0, events[0], &node));
+  CHECK_OK(plinth_graph_add_event_record(built, &node, 1, events[1], &node));
+  expect_no_records(events, stream);
+  expect_held(held);
+  expect_records(built, events);
+  gate_open(held);
+  CHECK_OK(plinth_graph_destroy(broken));
+  CHECK_OK(plinth_synchronize(0));
+}
+
 TEST(a_graph_does_not_wait_for_an_event_that_was_never_recorded) {
   plinth_stream_t busy = stream_on(0);
   plinth_stream_t stream = on_new_stream(0);

@@ -43,6 +43,8 @@ struct Creation {
     relay: Option<driver::Stream>,
     /// Whether the driver event was created for a graph's node. It is destroyed, since the pool would grow by each one.
     for_node: bool,
+    /// Whether the driver has refused to record a driver event from the pool, which may have a record of another event.
+    refused: bool,
 }
 
 static EVENTS: HandleTable<Event> = HandleTable::new(Kind::Event);
@@ -89,7 +91,7 @@ pub fn destroy(handle: u64) -> Result<()> {
         event.native.set(native);
         return Err(error.context("destroying an event"));
     }
-    creation.for_node = false;
+    (creation.for_node, creation.refused) = (false, false);
     EVENTS.remove(handle, |event| {
         if let Some(native) = event.native.take()
             && let Some(runtime) = runtime::usable()
@@ -119,11 +121,26 @@ impl Event {
     /// Returns the driver event for a graph's node, and creates one on `device` first if there is none. It is not from
     /// the pool: until the graph is replayed, it must not show the record of another event.
     fn native_of_node(&self, runtime: &Runtime, device: u32, records: bool) -> Result<driver::Event> {
+        let mut creation = self.creation.lock();
         match self.native.get() {
+            Some(unused) if creation.refused && self.recorded_native().is_none() => {
+                let pool = runtime.device(self.device.load(Ordering::Relaxed))?;
+                creation.refused = false;
+                self.native.take();
+                event_pool::release(pool, self.flags.load(Ordering::Relaxed), unused);
+            }
             // A wait may be for another device's event.
-            Some(native) if !records => Ok(native),
-            _ => self.make_native(runtime, device, true),
+            Some(native) if !records => return Ok(native),
+            _ => {}
         }
+        drop(creation);
+        self.make_native(runtime, device, true)
+    }
+
+    #[cold]
+    fn on_refused_record(&self) {
+        let mut creation = self.creation.lock();
+        creation.refused = !creation.for_node;
     }
 
     /// Returns the driver event, if it has a record of this event. If the driver has refused the first record, the
@@ -230,7 +247,8 @@ pub fn record(handle: u64, stream_handle: usize) -> Result<()> {
         runtime.in_stream(stream, |driver, raw| Ok(driver.event_record_external(native, raw)?))?;
     } else {
         let native = event.native_on(runtime, stream.device())?;
-        runtime.in_stream(stream, |driver, raw| Ok(driver.event_record(native, raw)?))?;
+        let recorded = runtime.in_stream(stream, |driver, raw| Ok(driver.event_record(native, raw)?));
+        recorded.inspect_err(|_: &Error| event.on_refused_record())?;
     }
     event.recorded.store(true, Ordering::Release);
     Ok(())
