@@ -227,6 +227,46 @@ TEST(green_contexts_nest) {
   CHECK_OK(plinth_green_context_destroy(outer));
 }
 
+TEST(a_stream_may_be_destroyed_while_a_context_replaces_it) {
+  plinth_green_context_t partition = new_green_context(8, 0);
+  plinth_stream_t owned = NULL;
+  for (int round = 0; round < 2; round++) {
+    CHECK_OK(plinth_stream_create_dedicated(0, 0, &owned));
+    CHECK_OK(plinth_set_stream(owned));
+    CHECK_OK(plinth_green_context_set_context(partition));
+    plinth_stream_t green = current_on(0);
+    CHECK_OK(plinth_stream_destroy(owned));
+    if (round == 1) {
+      /* A driver may give it the same handle. */
+      CHECK_OK(plinth_stream_create_dedicated(0, 0, &owned));
+    }
+    CHECK_SAME(current_on(0), green);
+    CHECK_OK(plinth_green_context_pop_context(partition));
+    CHECK_SAME(current_on(0), NULL);
+    CHECK_OK(plinth_synchronize(0));
+  }
+  CHECK_OK(plinth_stream_destroy(owned));
+  CHECK_OK(plinth_green_context_destroy(partition));
+}
+
+TEST(the_streams_of_a_context_stay_the_librarys) {
+  plinth_green_context_t partition = new_green_context(8, 0);
+  plinth_stream_t same = NULL;
+  CHECK_OK(plinth_green_context_set_context(partition));
+  plinth_stream_t green[2] = {current_on(0), stream_of(partition)};
+  CHECK_OK(plinth_green_context_pop_context(partition));
+  for (int index = 0; index < 2; index++) {
+    CHECK_OK(plinth_stream_from_external(green[index], 0, &same));
+    CHECK_SAME(same, green[index]);
+    CHECK_STATUS(plinth_stream_unregister(green[index]), PLINTH_ERROR_INVALID_HANDLE);
+    CHECK_MESSAGE("the library owns the streams of green contexts");
+    CHECK_STATUS(plinth_stream_destroy(green[index]), PLINTH_ERROR_INVALID_HANDLE);
+  }
+  CHECK_OK(plinth_green_context_set_context(partition));
+  CHECK_OK(plinth_green_context_pop_context(partition));
+  CHECK_OK(plinth_green_context_destroy(partition));
+}
+
 static plinth_green_context_t shared;
 
 static void *push_and_exit(void *context) {

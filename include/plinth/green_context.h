@@ -103,7 +103,8 @@ PLINTH_NOEXCEPT;
  * Undoes the thread's last plinth_green_context_set_context.
  *
  * The stream that was current before waits for the stream that is current now on the green context's device. The
- * previous stream and the previous device become current again.
+ * previous stream and the previous device become current again; if the stream was destroyed meanwhile, the default
+ * stream becomes current.
  *
  * @param context The green context, which must be the one that the thread set last.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for another

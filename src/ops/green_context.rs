@@ -23,7 +23,7 @@ use crate::{
         thread::{self, DroppedInCall},
     },
     status::Status,
-    stream::{self, SavedStreams, Stream},
+    stream::{self, SavedStreams, Stream, StreamUse, lifetime},
 };
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
@@ -170,7 +170,7 @@ fn make_in_context(
 }
 
 fn register_stream(stream: driver::Stream, device: u32) -> Result<()> {
-    runtime::ready()?.streams.add(stream, StreamInfo::new(device, StreamOrigin::External { blocking: Some(false) }))
+    runtime::ready()?.streams.add(stream, StreamInfo::new(device, StreamOrigin::GreenContext))
 }
 
 /// Adds the missing requirement to the error of a driver without green contexts.
@@ -254,7 +254,8 @@ pub fn set_context(handle: u64) -> Result<()> {
 }
 
 /// Undoes the thread's last [`set_context`], which must have set this green context. The stream that was current before
-/// waits for the one that is current now, and becomes current again; so does the device.
+/// waits for the one that is current now, and becomes current again; so does the device. In place of a stream that was
+/// destroyed meanwhile, the default stream becomes current.
 pub fn pop_context(handle: u64) -> Result<()> {
     let runtime = runtime::ready()?;
     CONTEXTS.get(handle)?;
@@ -266,9 +267,16 @@ pub fn pop_context(handle: u64) -> Result<()> {
         ));
     };
     let green = stream::current_on(runtime, parent.device())?;
-    if green.raw != parent.raw {
+    let has_parent_ended = lifetime::has_ended(runtime, StreamUse::new(parent));
+    if green.raw != parent.raw && !has_parent_ended {
         stream::make_wait(runtime, parent, green)?;
     }
-    stream::exit(saved)?;
+    let live = |device: u32, handle: usize| {
+        let known = stream::resolve_same(runtime, handle, device).is_ok();
+        if known && !(has_parent_ended && device == parent.device()) { handle } else { 0 }
+    };
+    let stream = live(saved.device, saved.stream);
+    let entered_stream = live(saved.entered_device, saved.entered_stream);
+    stream::exit(SavedStreams { stream, entered_stream, ..saved })?;
     with_entries(Vec::pop).map(drop)
 }

@@ -75,6 +75,7 @@ pub fn owned(runtime: &Runtime, handle: usize, end: End) -> Result<Stream> {
         }
         (StreamOrigin::Default, _) => "a default stream has no owner",
         (StreamOrigin::Pool { .. }, _) => "the library owns the streams of its pools, and keeps them",
+        (StreamOrigin::GreenContext, _) => "the library owns the streams of green contexts, and keeps them",
         (StreamOrigin::External { .. }, End::Destroy) => {
             "plinth did not create it; call plinth_stream_unregister, and then destroy it with the call of its owner"
         }
