@@ -199,6 +199,53 @@ TEST(a_capturing_generator_refuses_other_calls) {
   expect_nothing_left();
 }
 
+/* What a thread does with generators while another one captures, as far as it is not part of that capture. */
+static void *seed_while_another_thread_captures(void *context) {
+  plinth_generator_t registered = (plinth_generator_t)context;
+  plinth_generator_t clone = NULL;
+  uint8_t state[16];
+  CHECK_OK(plinth_manual_seed(7));
+  CHECK_OK(plinth_get_rng_state(0, state));
+  CHECK_OK(plinth_set_rng_state(0, state));
+  CHECK_OK(plinth_generator_manual_seed(registered, 8));
+  CHECK_OK(plinth_generator_set_offset(registered, 400));
+  CHECK_EQ(offset_of(registered), 400);
+  CHECK_OK(plinth_generator_get_state(registered, state));
+  CHECK_OK(plinth_generator_set_state(registered, state, sizeof state));
+  CHECK_OK(plinth_generator_clone(registered, &clone));
+  CHECK_OK(plinth_generator_destroy(clone));
+  return NULL;
+}
+
+TEST(another_thread_may_seed_the_generators_of_a_capture) {
+  tensor out;
+  plinth_stream_t stream = on_new_stream(0);
+  float *memory = (float *)alloc_on(COUNT * 4, 0, stream);
+  float *actual = (float *)pinned_memory(COUNT * 4);
+  plinth_generator_t registered = new_generator(0, 1, 0);
+  plinth_graph_t graph = new_graph(0);
+  pthread_t thread;
+  CHECK_OK(plinth_graph_register_generator_state(graph, registered));
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  CHECK_OK(plinth_uniform(row(&out, memory, F32, COUNT), 0, 1, registered, stream));
+  CHECK(pthread_create(&thread, NULL, seed_while_another_thread_captures, registered) == 0);
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_EQ(seed_of(registered), 8);
+  CHECK_EQ(offset_of(registered), 400);
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_memcpy(actual, memory, COUNT * 4, stream));
+  finish(stream);
+  for (int index = 0; index < COUNT; index++) {
+    CHECK(actual[index] == uniform_at(8, 400, index, COUNT));
+  }
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_OK(plinth_generator_destroy(registered));
+  CHECK_OK(plinth_pinned_free(actual));
+  release(memory);
+  expect_nothing_left();
+}
+
 TEST(a_failed_capture_releases_its_generators) {
   tensor out;
   plinth_stream_t stream = on_new_stream(0);

@@ -77,7 +77,7 @@ extern "C" {
  * then. So the call does not fail on a machine without a GPU.
  *
  * @param seed The seed.
- * @return PLINTH_OK; PLINTH_ERROR_CAPTURE_FORBIDS while a graph is being captured with the generator;
+ * @return PLINTH_OK; PLINTH_ERROR_CAPTURE_FORBIDS if the thread's current stream captures;
  *         PLINTH_ERROR_FORKED_CHILD; PLINTH_ERROR_SHUTTING_DOWN.
  */
 PLINTH_API
@@ -127,8 +127,8 @@ PLINTH_NOEXCEPT;
  *
  * @param device The device index; -1 for the current device.
  * @param state Out: the bytes.
- * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_CAPTURE_FORBIDS while a
- *         graph is being captured with the generator; PLINTH_ERROR_SYSTEM; the errors of initialization.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_CAPTURE_FORBIDS if the
+ *         thread's current stream captures; PLINTH_ERROR_SYSTEM; the errors of initialization.
  */
 PLINTH_API
 plinth_status_t plinth_get_rng_state(int32_t device,
@@ -210,8 +210,8 @@ PLINTH_NOEXCEPT;
  *
  * @param generator The generator; NULL for the current device's default one.
  * @param clone Out: the new generator. The caller owns it and destroys it with plinth_generator_destroy.
- * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_CAPTURE_FORBIDS while a
- *         graph is being captured with the generator; PLINTH_ERROR_OUT_OF_MEMORY; the errors of initialization.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_CAPTURE_FORBIDS if the
+ *         thread's current stream captures; PLINTH_ERROR_OUT_OF_MEMORY; the errors of initialization.
  */
 PLINTH_API
 plinth_status_t plinth_generator_clone(plinth_generator_t generator,
@@ -265,8 +265,8 @@ PLINTH_NOEXCEPT;
  *
  * @param generator The generator; NULL for the current device's default one.
  * @param seed The seed.
- * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_CAPTURE_FORBIDS while a graph is being captured with
- *         the generator; the errors of initialization.
+ * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_CAPTURE_FORBIDS if the thread's current stream
+ *         captures; the errors of initialization.
  */
 PLINTH_API
 plinth_status_t plinth_generator_manual_seed(plinth_generator_t generator,
@@ -302,8 +302,8 @@ PLINTH_NOEXCEPT;
  *
  * @param generator The generator; NULL for the current device's default one.
  * @param state Out: PLINTH_RNG_STATE_SIZE bytes.
- * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_CAPTURE_FORBIDS while a
- *         graph is being captured with the generator; the errors of initialization.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_CAPTURE_FORBIDS if the
+ *         thread's current stream captures; the errors of initialization.
  */
 PLINTH_API
 plinth_status_t plinth_generator_get_state(plinth_generator_t generator,
@@ -344,8 +344,7 @@ PLINTH_NOEXCEPT;
  * @param generator The generator; NULL for the current device's default one.
  * @param offset The offset, a multiple of 4.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for an offset that is not a multiple of
- *         4; PLINTH_ERROR_CAPTURE_FORBIDS while a graph is being captured with the generator; the errors of
- *         initialization.
+ *         4; PLINTH_ERROR_CAPTURE_FORBIDS if the thread's current stream captures; the errors of initialization.
  */
 PLINTH_API
 plinth_status_t plinth_generator_set_offset(plinth_generator_t generator,

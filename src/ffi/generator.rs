@@ -54,7 +54,7 @@ fn to_c(handle: u64) -> plinth_generator_t {
 /// then. So the call does not fail on a machine without a GPU.
 ///
 /// @param seed The seed.
-/// @return PLINTH_OK; PLINTH_ERROR_CAPTURE_FORBIDS while a graph is being captured with the generator;
+/// @return PLINTH_OK; PLINTH_ERROR_CAPTURE_FORBIDS if the thread's current stream captures;
 ///         PLINTH_ERROR_FORKED_CHILD; PLINTH_ERROR_SHUTTING_DOWN.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_manual_seed(seed: u64) -> plinth_status_t {
@@ -114,8 +114,8 @@ pub unsafe extern "C" fn plinth_initial_seed(seed: *mut u64) -> plinth_status_t 
 ///
 /// @param device The device index; -1 for the current device.
 /// @param state Out: the bytes.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_CAPTURE_FORBIDS while a
-///         graph is being captured with the generator; PLINTH_ERROR_SYSTEM; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_CAPTURE_FORBIDS if the
+///         thread's current stream captures; PLINTH_ERROR_SYSTEM; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_get_rng_state(device: i32, state: *mut u8) -> plinth_status_t {
     guard(|| {
@@ -240,8 +240,8 @@ pub unsafe extern "C" fn plinth_generator_destroy(generator: plinth_generator_t)
 ///
 /// @param generator The generator; NULL for the current device's default one.
 /// @param clone Out: the new generator. The caller owns it and destroys it with plinth_generator_destroy.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_CAPTURE_FORBIDS while a
-///         graph is being captured with the generator; PLINTH_ERROR_OUT_OF_MEMORY; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_CAPTURE_FORBIDS if the
+///         thread's current stream captures; PLINTH_ERROR_OUT_OF_MEMORY; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_generator_clone(
     generator: plinth_generator_t,
@@ -316,8 +316,8 @@ pub unsafe extern "C" fn plinth_generator_device(generator: plinth_generator_t, 
 ///
 /// @param generator The generator; NULL for the current device's default one.
 /// @param seed The seed.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_CAPTURE_FORBIDS while a graph is being captured with
-///         the generator; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_CAPTURE_FORBIDS if the thread's current stream
+///         captures; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_generator_manual_seed(generator: plinth_generator_t, seed: u64) -> plinth_status_t {
     guard(|| generator::get(handle(generator)?)?.set_seed(seed))
@@ -363,8 +363,8 @@ pub unsafe extern "C" fn plinth_generator_initial_seed(
 ///
 /// @param generator The generator; NULL for the current device's default one.
 /// @param state Out: PLINTH_RNG_STATE_SIZE bytes.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_CAPTURE_FORBIDS while a
-///         graph is being captured with the generator; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_CAPTURE_FORBIDS if the
+///         thread's current stream captures; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_generator_get_state(generator: plinth_generator_t, state: *mut u8) -> plinth_status_t {
     guard(|| {
@@ -420,8 +420,7 @@ pub unsafe extern "C" fn plinth_generator_get_offset(
 /// @param generator The generator; NULL for the current device's default one.
 /// @param offset The offset, a multiple of 4.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for an offset that is not a multiple of
-///         4; PLINTH_ERROR_CAPTURE_FORBIDS while a graph is being captured with the generator; the errors of
-///         initialization.
+///         4; PLINTH_ERROR_CAPTURE_FORBIDS if the thread's current stream captures; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_generator_set_offset(generator: plinth_generator_t, offset: u64) -> plinth_status_t {
     guard(|| generator::get(handle(generator)?)?.set_offset(offset))

@@ -126,18 +126,17 @@ impl GeneratorState {
         index.map_or(0, |index| numbers.captures.swap_remove(index).used)
     }
 
-    /// Locks the seed and the offset. Fails during a capture, which has neither yet.
+    /// Locks the seed and the offset. Fails if the thread's current stream captures: the work of a capture has neither yet.
     fn lock_outside_capture(&self, what: &str) -> Result<MutexGuard<'_, Numbers>> {
         let runtime = runtime::ready()?;
         let captured = stream::capture_id(runtime, stream::current_on(runtime, self.device)?)?.is_some();
-        let numbers = self.numbers.lock();
-        if captured || !numbers.captures.is_empty() {
+        if captured {
             return Err(Error::new(
                 Status::CAPTURE_FORBIDS,
-                format!("the {what} of a generator cannot be read or set while a graph is being captured with it"),
+                format!("the {what} of a generator cannot be read or set while the current stream is capturing"),
             ));
         }
-        Ok(numbers)
+        Ok(self.numbers.lock())
     }
 
     /// Returns the seed.
