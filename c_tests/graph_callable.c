@@ -192,6 +192,51 @@ TEST(a_call_in_another_stream_waits_for_the_last_one) {
   CHECK_OK(plinth_device_free(elsewhere));
 }
 
+static plinth_graphed_callable_t observed;
+static int warnings;
+
+static void use_callable_in_warning(const char *message, void *context) {
+  plinth_pool_id_t pool;
+  CHECK(strstr(message, "a free of graph memory") != NULL);
+  warnings++;
+  CHECK_STATUS(plinth_graphed_callable_pool(observed, &pool), PLINTH_ERROR_GRAPH_NOT_CAPTURED);
+  gate_open((gate *)context);
+}
+
+/* A stream of the pool captures, so that it cannot wait for the last call, and the CPU does. */
+TEST(a_callback_for_waits_may_use_the_callable_that_is_reset) {
+  plinth_stream_t other = stream_on(0);
+  layer self;
+  void *captured = device_memory(BYTES, 0);
+  DLTensor input = tensor_of(captured);
+  DLTensor output = tensor_of(NULL);
+  plinth_callable_t callable;
+  plinth_pool_id_t pool;
+  plinth_graph_context_t scope;
+  plinth_graph_t graph = new_graph(0);
+  gate *shut;
+  memset(&self, 0, sizeof self);
+  callable = callable_of(&self, &input, &output);
+  CHECK_OK(plinth_make_graphed_callables(&callable, 1, NULL, 0, &observed));
+  CHECK_OK(plinth_graphed_callable_pool(observed, &pool));
+  CHECK_OK(plinth_graph_begin(graph, &pool, NULL, PLINTH_CAPTURE_RELAXED, &scope));
+  CHECK_OK(plinth_set_stream(other));
+  shut = hold(other);
+  CHECK_OK(plinth_graphed_callable_call(observed, &input, 1, &output, 1));
+  CHECK_OK(plinth_set_sync_debug_callback(use_callable_in_warning, shut));
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_WARN));
+  CHECK_OK(plinth_graphed_callable_reset(observed));
+  CHECK_OK(plinth_set_sync_debug_mode(PLINTH_SYNC_DEBUG_DEFAULT));
+  CHECK_OK(plinth_set_sync_debug_callback(NULL, NULL));
+  CHECK(warnings > 0);
+  CHECK_OK(plinth_graph_reset(graph));
+  CHECK_OK(plinth_stream_context_exit(&scope.streams));
+  CHECK_OK(plinth_synchronize(0));
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_OK(plinth_graphed_callable_destroy(observed));
+  CHECK_OK(plinth_device_free(captured));
+}
+
 TEST(a_gradient_that_is_not_needed_has_no_memory) {
   const bool no = false;
   layer self;

@@ -441,7 +441,14 @@ pub fn pool(handle: u64) -> Result<PoolId> {
 
 /// Releases the graphs and the memory of a callable.
 pub fn reset(handle: u64) -> Result<()> {
-    CALLABLES.get(handle)?.0.lock().reset().context(|| "resetting a graphed callable")
+    let callable = &CALLABLES.get(handle)?.0;
+    // Callbacks of the program may use the callable, so it is unlocked while its graphs are destroyed.
+    let mut state = std::mem::take(&mut *callable.lock());
+    let reset = state.reset();
+    if reset.is_err() {
+        *callable.lock() = state;
+    }
+    reset.context(|| "resetting a graphed callable")
 }
 
 /// Resets a callable and destroys its handle.
