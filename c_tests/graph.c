@@ -478,3 +478,51 @@ TEST(captures_are_concurrent) {
   CHECK_OK(plinth_pinned_free(pinned));
   expect_nothing_left();
 }
+
+/* More than a stream has room for. */
+enum { MANY_REPLAYS = 4096 };
+
+static struct {
+  plinth_graph_t graph;
+  plinth_stream_t stream;
+  int launched;
+} busy;
+
+static void *replay_often(void *context) {
+  (void)context;
+  CHECK_OK(plinth_set_stream(busy.stream));
+  for (int round = 0; round < MANY_REPLAYS; round++) {
+    CHECK_OK(plinth_graph_replay(busy.graph));
+    __atomic_add_fetch(&busy.launched, 1, __ATOMIC_SEQ_CST);
+  }
+  return NULL;
+}
+
+TEST(a_capture_begins_while_a_replay_waits_for_room_in_its_stream) {
+  plinth_stream_t stream = on_new_stream(0);
+  void *memory = alloc_on(BYTES, 0, stream);
+  pthread_t thread;
+  int before = -1;
+  busy.graph = graph_of_fill(memory, 1, BYTES, stream, 0);
+  busy.stream = stream_on(0);
+  plinth_graph_t earlier = graph_of_fill(memory, 2, BYTES, stream, 0);
+  CHECK_OK(plinth_graph_replay(earlier));
+  finish(stream);
+  gate *shut = hold(busy.stream);
+  CHECK(pthread_create(&thread, NULL, replay_often, NULL) == 0);
+  while (__atomic_load_n(&busy.launched, __ATOMIC_SEQ_CST) != before) {
+    before = __atomic_load_n(&busy.launched, __ATOMIC_SEQ_CST);
+    sleep_milliseconds(200);
+  }
+  CHECK(before > 0);
+  plinth_graph_t later = graph_of_fill(memory, 3, BYTES, stream, 0);
+  expect_held(shut);
+  gate_open(shut);
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK_OK(plinth_synchronize(0));
+  CHECK_OK(plinth_graph_destroy(busy.graph));
+  CHECK_OK(plinth_graph_destroy(earlier));
+  CHECK_OK(plinth_graph_destroy(later));
+  release(memory);
+  expect_nothing_left();
+}

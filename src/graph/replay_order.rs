@@ -22,7 +22,10 @@ use crate::{
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::HashMap,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 /// The behaviour of a replay while another replay of its pool runs in another stream.
@@ -43,6 +46,9 @@ const NO_STREAM: usize = usize::MAX;
 pub struct SharedPool {
     /// The ID of the pool.
     pub id: PoolId,
+    /// The handle of the last replay's stream. It is read without the lock, which a launch holds while it waits for room
+    /// in its stream.
+    last_stream: Arc<AtomicUsize>,
     last_replay: Mutex<LastReplay>,
 }
 
@@ -56,6 +62,8 @@ pub struct LastReplay {
     ended: u32,
     /// The stream.
     stream: Option<StreamUse>,
+    /// The handle of the stream.
+    handle: Arc<AtomicUsize>,
     /// Whether a replay may still run in the stream. After a capture only other work there may use the pool's memory.
     launched: bool,
     /// The event that stands for the end of the stream's replays since the stream began to capture.
@@ -95,21 +103,24 @@ pub fn shared_pool(id: PoolId) -> Arc<SharedPool> {
     if let Some(shared) = pools.get(&id).and_then(Weak::upgrade) {
         return shared;
     }
-    let last_replay = LastReplay { last: NO_STREAM, ended: 0, stream: None, launched: false, end_event: None };
-    let shared = Arc::new(SharedPool { id, last_replay: Mutex::new(last_replay) });
+    let last_stream = Arc::new(AtomicUsize::new(NO_STREAM));
+    let handle = Arc::clone(&last_stream);
+    let last_replay = LastReplay { last: NO_STREAM, ended: 0, stream: None, handle, launched: false, end_event: None };
+    let shared = Arc::new(SharedPool { id, last_stream, last_replay: Mutex::new(last_replay) });
     pools.retain(|_, other| other.strong_count() > 0);
     pools.insert(id, Arc::downgrade(&shared));
     shared
 }
 
 /// Records an event after the replays in a stream that is about to capture: during the capture nothing outside of it
-/// can be recorded there.
+/// can be recorded there. Locks only the pools of these replays.
 pub fn record_replay_ends(runtime: &Runtime, stream: Stream) -> Result<()> {
     let all: Vec<Arc<SharedPool>> = {
         let pools = POOLS.lock();
         pools.iter().flat_map(|pools| pools.values()).filter_map(Weak::upgrade).collect()
     };
-    all.iter().try_for_each(|shared| shared.lock_last_replay().record_end(runtime, stream))
+    let mut here = all.iter().filter(|shared| shared.last_stream.load(Ordering::Relaxed) == stream.raw.handle());
+    here.try_for_each(|shared| shared.lock_last_replay().record_end(runtime, stream))
 }
 
 impl SharedPool {
@@ -175,6 +186,7 @@ impl LastReplay {
         self.ended = lifetime::count_ended();
         self.end_event = None;
         self.stream = Some(new);
+        self.handle.store(stream.raw.handle(), Ordering::Relaxed);
         self.last = if new.thread == 0 { stream.raw.handle() } else { NO_STREAM };
     }
 
