@@ -57,6 +57,21 @@ static void *capture_in_thread(void *context) {
   return NULL;
 }
 
+TEST(the_stream_of_a_block_stays_the_librarys) {
+  plinth_graph_t graph = new_graph(0);
+  plinth_graph_context_t scope;
+  for (int round = 0; round < 2; round++) {
+    CHECK_OK(plinth_graph_begin(graph, NULL, NULL, PLINTH_CAPTURE_GLOBAL, &scope));
+    plinth_stream_t stream = current_on(0);
+    CHECK_OK(plinth_graph_end(&scope, PLINTH_OK));
+    CHECK_STATUS(plinth_stream_destroy(stream), PLINTH_ERROR_INVALID_HANDLE);
+    CHECK_MESSAGE("the library owns");
+    CHECK_STATUS(plinth_stream_unregister(stream), PLINTH_ERROR_INVALID_HANDLE);
+    CHECK_OK(plinth_graph_reset(graph));
+  }
+  CHECK_OK(plinth_graph_destroy(graph));
+}
+
 TEST(threads_capture_at_the_same_time) {
   plinth_graph_context_t block;
   pthread_t thread;

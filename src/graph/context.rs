@@ -87,7 +87,7 @@ fn reserve_idle_stream(device: &Device) -> Result<ReservedStream> {
             return Ok(ReservedStream { streams, handle: stream.handle });
         }
     }
-    let handle = lifetime::create_dedicated(device.ordinal as i32, 0)?;
+    let handle = lifetime::create_kept(device.ordinal as i32)?;
     all.push(CaptureStream { handle, is_reserved: true });
     Ok(ReservedStream { streams, handle })
 }

@@ -170,7 +170,7 @@ fn make_in_context(
 }
 
 fn register_stream(stream: driver::Stream, device: u32) -> Result<()> {
-    runtime::ready()?.streams.add(stream, StreamInfo::new(device, StreamOrigin::GreenContext))
+    runtime::ready()?.streams.add(stream, StreamInfo::new(device, StreamOrigin::Kept))
 }
 
 /// Adds the missing requirement to the error of a driver without green contexts.

@@ -36,12 +36,21 @@ pub fn count_ended() -> u32 {
 
 /// Creates a stream for the caller alone. Clamps the priority to the device's range.
 pub fn create_dedicated(device: i32, priority: i32) -> Result<usize> {
+    create(device, priority, |priority| StreamOrigin::Dedicated { priority })
+}
+
+/// Creates a stream that never ends.
+pub fn create_kept(device: i32) -> Result<usize> {
+    create(device, 0, |_| StreamOrigin::Kept)
+}
+
+fn create(device: i32, priority: i32, origin: impl FnOnce(i8) -> StreamOrigin) -> Result<usize> {
     let runtime = runtime::ready()?;
     let device = runtime.device(device)?;
     let (least, greatest) = device.priority_range(&runtime.driver)?;
     let priority = priority.clamp(greatest, least);
     let stream = new_stream(runtime, device, priority)?;
-    let info = StreamInfo::new(device.ordinal, StreamOrigin::Dedicated { priority: priority as i8 });
+    let info = StreamInfo::new(device.ordinal, origin(priority as i8));
     if let Err(error) = runtime.streams.add(stream, info) {
         // The first error is returned.
         retry(|| runtime.in_any_context(|driver| Ok(driver.stream_destroy(stream)?)));
@@ -75,7 +84,9 @@ pub fn owned(runtime: &Runtime, handle: usize, end: End) -> Result<Stream> {
         }
         (StreamOrigin::Default, _) => "a default stream has no owner",
         (StreamOrigin::Pool { .. }, _) => "the library owns the streams of its pools, and keeps them",
-        (StreamOrigin::GreenContext, _) => "the library owns the streams of green contexts, and keeps them",
+        (StreamOrigin::Kept, _) => {
+            "the library owns the streams of green contexts and its own for captures, and keeps them"
+        }
         (StreamOrigin::External { .. }, End::Destroy) => {
             "plinth did not create it; call plinth_stream_unregister, and then destroy it with the call of its owner"
         }

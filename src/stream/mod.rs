@@ -233,10 +233,7 @@ pub fn from_external(stream: driver::Stream, number: i32) -> Result<usize> {
         return Ok(handle);
     }
     if let Some((_, info)) = runtime.streams.find(handle)
-        && matches!(
-            info.origin(),
-            StreamOrigin::Pool { .. } | StreamOrigin::Dedicated { .. } | StreamOrigin::GreenContext
-        )
+        && matches!(info.origin(), StreamOrigin::Pool { .. } | StreamOrigin::Dedicated { .. } | StreamOrigin::Kept)
     {
         let device = info.device();
         return if device == claimed.ordinal { Ok(handle) } else { Err(wrong_device(handle, device, claimed.ordinal)) };
@@ -423,7 +420,7 @@ pub fn priority(handle: usize) -> Result<i32> {
     match stream.origin() {
         StreamOrigin::Default => Ok(0),
         StreamOrigin::Pool { priority, .. } | StreamOrigin::Dedicated { priority } => Ok(priority.into()),
-        StreamOrigin::GreenContext | StreamOrigin::External { .. } => {
+        StreamOrigin::Kept | StreamOrigin::External { .. } => {
             runtime.in_stream(stream, |driver, raw| Ok(driver.stream_priority(raw)?))
         }
     }
@@ -438,7 +435,7 @@ pub fn id(handle: usize) -> Result<u64> {
         StreamOrigin::Pool { priority, index } => {
             u64::from(index) << 5 | (1 - i64::from(priority)).unsigned_abs() << 1 | 1
         }
-        StreamOrigin::Dedicated { .. } | StreamOrigin::GreenContext | StreamOrigin::External { .. } => {
+        StreamOrigin::Dedicated { .. } | StreamOrigin::Kept | StreamOrigin::External { .. } => {
             stream.raw.handle() as u64
         }
     })

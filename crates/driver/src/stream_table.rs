@@ -43,8 +43,8 @@ pub enum StreamOrigin {
         /// The priority; lower numbers run first.
         priority: i8,
     },
-    /// A non-blocking stream of a green context, which plinth created and keeps.
-    GreenContext,
+    /// A non-blocking stream that plinth created and keeps: of a green context, or for captures.
+    Kept,
     /// A stream that other code created and owns.
     External {
         /// Whether it synchronizes with the legacy default stream. `None` while that is unknown: the stream was
@@ -59,7 +59,7 @@ const BLOCKING_UNKNOWN: u64 = 1 << 2;
 const DEDICATED: u64 = 1 << 3;
 const ENDED: u64 = 1 << 4;
 const DEFAULT: u64 = 1 << 5;
-const GREEN_CONTEXT: u64 = 1 << 6;
+const KEPT: u64 = 1 << 6;
 const DEVICE: u64 = 0xFF << 24;
 const GENERATION: u32 = 32;
 
@@ -71,7 +71,7 @@ impl StreamInfo {
             StreamOrigin::Default => DEFAULT,
             StreamOrigin::Pool { priority, index } => POOL | u64::from(index) << 8 | u64::from(priority as u8) << 16,
             StreamOrigin::Dedicated { priority } => DEDICATED | u64::from(priority as u8) << 16,
-            StreamOrigin::GreenContext => GREEN_CONTEXT,
+            StreamOrigin::Kept => KEPT,
             StreamOrigin::External { blocking: None } => BLOCKING_UNKNOWN,
             StreamOrigin::External { blocking: Some(blocking) } => u64::from(blocking) * BLOCKING,
         };
@@ -112,8 +112,8 @@ impl StreamInfo {
             StreamOrigin::Pool { priority, index: (self.0 >> 8) as u8 }
         } else if has(DEDICATED) {
             StreamOrigin::Dedicated { priority }
-        } else if has(GREEN_CONTEXT) {
-            StreamOrigin::GreenContext
+        } else if has(KEPT) {
+            StreamOrigin::Kept
         } else {
             StreamOrigin::External { blocking: (!has(BLOCKING_UNKNOWN)).then_some(has(BLOCKING)) }
         }
@@ -272,7 +272,7 @@ mod tests {
                 0 => StreamOrigin::External { blocking: [None, Some(false), Some(true)][usize::from(index % 3)] },
                 1 => StreamOrigin::Dedicated { priority },
                 2 => StreamOrigin::Default,
-                3 => StreamOrigin::GreenContext,
+                3 => StreamOrigin::Kept,
                 _ => StreamOrigin::Pool { priority, index },
             };
             let info = StreamInfo::new(device, origin).with_generation(generation);
