@@ -212,3 +212,40 @@ TEST(fork_while_other_threads_make_calls) {
     CHECK(pthread_join(threads[index], NULL) == 0);
   }
 }
+
+static plinth_green_context_t partition;
+
+static void *set_and_pop(void *context) {
+  const int *stopped = (const int *)context;
+  while (!__atomic_load_n(stopped, __ATOMIC_SEQ_CST)) {
+    CHECK_OK(plinth_green_context_set_context(partition));
+    CHECK_OK(plinth_green_context_pop_context(partition));
+  }
+  return NULL;
+}
+
+/* The child ends its thread's use of the green context while its copy of the context may be locked. */
+TEST(a_child_can_exit_with_a_green_context_that_other_threads_use) {
+  pthread_t threads[3];
+  int stopped = 0;
+  if (plinth_green_context_create(8, 0, &partition) == PLINTH_ERROR_NOT_SUPPORTED) {
+    SKIP("the driver has no green contexts");
+  }
+  CHECK_OK(plinth_green_context_set_context(partition));
+  for (int index = 0; index < 3; index++) {
+    CHECK(pthread_create(&threads[index], NULL, set_and_pop, &stopped) == 0);
+  }
+  for (int round = 0; round < 500; round++) {
+    const pid_t child = fork();
+    if (child == 0) {
+      exit(0);
+    }
+    expect_child(child, 0);
+  }
+  __atomic_store_n(&stopped, 1, __ATOMIC_SEQ_CST);
+  for (int index = 0; index < 3; index++) {
+    CHECK(pthread_join(threads[index], NULL) == 0);
+  }
+  CHECK_OK(plinth_green_context_pop_context(partition));
+  CHECK_OK(plinth_green_context_destroy(partition));
+}

@@ -71,7 +71,10 @@ struct Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        *self.partition.set.lock() -= 1;
+        // In a forked child a thread that does not exist there may hold the lock.
+        if runtime::usable().is_some() {
+            *self.partition.set.lock() -= 1;
+        }
     }
 }
 
