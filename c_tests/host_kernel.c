@@ -1,6 +1,6 @@
 /* Functions that the host device runs in place of kernels. On a GPU the kernels themselves run.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* alone: an_error_of_a_function_is_that_of_its_stream; an error of a kernel stays with its process */
+/* alone: an_error_of_a_function_ends_the_context; an error of a kernel stays with its process */
 #include "support.h"
 
 /* `extern "C" __global__ void store(int *out, pair by, int value) { *out = by.first * value + by.second; }` */
@@ -194,7 +194,7 @@ TEST(compile_kernel_takes_the_function) {
   CHECK_OK(plinth_device_free(out));
 }
 
-TEST(an_error_of_a_function_is_that_of_its_stream) {
+TEST(an_error_of_a_function_ends_the_context) {
   need_host_device();
   calls seen = {0};
   seen.result = 42;

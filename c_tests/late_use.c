@@ -1,4 +1,4 @@
-/* Memory that is freed before a copy uses it. On a GPU that ends the context; the host device reports it and continues.
+/* Memory that is freed before a copy uses it, which ends the context of the copy's device.
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* device: host */
 /* alone: all; leaves an illegal access, after which the device is lost */

@@ -3,7 +3,7 @@
 //! A library has either one kernel in CUDA C++ ([`cuda_kernel`]) or kernels of the jiterator. A kernel of the jiterator is
 //! a function that runs the whole launch. The library also exports the size of the kernel's one parameter, under the
 //! kernel's name with the suffix `_bytes`. The kernel asks for permission before it accesses any memory, so a wrong
-//! address is an error of its stream, as on a GPU.
+//! address makes the launch fail, as on a GPU.
 
 use super::{
     config::Checks,

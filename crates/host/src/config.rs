@@ -57,7 +57,7 @@ pub struct Config {
 /// What is checked while kernels in CUDA C++ run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Checks {
-    /// An access that the processor refuses is an error of the stream; otherwise the process ends.
+    /// An access that the processor refuses is an error of the work; otherwise the process ends.
     pub addresses: bool,
     /// Accesses to shared memory: their bounds, and races between barriers.
     pub shared: bool,

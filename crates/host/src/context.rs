@@ -29,9 +29,30 @@ pub fn set_current(handle: Id) -> Result<(), Code> {
     Ok(())
 }
 
-/// Returns the device of the current context.
+/// Returns the device of the current context, or the error of the work that ended the context.
 pub fn current(state: &State) -> Result<usize, Code> {
+    let device = current_device(state)?;
+    check(state, device).map(|()| device)
+}
+
+/// Returns the device of the current context, which failed work may have ended.
+pub fn current_device(state: &State) -> Result<usize, Code> {
     device_of(state, CURRENT.get())
+}
+
+/// Returns the error of the work that ended a device's contexts, if any has.
+pub fn check(state: &State, device: usize) -> Result<(), Code> {
+    match state.lost.get(device).map_or(codes::CUDA_SUCCESS, |lost| lost.load(Ordering::Acquire)) {
+        codes::CUDA_SUCCESS => Ok(()),
+        error => Err(error),
+    }
+}
+
+/// Ends a device's contexts. The first error stays.
+pub fn lose(state: &State, device: usize, error: Code) {
+    if let Some(lost) = state.lost.get(device) {
+        let _ = lost.compare_exchange(codes::CUDA_SUCCESS, error, Ordering::AcqRel, Ordering::Acquire);
+    }
 }
 
 /// Returns the device of an active context.

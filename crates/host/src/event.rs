@@ -7,7 +7,7 @@ use super::{
     ids::{self, Id},
     shared::SharedEvent,
     signal::Signal,
-    state::State,
+    state::{self, State},
     stream::{Kind, LEAST_PRIORITY, Op},
 };
 use crate::driver::{codes, table::Code, types::*};
@@ -222,12 +222,14 @@ impl Engine {
     }
 
     pub fn query_event(&mut self, id: Id) -> Result<(), Code> {
-        match self.queryable_event(id)?.last_recording() {
-            LastRecording::Never => Ok(()),
-            LastRecording::Local(signal) => signal.query(),
-            LastRecording::Remote(shared, recording) if shared.is_finished(recording) => Ok(()),
-            LastRecording::Remote(..) => Err(codes::CUDA_ERROR_NOT_READY),
+        let event = self.queryable_event(id)?;
+        match event.last_recording() {
+            LastRecording::Never => {}
+            LastRecording::Local(signal) => signal.query()?,
+            LastRecording::Remote(shared, recording) if shared.is_finished(recording) => {}
+            LastRecording::Remote(..) => return Err(codes::CUDA_ERROR_NOT_READY),
         }
+        context::check(state::get()?, event.device)
     }
 
     /// Returns the milliseconds between the completions of two recordings.
@@ -245,6 +247,7 @@ impl Engine {
         let [Some(start), Some(end)] = instants else { return Err(codes::CUDA_ERROR_INVALID_HANDLE) };
         start.query()?;
         end.query()?;
+        context::check(state::get()?, device)?;
         let (Some(start), Some(end)) = (start.completed_at(), end.completed_at()) else {
             return Err(codes::CUDA_ERROR_NOT_READY);
         };
@@ -259,12 +262,15 @@ impl Engine {
 /// Blocks until an event's last recording is complete.
 pub fn synchronize_event(state: &'static State, id: Id) -> Result<(), Code> {
     let mut engine = state.engine.lock();
-    match engine.queryable_event(id)?.last_recording() {
-        LastRecording::Never => Ok(()),
-        LastRecording::Local(signal) => signal.wait(&mut engine),
+    let event = engine.queryable_event(id)?;
+    let device = event.device;
+    match event.last_recording() {
+        LastRecording::Never => {}
+        LastRecording::Local(signal) => signal.wait(&mut engine)?,
         LastRecording::Remote(shared, recording) => {
             drop(engine);
-            shared.wait(recording)
+            shared.wait(recording)?;
         }
     }
+    context::check(state, device)
 }

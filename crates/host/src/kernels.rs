@@ -88,7 +88,7 @@ pub const DEFAULT_SHARED: u32 = 48 << 10;
 
 pub struct Module {
     functions: Vec<Id>,
-    device: usize,
+    pub device: usize,
     /// The library with the module's kernels, or `None` if they are built-in or registered CPU kernels.
     library: Option<Loaded>,
 }
@@ -252,7 +252,7 @@ impl Launch {
         Ok(address as *mut u8)
     }
 
-    /// Makes the launch fail with this error, which becomes its stream's error.
+    /// Makes the launch fail with this error, which ends the device's contexts.
     pub fn fail(&self, error: Code) {
         self.error.store(error, Ordering::Release);
     }

@@ -14,8 +14,9 @@
 //! processes share for one event. Handles are numbers that are never reused ([`ids`]), so a wrong handle is always
 //! detected. Every call counts and prices itself ([`cost`]).
 //!
-//! Errors of work belong to its stream: the rest of that stream's work is skipped, and every query, wait and launch on
-//! the stream returns the first error until the stream is destroyed. (CUDA invalidates the whole context.)
+//! Work that fails ends the contexts of its device, as on a GPU: the rest of the work in all its streams is skipped, and
+//! every call that needs the context returns the first error until the process ends ([`context`]). Failed waits for other
+//! processes, and a lack of threads, end their stream only.
 //!
 //! A child process created by fork has the parent's host devices but not their threads. As with CUDA, the child must
 //! not use them.

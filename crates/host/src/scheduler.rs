@@ -271,6 +271,11 @@ fn run_blocking_thread(state: &'static State) {
 /// Executes the first operation of a stream, without the engine's lock.
 fn execute(state: &'static State, engine: &mut MutexGuard<'_, Engine>, id: Id) {
     let Some((device, op)) = engine.take(id) else { return engine.finish(id, Ok(())) };
+    // Other work has ended the context since the operation was queued for a thread.
+    if engine.streams.get(&id).is_some_and(|stream| stream.check().is_err()) {
+        return engine.finish(id, Ok(()));
+    }
+    let is_work = matches!(op, Op::Work(_));
     let op = match op {
         Op::Conditional(program, index) => {
             let result = engine.run_conditional(id, &program, index);
@@ -286,6 +291,12 @@ fn execute(state: &'static State, engine: &mut MutexGuard<'_, Engine>, id: Id) {
         // A CPU kernel that panics is a failed kernel; the thread continues with other streams' work.
         catch_unwind(AssertUnwindSafe(|| run(state, device, op))).unwrap_or(Err(codes::CUDA_ERROR_LAUNCH_FAILED))
     });
+    if let Err(error) = result
+        && is_work
+        && codes::is_context_lost(error)
+    {
+        engine.lose_context(device, error);
+    }
     engine.finish(id, result);
 }
 

@@ -10,7 +10,7 @@ use super::{
 use crate::driver::{codes, table::Code};
 use once_cell::sync::OnceCell;
 use parking_lot::{Condvar, Mutex, RwLock};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 /// The process's host devices. Lock order: the engine's lock before the memory's. No thread runs the program's code or
 /// a device's work while it holds the engine's lock.
@@ -20,6 +20,8 @@ pub struct State {
     pub contexts: Vec<Id>,
     /// Whether each primary context has been retained.
     pub retained: Vec<AtomicBool>,
+    /// The error of the work that ended each device's contexts; `CUDA_SUCCESS` while they are usable.
+    pub lost: Vec<AtomicU32>,
     /// Locked for look-ups only, so it may be locked under any other lock.
     pub green: Mutex<GreenContexts>,
     pub memory: RwLock<Memory>,
@@ -68,6 +70,7 @@ impl State {
         Ok(State {
             contexts: config.visible.iter().map(|_| ids::next()).collect(),
             retained: config.visible.iter().map(|_| AtomicBool::new(false)).collect(),
+            lost: config.visible.iter().map(|_| AtomicU32::new(codes::CUDA_SUCCESS)).collect(),
             green: Mutex::default(),
             memory: RwLock::new(Memory::new(&config, shared)),
             engine: Mutex::new(Engine::new(config.visible.len())),

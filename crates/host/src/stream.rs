@@ -12,6 +12,7 @@ use super::{
     scheduler::RETRY_INTERVAL,
     shared::SharedEvent,
     signal::Signal,
+    state,
     work::{HostCall, Work},
 };
 use crate::driver::{codes, signals, table::Code, types::*, work_report};
@@ -90,7 +91,7 @@ pub struct Stream {
     /// Whether it is parked until the signal at the front of the queue completes.
     pub parked: bool,
     pub destroyed: bool,
-    /// The first error of its work. It is permanent, and the rest of the work is skipped.
+    /// The first error of its work, or of other work of the device. It is permanent, and the rest of the work is skipped.
     pub error: Code,
     /// The number of operations that the program has submitted.
     submitted: u64,
@@ -207,8 +208,15 @@ impl Engine {
         id
     }
 
-    /// Returns the stream of a handle. `current` is the current context's device.
+    /// Returns the stream of a handle. `current` is the current context's device. Fails if work has ended the stream's
+    /// context.
     pub fn find_stream(&mut self, handle: CUstream, current: Result<usize, Code>) -> Result<Id, Code> {
+        let id = self.find_lost_stream(handle, current)?;
+        context::check(state::get()?, self.stream_device(id)?).map(|()| id)
+    }
+
+    /// As [`find_stream`](Self::find_stream), also if work has ended the stream's context.
+    pub fn find_lost_stream(&mut self, handle: CUstream, current: Result<usize, Code>) -> Result<Id, Code> {
         match handle as usize {
             0 | CU_STREAM_LEGACY => Ok(self.find_or_create_legacy(current?)),
             CU_STREAM_PER_THREAD => self.find_or_create_per_thread(current?),
@@ -223,16 +231,31 @@ impl Engine {
         }
     }
 
-    /// Fails all streams for good. A driver reads freed memory if it is passed the handle of a destroyed stream: it may
+    /// Ends all contexts. A driver reads freed memory if it is passed the handle of a destroyed stream: it may
     /// crash, or use another stream. A program must not be able to miss that here.
     #[cold]
     fn use_destroyed_stream(&mut self, id: Id) -> Code {
         let report = format!("a call used the stream {id:#x}, which is destroyed");
         work_report::set(Some((codes::CUDA_ERROR_ILLEGAL_ADDRESS, report)));
-        for stream in self.streams.values_mut() {
-            stream.error = codes::CUDA_ERROR_ILLEGAL_ADDRESS;
-        }
+        (0..self.devices.len()).for_each(|device| self.lose_context(device, codes::CUDA_ERROR_ILLEGAL_ADDRESS));
         codes::CUDA_ERROR_ILLEGAL_ADDRESS
+    }
+
+    /// Ends a device's contexts because of work that failed. The captures of its streams end, since no call can end them any
+    /// more, and the rest of the work in all its streams is skipped. Work that runs now goes on; until it is done, queries
+    /// of its stream and its events report that it is not ready.
+    pub fn lose_context(&mut self, device: usize, error: Code) {
+        if let Ok(state) = state::get() {
+            context::lose(state, device, error);
+        }
+        for id in self.devices[device].streams.clone() {
+            self.leave_capture(id);
+            if let Some(stream) = self.streams.get_mut(&id)
+                && stream.error == codes::CUDA_SUCCESS
+            {
+                stream.error = error;
+            }
+        }
     }
 
     fn find_or_create_legacy(&mut self, device: usize) -> Id {
@@ -355,7 +378,9 @@ impl Engine {
     /// Returns whether the stream's work, including that of the streams it waits for, is complete.
     pub fn query_stream(&self, id: Id) -> Result<(), Code> {
         let Some(stream) = self.streams.get(&id) else { return Err(codes::CUDA_ERROR_INVALID_HANDLE) };
-        stream.check()?;
+        if !stream.busy {
+            stream.check()?;
+        }
         let idle = stream.is_idle()
             && (!matches!(stream.kind, Kind::Legacy)
                 || self.devices[stream.device]
@@ -363,7 +388,7 @@ impl Engine {
                     .iter()
                     .filter_map(|other| self.streams.get(other))
                     .all(|other| !other.is_blocking() || other.is_idle()));
-        if idle { Ok(()) } else { Err(codes::CUDA_ERROR_NOT_READY) }
+        if idle { context::check(state::get()?, stream.device) } else { Err(codes::CUDA_ERROR_NOT_READY) }
     }
 
     /// Returns signals at the ends of all work that is now in a device's streams.
@@ -371,8 +396,9 @@ impl Engine {
         self.devices[device].streams.clone().into_iter().filter_map(|id| self.tail_signal(id)).collect()
     }
 
-    /// Returns the first error among a device's streams.
+    /// Returns the error that ended a device's contexts, or the first error among its streams.
     pub fn device_error(&self, device: usize) -> Result<(), Code> {
+        context::check(state::get()?, device)?;
         self.streams
             .values()
             .filter(|stream| stream.device == device && stream.is_visible())
@@ -422,7 +448,7 @@ pub fn lock_for_work(
 /// Blocks until all work that is now in a stream is complete.
 pub fn synchronize_stream(state: &'static super::state::State, handle: CUstream) -> Result<(), Code> {
     let mut engine = state.engine.lock();
-    let id = engine.find_stream(handle, context::current(state))?;
+    let id = engine.find_lost_stream(handle, context::current_device(state))?;
     if let Some(signal) = engine.tail_signal(id) {
         signal.wait(&mut engine)?;
     }

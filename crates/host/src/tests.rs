@@ -7,6 +7,7 @@ mod capture;
 mod conditional;
 mod device;
 mod event;
+mod failure;
 mod graph;
 mod graph_capture;
 mod graph_exec;

@@ -56,14 +56,14 @@ pub unsafe extern "C" fn cuCtxSetCurrent(context: CUcontext) -> Code {
 pub unsafe extern "C" fn cuCtxGetDevice(device: *mut CUdevice) -> Code {
     enter(Call::cuCtxGetDevice, 0, |state| {
         let out = Out::new(device)?;
-        out.put(context::current(state)? as CUdevice);
+        out.put(context::current_device(state)? as CUdevice);
         Ok(())
     })
 }
 
 pub unsafe extern "C" fn cuCtxSynchronize() -> Code {
     enter(Call::cuCtxSynchronize, 0, |state| {
-        let device = context::current(state)?;
+        let device = context::current_device(state)?;
         {
             let mut engine = state.engine.lock();
             let forbidden = engine.forbid_device(device);
@@ -76,6 +76,7 @@ pub unsafe extern "C" fn cuCtxSynchronize() -> Code {
 pub unsafe extern "C" fn cuCtxRecordEvent(context: CUcontext, event: CUevent) -> Code {
     enter(Call::cuCtxRecordEvent, 0, |state| {
         let device = context::device_of(state, context as Id)?;
+        context::check(state, device)?;
         let mut engine = state.engine.lock();
         engine.forbid_device(device)?;
         engine.record_in_device(event as Id, device)

@@ -4,7 +4,6 @@ use super::{INVALID, Out, enter};
 use crate::{
     context,
     driver::{
-        codes,
         table::{Call, Code},
         types::*,
     },
@@ -26,8 +25,10 @@ pub unsafe extern "C" fn cuEventCreate(event: *mut CUevent, flags: c_uint) -> Co
 
 pub unsafe extern "C" fn cuEventDestroy_v2(event: CUevent) -> Code {
     enter(Call::cuEventDestroy_v2, 0, |state| {
-        let removed = state.engine.lock().events.remove(&(event as Id));
-        removed.map(drop).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)
+        let mut engine = state.engine.lock();
+        context::check(state, engine.event(event as Id)?.device)?;
+        engine.events.remove(&(event as Id));
+        Ok(())
     })
 }
 

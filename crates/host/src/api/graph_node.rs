@@ -84,7 +84,7 @@ impl NewNode {
 
 /// Returns the device for a node that does not specify one: the current one, or 0 if there is none.
 fn current_or_first_device(state: &State) -> usize {
-    context::current(state).unwrap_or(0)
+    context::current_device(state).unwrap_or(0)
 }
 
 /// Creates the launch of a kernel node from its parameters.
@@ -100,7 +100,7 @@ pub(super) unsafe fn build_node_launch(
         return Err(INVALID);
     }
     // libcuda reads an illegal address then (driver 580).
-    context::current(state).map_err(|_| codes::CUDA_ERROR_UNKNOWN)?;
+    context::current_device(state).map_err(|_| codes::CUDA_ERROR_UNKNOWN)?;
     // SAFETY: the caller guarantees the parameters of a kernel node, and the pointer is not null.
     let params = unsafe { parameters.read() };
     let function = *engine.functions.get(&(params.func as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;

@@ -24,6 +24,11 @@ fn device_for_unsafe_call(state: &'static State) -> Result<usize, Code> {
     Ok(device)
 }
 
+/// Fails if work has ended the current context. A thread without one may free.
+fn check_current(state: &State) -> Result<(), Code> {
+    context::current_device(state).map_or(Ok(()), |device| context::check(state, device))
+}
+
 /// Waits for all work of all devices, including work that failed.
 fn synchronize_all_devices(state: &'static State) {
     for device in 0..state.contexts.len() {
@@ -56,6 +61,7 @@ pub unsafe extern "C" fn cuMemFree_v2(pointer: CUdeviceptr) -> Code {
     let state = state::get().ok();
     let bytes = state.and_then(|state| state.memory.read().allocations.get(&pointer).map(|one| one.bytes));
     enter(Call::cuMemFree_v2, bytes.unwrap_or(0), |state| {
+        check_current(state)?;
         state.engine.lock().forbid_unsafe(context::thread_number())?;
         if pointer == 0 {
             return Ok(());
@@ -106,6 +112,7 @@ pub unsafe extern "C" fn cuMemHostAlloc(pointer: *mut *mut c_void, bytes: usize,
 
 pub unsafe extern "C" fn cuMemFreeHost(pointer: *mut c_void) -> Code {
     enter(Call::cuMemFreeHost, 0, |state| {
+        check_current(state)?;
         state.engine.lock().forbid_unsafe(context::thread_number())?;
         if pointer.is_null() {
             return Ok(());
@@ -140,6 +147,7 @@ pub unsafe extern "C" fn cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize
 
 pub unsafe extern "C" fn cuMemHostUnregister(pointer: *mut c_void) -> Code {
     enter(Call::cuMemHostUnregister, 0, |state| {
+        check_current(state)?;
         state.engine.lock().forbid_unsafe(context::thread_number())?;
         synchronize_all_devices(state);
         state.memory.write().unregister(pointer as u64).map(drop)
@@ -191,7 +199,8 @@ fn attribute(state: &State, attribute: c_uint, address: u64, pointee: Option<Poi
         CU_POINTER_ATTRIBUTE_DEVICE_POINTER => {
             let reached = pointee.is_some_and(|one| one.host || one.managed) || {
                 let memory = state.memory.read();
-                pointee.is_some() && context::current(state).is_ok_and(|device| memory.is_readable(address, device))
+                let device = context::current_device(state);
+                pointee.is_some() && device.is_ok_and(|device| memory.is_readable(address, device))
             };
             Value::Pointer(if reached { address } else { 0 })
         }

@@ -8,14 +8,16 @@ use crate::{
         table::{Call, Code},
         types::*,
     },
+    engine::Engine,
     graph::Action,
     ids::Id,
     kernels::{Function, Launch},
     model::MAX_THREADS_PER_BLOCK,
+    state::State,
     stream::lock_for_work,
     work::Work,
 };
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::BTreeMap,
     ffi::{CStr, CString, c_char, c_int, c_uint, c_void},
@@ -64,9 +66,17 @@ unsafe fn load(call: Call, module: *mut CUmodule, image: *const c_void) -> Code 
     })
 }
 
+/// Locks the engine for a call about a module, whose context no work has ended.
+fn lock_for_module(state: &'static State, module: CUmodule) -> Result<MutexGuard<'static, Engine>, Code> {
+    let engine = state.engine.lock();
+    let module = engine.modules.get(&(module as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+    context::check(state, module.device)?;
+    Ok(engine)
+}
+
 pub unsafe extern "C" fn cuModuleUnload(module: CUmodule) -> Code {
     enter(Call::cuModuleUnload, 0, |state| {
-        let mut engine = state.engine.lock();
+        let mut engine = lock_for_module(state, module)?;
         engine.forbid_unsafe(context::thread_number())?;
         engine.unload_module(module as Id)?;
         drop(engine);
@@ -83,7 +93,7 @@ pub unsafe extern "C" fn cuModuleGetFunction(function: *mut CUfunction, module: 
         }
         // SAFETY: the caller passed a string that ends in a NUL.
         let name = unsafe { CStr::from_ptr(name) };
-        out.put(state.engine.lock().find_function(module as Id, name.to_bytes())? as CUfunction);
+        out.put(lock_for_module(state, module)?.find_function(module as Id, name.to_bytes())? as CUfunction);
         Ok(())
     })
 }
@@ -101,7 +111,7 @@ pub unsafe extern "C" fn cuModuleGetGlobal_v2(
         }
         // SAFETY: the caller passed a string that ends in a NUL.
         let name = unsafe { CStr::from_ptr(name) };
-        let (device, variable) = state.engine.lock().find_variable(module as Id, name.to_bytes())?;
+        let (device, variable) = lock_for_module(state, module)?.find_variable(module as Id, name.to_bytes())?;
         state.memory.write().add_variable(device, module as Id, variable);
         put_optional(pointer, variable.address);
         put_optional(bytes, variable.bytes as usize);
@@ -114,6 +124,7 @@ pub unsafe extern "C" fn cuFuncGetName(name: *mut *const c_char, function: CUfun
         let out = Out::new(name)?;
         let engine = state.engine.lock();
         let function = engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        context::check(state, function.device)?;
         out.put(c_name(function.kernel.name)?.as_ptr());
         Ok(())
     })
@@ -125,6 +136,7 @@ pub unsafe extern "C" fn cuFuncGetAttribute(value: *mut c_int, attribute: c_uint
         let out = Out::new(value)?;
         let engine = state.engine.lock();
         let found = engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        context::check(state, found.device)?;
         out.put(match attribute {
             CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => found.kernel.max_threads() as c_int,
             CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => found.shared_bytes as c_int,
@@ -144,6 +156,7 @@ pub unsafe extern "C" fn cuFuncSetAttribute(function: CUfunction, attribute: c_u
     enter(Call::cuFuncSetAttribute, 0, |state| {
         let mut engine = state.engine.lock();
         let found = engine.functions.get_mut(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        context::check(state, found.device)?;
         let bytes = u32::try_from(value).map_err(|_| INVALID)?;
         if attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             || found.kernel.total_shared(bytes as usize) > state.config.model.shared_per_block_optin as usize
@@ -165,6 +178,7 @@ pub unsafe extern "C" fn cuFuncGetParamInfo(
         let out = Out::new(offset)?;
         let engine = state.engine.lock();
         let found = engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        context::check(state, found.device)?;
         let sizes = found.kernel.parameter_sizes;
         let size = *sizes.get(index).ok_or(INVALID)?;
         out.put(sizes[..index].iter().sum());
@@ -186,6 +200,7 @@ pub unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
         let out = Out::new(blocks)?;
         let engine = state.engine.lock();
         let found = engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+        context::check(state, found.device)?;
         let model = state.config.model;
         let threads = usize::try_from(threads).ok().filter(|threads| *threads > 0).ok_or(INVALID)?;
         // As a GPU's driver, this does not regard the kernel's own launch bound.

@@ -50,7 +50,7 @@ fn read_outside_capture<T>(state: &'static State, handle: CUstream, get: impl Fn
 
 /// Finds a stream that may be queried or waited for.
 fn find_queryable(engine: &mut Engine, state: &'static State, handle: CUstream) -> Result<Id, Code> {
-    let id = engine.find_stream(handle, context::current(state))?;
+    let id = engine.find_lost_stream(handle, context::current_device(state))?;
     engine.forbid_capturing(id)?;
     engine.forbid_implicit(id)?;
     engine.forbid_unsafe(context::thread_number())?;

@@ -299,10 +299,5 @@ fn a_branch_that_fails_fails_the_launch() {
         assert_eq!(code!(t.cuStreamSynchronize(stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
         assert_eq!(code!(t.cuGraphLaunch(exec, stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
         assert!(!log.entries().contains(&3));
-        // The graph itself is valid.
-        ok!(t.cuMemSetAccess(pointer, GRANULE, &access(0, 3), 1));
-        ok!(t.cuGraphLaunch(exec, side));
-        ok!(t.cuStreamSynchronize(side));
-        assert_eq!(log.entries().last(), Some(&3));
     });
 }

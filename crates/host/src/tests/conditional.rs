@@ -252,21 +252,22 @@ fn an_update_replaces_the_condition() {
 
 #[test]
 fn a_body_that_fails_ends_the_loop() {
-    let (fixture, log) = (fixture(), Log::default());
-    let (driver, graph, t) = (&fixture.driver, fixture.graph(), &fixture.t);
-    let condition = condition(&fixture, graph, Some(1));
-    let (node, bodies) = branch(&fixture, graph, &[], condition, While, 1);
-    let hole = reserve(t, GRANULE);
-    add(&fixture, bodies[0], &[], hole, 1);
-    fixture.note(graph, &[node], &log, 1);
-    let exec = driver.graph_instantiate(graph, 0).expect("the graph is valid");
-    driver.graph_launch(exec, fixture.stream).expect("it can be launched");
-    assert_eq!(code(driver.stream_synchronize(fixture.stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
-    assert_eq!(code(driver.graph_launch(exec, fixture.stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
-    assert!(log.entries().is_empty());
-    driver.graph_exec_destroy(exec).expect("the handle is live");
-    driver.graph_destroy(graph).expect("the graph is live");
-    ok!(t.cuMemAddressFree(hole, GRANULE));
+    in_child("conditional::a_body_that_fails_ends_the_loop", &[], || {
+        let (fixture, log) = (fixture(), Log::default());
+        let (driver, graph, t) = (&fixture.driver, fixture.graph(), &fixture.t);
+        let condition = condition(&fixture, graph, Some(1));
+        let (node, bodies) = branch(&fixture, graph, &[], condition, While, 1);
+        let hole = reserve(t, GRANULE);
+        add(&fixture, bodies[0], &[], hole, 1);
+        fixture.note(graph, &[node], &log, 1);
+        let exec = driver.graph_instantiate(graph, 0).expect("the graph is valid");
+        driver.graph_launch(exec, fixture.stream).expect("it can be launched");
+        assert_eq!(code(driver.stream_synchronize(fixture.stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
+        assert_eq!(code(driver.graph_launch(exec, fixture.stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
+        assert!(log.entries().is_empty());
+        driver.graph_exec_destroy(exec).expect("the handle is live");
+        driver.graph_destroy(graph).expect("the graph is live");
+    });
 }
 
 #[test]

@@ -152,7 +152,10 @@ fn copies_race_with_unmapping() {
                 0 => code!(t.cuStreamSynchronize(stream)),
                 refused => refused,
             };
-            assert!(matches!(code, 0 | CUDA_ERROR_ILLEGAL_ADDRESS | CUDA_ERROR_INVALID_VALUE), "{code}");
+            if code == CUDA_ERROR_ILLEGAL_ADDRESS {
+                break;
+            }
+            assert!(matches!(code, 0 | CUDA_ERROR_INVALID_VALUE), "{code}");
             ok!(t.cuStreamDestroy_v2(stream));
         }
         mapper.join().expect("the thread succeeds");

@@ -81,19 +81,17 @@ fn access_rights_are_enforced() {
         assert_eq!(flags, 3);
         ok!(t.cuMemGetAccess(&mut flags, &access(1, 0).location, pointer));
         assert_eq!(flags, 0);
-        // Device 1 has no access, so a fill that it executes fails, and its stream keeps the error.
+        ok!(t.cuMemSetAccess(pointer, GRANULE, &access(1, 3), 1));
         ok!(t.cuCtxSetCurrent(context(&t, 1)));
         let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
+        ok!(t.cuMemsetD8Async(pointer, 1, 16, stream));
+        ok!(t.cuStreamSynchronize(stream));
+        // Without access, a fill that device 1 executes fails.
+        ok!(t.cuMemSetAccess(pointer, GRANULE, &access(1, 0), 1));
         ok!(t.cuMemsetD8Async(pointer, 1, 16, stream));
         assert_eq!(code!(t.cuStreamSynchronize(stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
         assert_eq!(code!(t.cuStreamQuery(stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
         assert_eq!(code!(t.cuMemsetD8Async(pointer, 1, 16, stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
-        ok!(t.cuStreamDestroy_v2(stream));
-        ok!(t.cuMemSetAccess(pointer, GRANULE, &access(1, 3), 1));
-        let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
-        ok!(t.cuMemsetD8Async(pointer, 1, 16, stream));
-        ok!(t.cuStreamSynchronize(stream));
-        ok!(t.cuStreamDestroy_v2(stream));
         ok!(t.cuMemSetAccess(pointer, GRANULE, &access(0, 1), 1));
         ok!(t.cuMemGetAccess(&mut flags, &access(0, 0).location, pointer));
         assert_eq!(flags, 1);
@@ -154,7 +152,6 @@ fn work_on_unmapped_memory_fails() {
         discard(&t, pointer, handle);
         gate.open();
         assert_eq!(code!(t.cuStreamSynchronize(stream)), CUDA_ERROR_ILLEGAL_ADDRESS);
-        ok!(t.cuStreamDestroy_v2(stream));
     });
 }
 
