@@ -19,12 +19,17 @@ use std::ffi::{c_uint, c_void};
 /// The maximum size of a copy from pageable memory that is staged, so that the call returns at once.
 const MAX_STAGED_BYTES: u64 = 64 << 10;
 
-/// Returns the kind of the memory in a range, or an error if it can be neither a device's memory nor the program's.
+/// Returns the kind of the memory in a range, or an error if it can be neither a device's memory nor the program's, or if
+/// it runs past the end of an allocation.
 fn memory_kind(state: &State, address: u64, bytes: u64) -> Result<MemoryKind, Code> {
     if address == 0 || address.checked_add(bytes).is_none() {
         return Err(INVALID);
     }
-    match state.memory.read().kind_of(address, bytes) {
+    let memory = state.memory.read();
+    if memory.is_overrun(address, bytes) {
+        return Err(INVALID);
+    }
+    match memory.kind_of(address, bytes) {
         MemoryKind::Unmapped => Err(INVALID),
         kind => Ok(kind),
     }

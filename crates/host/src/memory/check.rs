@@ -79,6 +79,17 @@ impl Memory {
         }
     }
 
+    /// Returns whether a range begins in pinned memory or in an allocation, and runs past its end. Copies and fills of such a
+    /// range are refused to the byte, though more is mapped. Memory of graphs is not regarded.
+    pub fn is_overrun(&self, address: u64, bytes: u64) -> bool {
+        let is_too_long = |start: u64, size: u64| bytes > size - (address - start);
+        let pinned = containing(&self.pinned, address, |range| range.bytes);
+        let allocation = containing(&self.allocations, address, |one| one.requested)
+            .filter(|(start, _)| !self.is_graph_memory(*start));
+        pinned.is_some_and(|(start, range)| is_too_long(start, range.bytes))
+            || allocation.is_some_and(|(start, one)| is_too_long(start, one.requested))
+    }
+
     /// Returns whether an address is in an allocation that a device cannot write. Such a fill is refused when it is
     /// submitted, as CUDA does, instead of failing when it runs.
     pub fn lacks_write_access(&self, address: u64, device: usize) -> bool {

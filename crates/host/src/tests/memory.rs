@@ -53,6 +53,37 @@ fn small_and_large_allocations() {
 }
 
 #[test]
+fn copies_and_fills_past_the_end_of_an_allocation_are_refused() {
+    let (t, mut host) = (setup(0), std::ptr::null_mut());
+    ok!(t.cuMemHostAlloc(&mut host, 4096, 0));
+    let (stream, small, large) = (new_stream(&t, CU_STREAM_NON_BLOCKING), alloc(&t, 1000), alloc(&t, 3 * MIB));
+    let (pageable, pinned) = (vec![0_u8; 5 * MIB], host as u64);
+    let from = pageable.as_ptr() as u64;
+    let (mut managed, mut pooled) = (0, 0);
+    ok!(t.cuMemAllocManaged(&mut managed, 1000, CU_MEM_ATTACH_GLOBAL));
+    ok!(t.cuMemAllocAsync(&mut pooled, 1000, stream));
+    // What an H200's driver (580.159.04) answers, to the byte.
+    for (at, room) in
+        [(small, 1000), (small + 600, 400), (large, 3 * MIB), (large + 8, 3 * MIB - 8), (managed, 1000), (pooled, 1000)]
+    {
+        ok!(t.cuMemcpyAsync(at, from, room, stream));
+        ok!(t.cuMemsetD8Async(at, 0, room, stream));
+        assert_eq!(code!(t.cuMemcpyAsync(at, from, room + 1, stream)), CUDA_ERROR_INVALID_VALUE);
+        assert_eq!(code!(t.cuMemcpyAsync(from, at, room + 1, stream)), CUDA_ERROR_INVALID_VALUE);
+        assert_eq!(code!(t.cuMemsetD8Async(at, 0, room + 1, stream)), CUDA_ERROR_INVALID_VALUE);
+    }
+    ok!(t.cuMemcpyAsync(large, pinned + 4000, 96, stream));
+    assert_eq!(code!(t.cuMemcpyAsync(large, pinned + 4000, 97, stream)), CUDA_ERROR_INVALID_VALUE);
+    assert_eq!(code!(t.cuMemcpyAsync(pinned + 4000, large, 97, stream)), CUDA_ERROR_INVALID_VALUE);
+    ok!(t.cuStreamSynchronize(stream));
+    ok!(t.cuStreamDestroy_v2(stream));
+    for allocation in [small, large, managed, pooled] {
+        ok!(t.cuMemFree_v2(allocation));
+    }
+    ok!(t.cuMemFreeHost(host));
+}
+
+#[test]
 fn freeing_waits_for_work() {
     let t = setup(0);
     let pointer = alloc(&t, 4 * MIB);
