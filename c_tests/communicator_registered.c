@@ -328,6 +328,27 @@ TEST(there_may_be_many_registrations) {
   run_processes(ranks, register_many);
 }
 
+/* Deregistration waits for the work of its rank, so the result may be used in any stream afterwards. */
+static void use_after_deregistration(int rank) {
+  plinth_communicator_t communicator = join(rank, MILLISECONDS);
+  plinth_stream_t stream = stream_on(rank), other = stream_on(rank);
+  float *block = floats_in_block(rank, 1);
+  CHECK_OK(plinth_sanitizer_enable(PLINTH_SANITIZER_ERROR));
+  CHECK_OK(plinth_communicator_register(communicator, block, BLOCK));
+  CHECK_OK(plinth_communicator_all_reduce(communicator, block, block, 10000, FLOAT32, PLINTH_REDUCE_SUM, stream));
+  CHECK_STATUS(plinth_memset(block, 0, 4, other), PLINTH_ERROR_RACE);
+  CHECK_OK(plinth_communicator_deregister(communicator, block));
+  CHECK_OK(plinth_memset(block, 0, 4, other));
+  CHECK_OK(plinth_stream_synchronize(other));
+  expect_floats(block + 1, 9999, (float)ranks, 0);
+  CHECK_OK(plinth_communicator_destroy(communicator));
+}
+
+TEST(deregistration_is_an_order_for_the_sanitizer) {
+  ranks = 2;
+  run_processes(ranks, use_after_deregistration);
+}
+
 /* ---- mismatches */
 
 /* The operation of a test. */

@@ -27,6 +27,29 @@ HELPER(reads_and_writes) {
   CHECK_EQ(reserved(0), 0);
 }
 
+/* The close waits for the stream, so other streams may use what it wrote. */
+HELPER(uses_another_stream_after_the_close) {
+  plinth_stream_t stream = stream_on(0), other = stream_on(0);
+  unsigned char *own = alloc_on(KIB, 0, stream);
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK_OK(plinth_sanitizer_enable(PLINTH_SANITIZER_ERROR));
+  const plinth_ipc_memory_t memory = receive_from(SOCKET);
+  CHECK_OK(plinth_memcpy(own, memory.pointer, KIB, stream));
+  CHECK_STATUS(plinth_memset(own, 0, KIB, other), PLINTH_ERROR_RACE);
+  CHECK_OK(plinth_ipc_close(memory.pointer));
+  CHECK_OK(plinth_record_stream(own, other));
+  CHECK_OK(plinth_memset(own, 0, KIB, other));
+  release(own);
+}
+
+TEST(a_close_is_an_order_for_the_sanitizer) {
+  unsigned char *block = alloc_on(BLOCK, 0, NULL);
+  const peer receiver = start_peer("uses_another_stream_after_the_close", SOCK_STREAM);
+  CHECK_OK(plinth_ipc_send(receiver.socket, block));
+  expect_end(receiver);
+  release(block);
+}
+
 static void expect_shared_through(int type) {
   unsigned char *block = alloc_on(BLOCK, 0, NULL);
   const peer other = start_peer("reads_and_writes", type);

@@ -311,7 +311,8 @@ impl ProcessGroup {
             || {
                 // Ends work that waits for a rank that is gone.
                 self.check_peers();
-                Ok(self.is_idle().then_some(()))
+                let idle = self.orders.try_lock().filter(|orders| orders.is_idle());
+                Ok(idle.map(|orders| orders.report_completed()))
             },
         );
         let unlist = || self.unlist(runtime, &registered);

@@ -6,6 +6,7 @@ use crate::{
         group::{ENTRIES, GroupKernel},
     },
     error::Result,
+    observe,
     runtime::{self, Runtime, device::Device},
     stream::{Stream, event_pool::PooledEvent, ordering, prepared_launch::PreparedLaunch, stream_id::StreamId},
 };
@@ -146,6 +147,12 @@ impl LaunchOrders {
     /// Returns whether all work launched outside of captures has completed.
     pub fn is_idle(&self) -> bool {
         self.pending().is_empty()
+    }
+
+    /// Reports that the CPU knows that all work launched outside of captures has completed.
+    pub fn report_completed(&self) {
+        let events = self.0.iter().filter_map(|order| Some(order.eager.as_ref()?.event.native()));
+        events.for_each(|event| observe::end_of_event(event).finish());
     }
 
     /// Returns the sequences whose last launch outside of captures has not completed. If that cannot be asked, it counts

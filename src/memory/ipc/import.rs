@@ -20,6 +20,7 @@ use crate::{
         device_memory::{self, device},
         handles::{self, Handle},
     },
+    observe,
     runtime::{self, Runtime, device::Device, sync_debug},
     status::Status,
     stream::{self, ordering},
@@ -479,6 +480,7 @@ impl Block {
 
 /// Waits for a stream to complete.
 fn synchronize(runtime: &Runtime, user: &StreamUse) -> Result<()> {
+    let ahead = observe::end_of_stream(stream::of_use(runtime, *user));
     let waited = runtime.driver.with_relaxed_capture(|| {
         let may_wait = || sync_debug::check("plinth_ipc_close");
         if observer::run_unobserved(|| ordering::finish_stream(runtime, *user, may_wait))? {
@@ -492,7 +494,7 @@ fn synchronize(runtime: &Runtime, user: &StreamUse) -> Result<()> {
     match waited {
         // Failed work has ended, too; its stream keeps reporting the error.
         Err(error) if codes::is_context_lost(error.driver_code()) => Ok(()),
-        other => other.context(|| "waiting for the streams that use another process's memory"),
+        other => other.context(|| "waiting for the streams that use another process's memory").map(|()| ahead.finish()),
     }
 }
 
