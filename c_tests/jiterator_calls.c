@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* env: PLINTH_USE_KERNEL_CACHE=0 */
 /* timeout: 120 */
+/* alone: a_call_that_fails_is_no_access_for_the_sanitizer; enables the sanitizer */
 /* alone: an_invalid_address_ends_the_context; leaves an illegal access, after which the device is lost */
 #include "jitting.h"
 
@@ -148,6 +149,25 @@ TEST(an_invalid_address_ends_the_context) {
   CHECK_STATUS(plinth_stream_query(other, &done), PLINTH_ERROR_ILLEGAL_ADDRESS);
   CHECK_STATUS(plinth_memset(out.dl.data, 0, 4, other), PLINTH_ERROR_ILLEGAL_ADDRESS);
   CHECK_OK(plinth_jiterator_destroy_jit_fn(add));
+}
+
+/* A call that compiles no kernel has no accesses. */
+TEST(a_call_that_fails_is_no_access_for_the_sanitizer) {
+  plinth_jit_function_t wrong = jit("template <typename T> T wrong(T x) {\n  return x + undeclared;\n}\n");
+  const int64_t count = 100;
+  tensor x, out;
+  plinth_stream_t stream = stream_on(0), other = stream_on(0);
+  CHECK_OK(plinth_set_stream(stream));
+  make_row(&x, F32, count, 1);
+  make(&out, F32, 1, &count, NULL, 0);
+  CHECK_OK(plinth_synchronize(0));
+  CHECK_OK(plinth_sanitizer_enable(PLINTH_SANITIZER_ERROR));
+  CHECK_STATUS(call1(wrong, &x, &out, stream), PLINTH_ERROR_COMPILATION_FAILED);
+  CHECK_OK(plinth_memset(out.dl.data, 0, 4, other));
+  CHECK_OK(plinth_synchronize(0));
+  drop(&x);
+  drop(&out);
+  CHECK_OK(plinth_jiterator_destroy_jit_fn(wrong));
 }
 
 TEST(a_compilation_error_includes_the_log) {

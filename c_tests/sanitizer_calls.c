@@ -159,6 +159,27 @@ TEST(the_error_mode_refuses_the_work) {
   CHECK_OK(plinth_memset(memory, 2, SIZE, b));
 }
 
+/* A call that fails for another reason has no accesses. */
+TEST(a_fill_that_is_refused_is_no_access) {
+  plinth_graph_t graph = NULL;
+  plinth_generator_t generator = 0;
+  tensor x;
+  begin(PLINTH_SANITIZER_ERROR);
+  CHECK_OK(plinth_generator_create(0, &generator));
+  CHECK_OK(plinth_set_stream(a));
+  CHECK_OK(plinth_graph_create(&graph));
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  DLTensor *const target = row(&x, memory, F32, SIZE / 4);
+  CHECK_STATUS(plinth_uniform(target, 0, 1, generator, a), PLINTH_ERROR_GENERATOR_NOT_REGISTERED);
+  CHECK_STATUS(plinth_randperm(row(&x, memory, I64, 100), generator, a), PLINTH_ERROR_GENERATOR_NOT_REGISTERED);
+  CHECK_OK(plinth_memset(memory + SIZE - 4, 1, 4, a));
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_memset(memory, 2, SIZE - 4, b));
+  CHECK_OK(plinth_stream_synchronize(a));
+  CHECK_OK(plinth_graph_destroy(graph));
+}
+
 TEST(a_replay_is_refused_as_a_whole) {
   unsigned char host[4] = {0, 0, 0, 0};
   begin(PLINTH_SANITIZER_ERROR);

@@ -158,10 +158,6 @@ pub fn call<'a>(
     if outputs[0].numel == 0 {
         return Ok(());
     }
-    observe::operation_with(runtime, stream, &function.entry.name, |operands| {
-        inputs.iter().for_each(|input| observe::operands(input, observe::Kind::Read, operands));
-        outputs.iter().for_each(|output| observe::operands(output, observe::Kind::Write, operands));
-    })?;
     function.launch(runtime, stream, common, inputs, outputs, values)
 }
 
@@ -209,6 +205,13 @@ impl Jiterated {
         outputs: &[Tensor],
         values: &[Value],
     ) -> Result<()> {
+        // Not before the kernel is there: a call that compiles none has no accesses.
+        let report = || {
+            observe::operation_with(runtime, stream, &self.entry.name, |operands| {
+                inputs.iter().for_each(|input| observe::operands(input, observe::Kind::Read, operands));
+                outputs.iter().for_each(|output| observe::operands(output, observe::Kind::Write, operands));
+            })
+        };
         let launch = |function: Function, blocks: u32, parameters: &mut Parameters| {
             if values.is_empty() {
                 // A kernel without scalars has one unused word instead.
@@ -222,11 +225,13 @@ impl Jiterated {
         };
         let mut parameters = Parameters::new();
         let launched = if let Some((class, blocks)) = layout::dense(outputs, inputs, &mut parameters) {
-            launch(self.kernel(runtime, stream.device(), class, common, inputs, values)?, blocks, &mut parameters)
+            let function = self.kernel(runtime, stream.device(), class, common, inputs, values)?;
+            report().and_then(|()| launch(function, blocks, &mut parameters))
         } else {
             let space = IterationSpace::of(outputs, inputs).context(|| &self.entry.name)?;
             let class = space.class();
             let function = self.kernel(runtime, stream.device(), class, common, inputs, values)?;
+            report()?;
             space.for_each_launch(class, &mut |blocks, parameters| launch(function, blocks, parameters))
         };
         launched.map_err(|error| {

@@ -66,7 +66,6 @@ pub fn fill(tensor: &Tensor, plan: &FillPlan, generator: u64, stream: usize) -> 
 
 fn fill_real(target: &FillTarget, tensor: &Tensor, plan: &FillPlan) -> Result<()> {
     let layout = Layout::of(tensor)?;
-    observe::access_tensors(target.runtime, target.stream, &[(tensor, observe::Kind::Write)])?;
     let bytes = tensor.element.bytes();
     let increment = |numel: u64| target.geometry.increment(numel, plan.unroll);
     // PyTorch advances the offset for the whole tensor before it splits it, and then again for each part.
@@ -77,6 +76,7 @@ fn fill_real(target: &FillTarget, tensor: &Tensor, plan: &FillPlan) -> Result<()
         Ok(())
     })?;
     let reservation = target.generator.reserve(stream::capture_id(target.runtime, target.stream)?, count)?;
+    observe::access_tensors(target.runtime, target.stream, &[(tensor, observe::Kind::Write)])?;
     layout.for_each_part(bytes, &mut |part| {
         let philox = reservation.after(used);
         used += increment(part.numel());
@@ -166,9 +166,9 @@ pub fn bernoulli_each(tensor: &Tensor, probabilities: &Tensor, generator: u64, s
     let (bytes, read_bytes) = (tensor.element.bytes() as i64, probabilities.element.bytes() as i64);
     let launched = || -> Result<()> {
         let used = [(&probabilities, observe::Kind::Read), (tensor, observe::Kind::Write)];
-        observe::access_tensors(target.runtime, target.stream, &used)?;
         // PyTorch always reserves ten.
         let reservation = target.generator.reserve(stream::capture_id(target.runtime, target.stream)?, 10)?;
+        observe::access_tensors(target.runtime, target.stream, &used)?;
         let philox = reservation.after(0);
         for first in (0..tensor.numel).step_by(MAX_EACH as usize) {
             let numel = (tensor.numel - first).min(MAX_EACH) as u32;

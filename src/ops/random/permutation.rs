@@ -82,10 +82,6 @@ fn permute(target: &FillTarget, tensor: &Tensor, stride: i64) -> Result<()> {
         0 => None,
         bits => Some(Scratch::alloc(n * 8 + counters_bytes(bits) as u64, target.stream)?),
     };
-    observe::access_with(target.runtime, target.stream, |operands| {
-        observe::operands(tensor, observe::Kind::Write, operands);
-        operands.extend(scratch.as_ref().map(|scratch| observe::write(scratch.memory())));
-    })?;
     let mut permutation = Permutation::of(tensor.memory, n as u32, scratch.as_ref().map(Scratch::memory));
     permutation.stride = stride;
     permutation.code = code_of(tensor.element) as u32;
@@ -112,6 +108,10 @@ fn permute(target: &FillTarget, tensor: &Tensor, stride: i64) -> Result<()> {
     // The shuffle of equal keys may consume a number for each element.
     let capture = stream::capture_id(target.runtime, target.stream)?;
     let reservation = target.generator.reserve(capture, consumed + n)?;
+    observe::access_with(target.runtime, target.stream, |operands| {
+        observe::operands(tensor, observe::Kind::Write, operands);
+        operands.extend(scratch.as_ref().map(|scratch| observe::write(scratch.memory())));
+    })?;
     permutation.philox = reservation.after(0);
     launch(target, &permutation, scratch.as_ref(), lanes, calls)?;
     reservation.commit();
