@@ -165,19 +165,20 @@ pub unsafe extern "C" fn cuMemcpy2DAsync_v2(parameters: *const Memcpy2d, stream:
     let bytes = parameters.map_or(0, |copy| copy.width.saturating_mul(copy.height) as u64);
     enter(Call::cuMemcpy2DAsync_v2, bytes, |state| {
         let params = parameters.ok_or(INVALID)?;
+        // A pitch of 0 stands for rows without gaps.
+        let pitch_of = |pitch: usize| if pitch == 0 { params.width } else { pitch };
+        let (source_pitch, pitch) = (pitch_of(params.source_pitch), pitch_of(params.destination_pitch));
         let offset = |x: usize, y: usize, pitch: usize| {
             // A row must end before the next one begins.
-            let is_pitch = x.checked_add(params.width).is_some_and(|end| end <= pitch);
-            if !is_pitch || pitch as u64 > MAX_PITCH {
+            if x.checked_add(params.width).is_none_or(|end| end > pitch) {
                 return Err(INVALID);
             }
             (y as u64).checked_mul(pitch as u64).and_then(|rows| rows.checked_add(x as u64)).ok_or(INVALID)
         };
-        let from = offset(params.source_x, params.source_y, params.source_pitch)?;
-        let to = offset(params.destination_x, params.destination_y, params.destination_pitch)?;
-        let from = end(params.source_type, params.source_host, params.source_device, from, params.source_pitch as u64)?;
-        let pitch = params.destination_pitch as u64;
-        let to = end(params.destination_type, params.destination_host, params.destination_device, to, pitch)?;
+        let from = offset(params.source_x, params.source_y, source_pitch)?;
+        let to = offset(params.destination_x, params.destination_y, pitch)?;
+        let from = end(params.source_type, params.source_host, params.source_device, from, source_pitch as u64)?;
+        let to = end(params.destination_type, params.destination_host, params.destination_device, to, pitch as u64)?;
         let (bytes, rows) = (params.width as u64, params.height as u64);
         copy(state, Request { ends: [to, from], bytes, rows, devices: None }, stream)
     })

@@ -84,6 +84,32 @@ fn copies_and_fills_past_the_end_of_an_allocation_are_refused() {
 }
 
 #[test]
+fn rows_are_copied_with_the_pitches_that_a_gpu_takes() {
+    let (t, stream) = (setup(0), new_stream(&setup(0), CU_STREAM_NON_BLOCKING));
+    let memory = alloc(&t, MIB);
+    let copy = |width, height, source_pitch, destination_pitch, source_x| {
+        // SAFETY: all zeros is a valid value of each of its fields.
+        let mut copy: Memcpy2d = unsafe { std::mem::zeroed() };
+        (copy.source_type, copy.destination_type) = (CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_DEVICE);
+        (copy.source_device, copy.destination_device) = (memory, memory + 4096);
+        (copy.source_pitch, copy.destination_pitch, copy.source_x) = (source_pitch, destination_pitch, source_x);
+        (copy.width, copy.height) = (width, height);
+        code!(t.cuMemcpy2DAsync_v2(&copy, stream))
+    };
+    // What an H200's driver (580.159.04) answers.
+    assert_eq!(
+        [copy(64, 1, 0, 0, 0), copy(64, 2, 0, 0, 0), copy(64, 2, 64, 64, 0), copy(64, 1, 1 << 31, 64, 0)],
+        [0; 4]
+    );
+    assert_eq!([copy(0, 2, 0, 0, 0), copy(64, 0, 64, 64, 0), copy(64, 0, 0, 0, 0)], [0; 3]);
+    let refused =
+        [copy(64, 1, 32, 64, 0), copy(64, 2, 32, 64, 0), copy(64, 2, 1 << 31, 64, 0), copy(64, 2, 96, 64, 40)];
+    assert_eq!(refused, [CUDA_ERROR_INVALID_VALUE; 4]);
+    ok!(t.cuStreamDestroy_v2(stream));
+    ok!(t.cuMemFree_v2(memory));
+}
+
+#[test]
 fn freeing_waits_for_work() {
     let t = setup(0);
     let pointer = alloc(&t, 4 * MIB);
