@@ -142,6 +142,12 @@ pub const MAX_THREADS_PER_BLOCK: c_uint = 1024;
 pub const MAX_BLOCK: [c_uint; 3] = [1024, 1024, 64];
 pub const MAX_GRID: [c_uint; 3] = [2_147_483_647, 65_535, 65_535];
 
+const WARP_SIZE: c_int = 32;
+/// The shared memory of each block that CUDA reserves, and the unit in which a block gets its shared memory, in bytes: from
+/// compute capability 8.0 on.
+const RESERVED_SHARED: c_int = 1024;
+const SHARED_UNIT: usize = 128;
+
 /// One past the last attribute number of CUDA 12.8.
 const ATTRIBUTE_END: c_uint = cudarc::driver::sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MAX as c_uint;
 
@@ -152,8 +158,10 @@ impl Model {
 
     /// Returns how many blocks of a size and of an amount of shared memory a multiprocessor runs at the same time.
     pub fn resident_blocks(&self, threads: usize, shared_bytes: usize) -> usize {
-        let by_threads = self.threads_per_multiprocessor as usize / threads.max(1);
-        let by_memory = (self.shared_per_multiprocessor as usize).checked_div(shared_bytes).unwrap_or(usize::MAX);
+        let threads = threads.max(1).next_multiple_of(WARP_SIZE as usize);
+        let shared_bytes = shared_bytes.min(c_int::MAX as usize) + RESERVED_SHARED as usize;
+        let by_threads = self.threads_per_multiprocessor as usize / threads;
+        let by_memory = self.shared_per_multiprocessor as usize / shared_bytes.next_multiple_of(SHARED_UNIT);
         by_threads.min(by_memory).min(self.blocks_per_multiprocessor as usize)
     }
 
@@ -176,8 +184,8 @@ impl Model {
             CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN => self.shared_per_block_optin,
             CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR => self.shared_per_multiprocessor,
             a if a == n(A::CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY) => 65_536,
-            a if a == n(A::CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK) => 1024,
-            CU_DEVICE_ATTRIBUTE_WARP_SIZE => 32,
+            a if a == n(A::CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK) => RESERVED_SHARED,
+            CU_DEVICE_ATTRIBUTE_WARP_SIZE => WARP_SIZE,
             a if a == n(A::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK) => 65_536,
             CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR => self.registers_per_multiprocessor,
             CU_DEVICE_ATTRIBUTE_CLOCK_RATE => self.clock_khz,
@@ -286,6 +294,22 @@ mod tests {
         assert_eq!(model.attribute(ATTRIBUTE_END - 1, 0), Some(0));
         assert_eq!(model.attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 0), Some(62_914_560));
         assert_eq!(model.attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, 3), Some(4));
+    }
+
+    #[test]
+    fn blocks_need_whole_warps_and_reserved_shared_memory() {
+        let h200 = &MODELS[0];
+        for (threads, shared_bytes, blocks) in [
+            (1024, 0, 2),
+            (682, 0, 2),
+            (32, 0, 32),
+            (128, 115_712, 2),
+            (128, 115_713, 1),
+            (128, 232_448, 1),
+            (128, usize::MAX, 0),
+        ] {
+            assert_eq!(h200.resident_blocks(threads, shared_bytes), blocks, "{threads} {shared_bytes}");
+        }
     }
 
     #[test]
