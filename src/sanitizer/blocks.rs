@@ -1,9 +1,6 @@
 //! The blocks of the allocators, with the history of their memory.
 
-use super::{
-    call::Stream,
-    order::{Moment, Track},
-};
+use super::{call::Stream, order::Moment};
 use crate::base::stack::StackId;
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
@@ -47,10 +44,8 @@ pub struct Block {
     pub end: u64,
     /// The current or last allocation.
     pub allocation: Allocation,
-    /// The track of its stream, or of the CPU.
-    pub track: Track,
-    /// The tracks of the streams that were recorded for it.
-    pub recorded: Vec<Track>,
+    /// The streams that were recorded for it.
+    pub recorded: Vec<Stream>,
     /// The progress of its streams at the free; `None` while the block is live.
     pub freed_at: Option<FreeProgress>,
     /// Former allocations of its bytes, latest first.

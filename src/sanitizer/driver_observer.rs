@@ -133,6 +133,10 @@ impl Observer for DriverObserver {
         with(|state| state.wait_event(number(event), stream, external));
     }
 
+    fn stream_ended(&self, stream: RawStream) {
+        with(|state| state.end_streams(|ended| ended.handle == stream.handle()));
+    }
+
     fn event_ended(&self, event: Event) {
         with(|state| state.forget_event(number(event)));
     }

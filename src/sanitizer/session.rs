@@ -163,7 +163,7 @@ pub(super) fn stream_of_handle(handle: usize, device: impl FnOnce() -> u32) -> S
 /// Removes the streams of the calling thread, which is ending.
 fn forget_thread() {
     if runtime::usable().is_some() {
-        with(|state| state.end_thread(thread::number()));
+        with(|state| state.end_streams(|stream| stream.thread == thread::number()));
     }
 }
 

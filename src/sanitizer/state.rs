@@ -68,8 +68,8 @@ pub struct State {
     sleeping: SleepingMemory,
     names: AccessNames,
     streams: HashMap<Stream, Track>,
-    /// The streams of ended threads whose work is not known to be complete.
-    of_ended_threads: Vec<Stream>,
+    /// Streams that have ended, and whose work is not known to be complete.
+    ended_streams: Vec<Stream>,
     blocking_streams: HashMap<u32, BlockingStreams>,
     events: HashMap<u64, Position>,
     captures: HashMap<u64, Capture>,
@@ -99,7 +99,7 @@ impl State {
             sleeping: SleepingMemory::default(),
             names: AccessNames::default(),
             streams: HashMap::new(),
-            of_ended_threads: Vec::new(),
+            ended_streams: Vec::new(),
             blocking_streams: HashMap::new(),
             events: HashMap::new(),
             captures: HashMap::new(),
@@ -132,15 +132,21 @@ impl State {
         track
     }
 
-    /// Removes the streams of a thread that is ending. Work that is not known to be complete keeps its order until it is:
-    /// the default stream and the device still wait for it.
-    pub fn end_thread(&mut self, thread: u64) {
-        self.of_ended_threads.extend(self.streams.keys().filter(|stream| stream.thread == thread));
-        let ended = std::mem::take(&mut self.of_ended_threads);
+    /// Returns the track of a stream; that of the CPU for host memory, and for a stream without work that may be
+    /// incomplete.
+    fn track_of(&self, stream: Option<Stream>) -> Track {
+        stream.and_then(|stream| self.streams.get(&stream).copied()).unwrap_or(Track::CPU)
+    }
+
+    /// Removes streams that end: those of a thread, or one that is destroyed. Work that is not known to be complete keeps
+    /// its order until it is: the default stream and the device still wait for it.
+    pub fn end_streams(&mut self, is_ended: impl Fn(&Stream) -> bool) {
+        self.ended_streams.extend(self.streams.keys().filter(|stream| is_ended(stream)));
+        let ended = std::mem::take(&mut self.ended_streams);
         for stream in ended {
             let Some(track) = self.streams.get(&stream).copied() else { continue };
             if self.capturing.contains_key(&stream) || !self.order.is_complete(track) {
-                self.of_ended_threads.push(stream);
+                self.ended_streams.push(stream);
                 continue;
             }
             self.streams.remove(&stream);
@@ -412,7 +418,7 @@ impl State {
         let allocation =
             Allocation { number: self.allocations, address, bytes, stream, stack, of_graph, freed: None, name: None };
         let former = blocks::former(self.remove_blocks(address, bytes, Some(track)));
-        self.blocks.insert(address, Block { end, allocation, track, recorded: Vec::new(), freed_at: None, former });
+        self.blocks.insert(address, Block { end, allocation, recorded: Vec::new(), freed_at: None, former });
     }
 
     /// Marks a block as allocated in a capture.
@@ -430,7 +436,8 @@ impl State {
             let Some(freed_at) = &block.freed_at else { continue };
             // The recorded streams have completed, and the block's own stream has, too, if the memory goes to another
             // stream.
-            let own = owner.filter(|track| block.track != *track).map(|_| &freed_at.own);
+            let track = self.track_of(block.allocation.stream);
+            let own = owner.filter(|owner| *owner != track).map(|_| &freed_at.own);
             let moments = || freed_at.recorded.iter().chain(own);
             if moments().next().is_some() {
                 let is_past = |access: &Access| moments().any(|moment| moment.covers(access.track, access.epoch));
@@ -449,12 +456,11 @@ impl State {
 
     /// Records a stream for a block.
     pub fn record_stream(&mut self, address: u64, stream: Stream) {
-        let track = self.track(stream);
         if let Some(block) = self.blocks.live_mut(address)
-            && block.track != track
-            && !block.recorded.contains(&track)
+            && block.allocation.stream != Some(stream)
+            && !block.recorded.contains(&stream)
         {
-            block.recorded.push(track);
+            block.recorded.push(stream);
         }
     }
 
@@ -463,9 +469,12 @@ impl State {
         let Some(block) = self.blocks.live_mut(address) else { return };
         block.allocation.name = name;
         block.allocation.freed = Some(stack);
-        let own = self.order.moment(block.track);
-        let recorded = block.recorded.iter().map(|track| self.order.moment(*track)).collect();
-        block.freed_at = Some(FreeProgress { own, recorded });
+        let (own, recorded) = (block.allocation.stream, block.recorded.clone());
+        let own = self.order.moment(self.track_of(own));
+        let recorded = recorded.into_iter().map(|stream| self.order.moment(self.track_of(Some(stream)))).collect();
+        if let Some(block) = self.blocks.live_mut(address) {
+            block.freed_at = Some(FreeProgress { own, recorded });
+        }
     }
 
     /// Marks a freed block as allocated again, with its recorded streams, because its free has failed.

@@ -26,6 +26,8 @@ pub trait Observer: Sync {
     fn recorded(&self, driver: &Driver, event: Event, stream: Stream, external: bool);
     /// Later work in a stream waits for an event; with `external`, as a node of the graph that the stream captures.
     fn waits(&self, driver: &Driver, stream: Stream, event: Event, external: bool);
+    /// A stream was destroyed. Its work may not be complete.
+    fn stream_ended(&self, stream: Stream);
     /// An event was destroyed.
     fn event_ended(&self, event: Event);
     /// A range of addresses was unmapped, and no running work uses it.

@@ -95,7 +95,11 @@ impl Driver {
     /// runs.
     pub fn stream_destroy(&self, stream: Stream) -> DriverResult<()> {
         // SAFETY: the stream is live until this call, and its owner does not use it afterwards.
-        unsafe { call!(self, cuStreamDestroy_v2(stream.raw())) }
+        unsafe { call!(self, cuStreamDestroy_v2(stream.raw())) }?;
+        if let Some(observer) = observer::current() {
+            observer.stream_ended(stream);
+        }
+        Ok(())
     }
 
     /// Returns the stream's id, which no other stream of the process ever has. For the per-thread handle it is the id

@@ -420,3 +420,28 @@ fn a_refused_replay_leaves_no_trace() {
     assert!(state.replay(9, B, true).is_empty());
     assert_eq!(read(&mut state, A, 0).len(), 1);
 }
+
+#[test]
+fn destroyed_streams_are_forgotten_once_their_work_is_complete() {
+    let mut state = State::new();
+    for handle in 1..100 {
+        let stream = stream(0x1000 + handle);
+        write(&mut state, stream, 0);
+        if handle % 2 == 0 {
+            state.finish_stream(stream);
+        }
+        state.end_streams(|ended| *ended == stream);
+        // The last one's work may still run.
+        assert_eq!(state.end_of_device(0).len(), handle % 2);
+        state.finish_device(0);
+    }
+    // A block of a destroyed stream is not taken for one of the stream that gets its track.
+    alloc(&mut state, A);
+    state.end_streams(|ended| *ended == A);
+    assert!(write(&mut state, B, 0).is_empty());
+    state.free(0, StackId(8), None);
+    alloc(&mut state, C);
+    let reports = write(&mut state, C, 0);
+    let [report] = &reports[..] else { panic!("{reports:?}") };
+    assert_eq!((report.conflict, report.missing), (Conflict::Reuse, Missing::RecordStream));
+}

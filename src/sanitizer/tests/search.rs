@@ -24,7 +24,8 @@ const BYTES: usize = 64;
 /// An access: its first byte, its size, and its kind.
 type AccessRange = (u64, u64, Kind);
 
-/// A step of a program. Streams, events, graphs and blocks are small numbers.
+/// A step of a program. Streams, events, graphs and blocks are small numbers. A destroyed stream's handle is that of
+/// another stream later.
 #[derive(Debug, Clone)]
 enum Step {
     Work { stream: usize, operands: Vec<AccessRange> },
@@ -35,6 +36,7 @@ enum Step {
     FinishStream { stream: usize },
     FinishEvent { event: u64 },
     FinishDevice { device: u32 },
+    Destroy { stream: usize },
     Alloc { start: usize, bytes: usize, stream: usize },
     RecordStream { block: usize, stream: usize },
     Free { block: usize },
@@ -62,6 +64,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => stream.clone().prop_map(|stream| Step::FinishStream { stream }),
         1 => event.prop_map(|event| Step::FinishEvent { event }),
         1 => (0_u32..2).prop_map(|device| Step::FinishDevice { device }),
+        2 => (1..STREAMS.len()).prop_map(|stream| Step::Destroy { stream }),
         4 => (0_usize..8, 1_usize..4, stream.clone())
             .prop_map(|(start, units, stream)| Step::Alloc { start: start * 8, bytes: units * 8, stream }),
         2 => (0_usize..8, stream.clone()).prop_map(|(block, stream)| Step::RecordStream { block, stream }),
@@ -307,6 +310,7 @@ fn apply(model: &mut Model, state: &mut State, step: &Step) -> Vec<Report> {
             }
             state.finish_device(*device);
         }
+        Step::Destroy { stream } => state.end_streams(|ended| *ended == STREAMS[*stream]),
         Step::Alloc { start, bytes, stream } => {
             let end = start + bytes;
             if model.blocks.iter().any(|block| block.start < end && *start < block.end) {
