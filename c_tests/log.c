@@ -119,6 +119,9 @@ TEST(a_setting_without_effect_is_a_warning) {
   CHECK_OK(plinth_set_allocator_settings("throw_on_cudamalloc_oom:True"));
   CHECK_EQ(logged.count, 1);
   CHECK_LOGGED(PLINTH_LOG_WARNING, "the setting throw_on_cudamalloc_oom has no effect");
+  /* A later change of other settings does not log it again. */
+  CHECK_OK(plinth_set_allocator_settings("max_non_split_rounding_mb:20"));
+  CHECK_EQ(logged.count, 1);
   CHECK_OK(plinth_set_allocator_settings("throw_on_cudamalloc_oom:False"));
 }
 

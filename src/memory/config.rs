@@ -201,7 +201,7 @@ pub fn set(text: &str, allow: impl FnOnce(&Config, &Config) -> Result<()>) -> Re
     grammar::parse(text, &mut config).map_err(invalid)?;
     check(&config).map_err(invalid)?;
     allow(&before, &config)?;
-    warn_of_ineffective(&config);
+    warn_of_ineffective(&before, &config);
     Ok(store(&mut slot, config))
 }
 
@@ -234,18 +234,21 @@ fn read(find: impl Fn(&str) -> Option<String>) -> Result<Config> {
         config.backend = Kind::Uncached;
     }
     check(&config).map_err(|what| invalid(variable, what))?;
-    warn_of_ineffective(&config);
+    warn_of_ineffective(&Config::default(), &config);
     Ok(config)
 }
 
-/// Logs the settings that were switched on and have no effect.
-fn warn_of_ineffective(config: &Config) {
-    for (key, on) in [
-        ("release_lock_on_cudamalloc", config.release_lock_on_cudamalloc),
-        ("graph_capture_record_stream_reuse", config.graph_capture_record_stream_reuse),
-        ("throw_on_cudamalloc_oom", config.throw_on_cudamalloc_oom),
-    ] {
-        if on {
+/// Logs the settings that a change has switched on and that have no effect.
+fn warn_of_ineffective(before: &Config, after: &Config) {
+    let settings = |config: &Config| {
+        [
+            ("release_lock_on_cudamalloc", config.release_lock_on_cudamalloc),
+            ("graph_capture_record_stream_reuse", config.graph_capture_record_stream_reuse),
+            ("throw_on_cudamalloc_oom", config.throw_on_cudamalloc_oom),
+        ]
+    };
+    for ((key, is_on), (_, was_on)) in settings(after).into_iter().zip(settings(before)) {
+        if is_on && !was_on {
             log::warning(|| format!("the setting {key} has no effect"));
         }
     }
