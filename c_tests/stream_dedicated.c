@@ -140,6 +140,34 @@ TEST(other_streams_take_over_the_memory_of_destroyed_streams) {
   expect_nothing_left();
 }
 
+/* Also small memory, which is created before any moves, and segments. */
+TEST(new_streams_get_the_memory_of_destroyed_streams) {
+  enum { ROUNDS = 20 };
+  size_t held = 0;
+  unsigned char *kept[ROUNDS];
+  for (int round = 0; round < ROUNDS; round++) {
+    plinth_stream_t stream = dedicated(0);
+    unsigned char *memory = alloc_on(KIB, 0, stream);
+    kept[round] = alloc_on(KIB, 0, stream);
+    CHECK_OK(plinth_memset(memory, round, KIB, stream));
+    CHECK_OK(plinth_memset(kept[round], round, KIB, stream));
+    CHECK_OK(plinth_stream_synchronize(stream));
+    release(memory);
+    destroy_stream(stream);
+    /* The next stream may come before the successor is known to be idle. */
+    if (round == 1) {
+      held = reserved(0);
+    }
+    CHECK(round < 2 || reserved(0) == held);
+  }
+  expect_sound();
+  for (int round = 0; round < ROUNDS; round++) {
+    CHECK_EQ(byte_at(kept[round]), round);
+    release(kept[round]);
+  }
+  expect_nothing_left();
+}
+
 TEST(blocks_outlive_their_stream) {
   plinth_stream_t stream = dedicated(0);
   plinth_stream_t other = stream_on(0);

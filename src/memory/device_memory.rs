@@ -152,17 +152,26 @@ struct Arenas {
     in_use: Vec<&'static Arena>,
     /// Arenas without memory, whose key is invalid.
     unused: Vec<&'static Arena>,
-    /// Arenas of threads that have ended, for other threads; see [`ended_threads`](super::ended_threads).
+    /// Arenas of the default pool whose streams have ended, for other streams; see [`ended_threads`](super::ended_threads).
+    of_ended_streams: VecDeque<EndedArena>,
+    /// Those of threads, for other threads.
     of_ended_threads: VecDeque<EndedArena>,
     /// The sums of the arenas that were retired; they have no current values and no peaks.
     retired: Stats,
 }
 
-/// An arena of the per-thread default stream of a thread that has ended.
+impl Arenas {
+    /// Returns the queue of the arenas that a stream with this key may get.
+    fn queue(&mut self, key: &Key) -> &mut VecDeque<EndedArena> {
+        if key.thread == 0 { &mut self.of_ended_streams } else { &mut self.of_ended_threads }
+    }
+}
+
+/// An arena of a stream that has ended, maybe with its thread.
 pub(super) struct EndedArena {
     /// The arena's key.
     pub(super) key: Key,
-    /// The event after which the thread's work uses none of the memory that was free when the thread ended.
+    /// The event after which the stream's work uses none of the memory that was free when it ended.
     pub(super) done: StreamEvent,
 }
 
@@ -395,6 +404,10 @@ impl DeviceMemory {
             recorder::update(arena.device, &mut inner);
             drop(inner);
             arenas.by_key.insert(key, arena);
+            if key.pool == PoolId::DEFAULT && key.thread == 0 {
+                let done = StreamEvent::Pending(StreamUse::new(successor));
+                arenas.of_ended_streams.push_back(EndedArena { key, done });
+            }
         }
     }
 
@@ -415,26 +428,33 @@ impl DeviceMemory {
         arenas.of_ended_threads.push_back(EndedArena { key, done });
     }
 
-    /// Takes the first arena from the queue.
-    pub(super) fn take_queued_arena(&self) -> Option<EndedArena> {
-        self.arenas.lock().of_ended_threads.pop_front()
+    /// Takes the first arena from the queue for a key, unless there is an arena with this key.
+    pub(super) fn take_queued_arena(&self, key: &Key) -> Option<EndedArena> {
+        let mut arenas = self.arenas.lock();
+        if arenas.by_key.contains_key(key) { None } else { arenas.queue(key).pop_front() }
     }
 
     /// Returns an arena to the end of the queue.
     pub(super) fn return_queued_arena(&self, ended: EndedArena) {
-        self.arenas.lock().of_ended_threads.push_back(ended);
+        self.arenas.lock().queue(&ended.key).push_back(ended);
     }
 
-    /// Gives an arena that was taken from the queue to a stream of the calling thread, which has none with this key.
+    /// Gives an arena that was taken from the queue to a stream, unless another thread has created one with this key.
     /// Returns `false` if the arena was retired meanwhile.
-    pub(super) fn give_arena(&self, ended: &Key, key: Key, stream_use: StreamUse) -> bool {
+    pub(super) fn give_arena(&self, ended: EndedArena, key: Key, stream_use: StreamUse) -> bool {
         let mut arenas = self.arenas.lock();
-        let Some(arena) = arenas.by_key.remove(ended) else { return false };
+        if arenas.by_key.contains_key(&key) {
+            arenas.queue(&ended.key).push_back(ended);
+            return true;
+        }
+        let Some(arena) = arenas.by_key.remove(&ended.key) else { return false };
         *arena.stream_use.lock() = stream_use;
         let mut inner = arena.lock();
         inner.key = key;
         recorder::update(arena.device, &mut inner);
-        inner.make_owner(key.thread);
+        if key.thread != 0 {
+            inner.make_owner(key.thread);
+        }
         drop(inner);
         arenas.by_key.insert(key, arena);
         true
@@ -457,7 +477,7 @@ impl DeviceMemory {
         }
         arenas.in_use.retain(|other| other.number != arena.number);
         arena.in_use.store(false, Ordering::Relaxed);
-        arenas.of_ended_threads.retain(|ended| ended.key != key);
+        arenas.queue(&key).retain(|ended| ended.key != key);
         arenas.unused.push(arena);
         inner.space.counters.zones.iter_mut().for_each(|zone| zone.set_pinned((0, 0)));
         inner.space.counters.set_oversize((0, 0));

@@ -1,9 +1,12 @@
-//! Reuses the memory of threads that have ended.
+//! Reuses the memory of threads and of streams that have ended.
 //!
 //! A thread's per-thread default stream has an arena of its own, and ends with the thread. At the thread's end an event
 //! is recorded in the stream and the arena is queued. The next thread that needs such an arena gets it, once the device
 //! has completed the event. So the number of arenas depends on how many threads run at once, and not on how many ever
 //! ran. Only arenas of the default pool are queued, because graphs may use the memory of other pools at any time.
+//!
+//! The arena of a stream that the program destroys belongs to the stream's successor, which waits for its work, until
+//! another stream without an arena gets it.
 //!
 //! A block that outlives its thread stays valid. The thread's stream may still get work that uses it, from destructors
 //! of the thread that run later. So the stream counts as recorded on the block, and its free waits for an event. A
@@ -56,18 +59,18 @@ fn queue_arenas() {
     }
 }
 
-/// Gives the calling thread an arena of a thread that has ended, if its key is for the per-thread default stream of the
-/// default pool, and is new, and an arena is not in use any more.
+/// Gives a stream the arena of one that has ended, if its key is for the default pool, and is new, and an arena is not in
+/// use any more. A thread's per-thread default stream gets that of another thread.
 pub fn reuse_arena(runtime: &Runtime, device: &Device, key: Key, stream_use: StreamUse) {
     let memory = device.memory();
-    if key.thread == 0 || key.pool != PoolId::DEFAULT || memory.find_arena(&key).is_some() {
+    if key.pool != PoolId::DEFAULT {
         return;
     }
     for _ in 0..MAX_POLLS {
-        let Some(mut ended) = memory.take_queued_arena() else { return };
+        let Some(mut ended) = memory.take_queued_arena(&key) else { return };
         if !stream_events::is_complete(runtime, &mut ended.done, false) {
             memory.return_queued_arena(ended);
-        } else if memory.give_arena(&ended.key, key, stream_use) {
+        } else if memory.give_arena(ended, key, stream_use) {
             return;
         }
     }
