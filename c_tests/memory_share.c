@@ -9,7 +9,7 @@
 /* last: a_stopped_process_does_not_hang_the_others */
 /* last: the_budget_is_a_limit */
 /* last: peaks_of_several_programs_take_turns */
-/* alone: a_forked_child_has_no_share wrong_arguments_are_refused; sets the environment */
+/* alone: a_forked_child_has_no_share allocations_do_not_wait_for_a_process_that_stopped_while_it_joined wrong_arguments_are_refused; sets the environment */
 #include "driver.h"
 #include "library_threads.h"
 #include "peering.h"
@@ -182,6 +182,69 @@ TEST(a_stopped_process_does_not_hang_the_others) {
   release(block);
   say(other.socket, 'e');
   expect_end(other);
+  expect_nothing_left();
+}
+
+/* A process that has the lock with which processes join. */
+static pid_t start_stopped_process(void) {
+  plinth_device_properties_t properties = PLINTH_DEVICE_PROPERTIES_INIT;
+  char path[256];
+  int ends[2];
+  char told = 0;
+  CHECK_OK(plinth_get_device_properties(0, &properties));
+  int length = snprintf(path, sizeof path, "/dev/shm/plinth-share-%u-", (unsigned)geteuid());
+  for (int index = 0; index < 16; index++) {
+    length += snprintf(path + length, sizeof path - (size_t)length, "%02x", properties.uuid[index]);
+  }
+  snprintf(path + length, sizeof path - (size_t)length, "-%s", name);
+  CHECK(pipe(ends) == 0);
+  const pid_t process = fork();
+  CHECK(process >= 0);
+  if (process == 0) {
+    struct flock lock;
+    memset(&lock, 0, sizeof lock);
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    lock.l_len = 1;
+    const int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    const bool locked = file != -1 && fcntl(file, F_SETLK, &lock) == 0;
+    if (!locked || write(ends[1], "l", 1) != 1) {
+      _exit(1);
+    }
+    for (;;) {
+      pause();
+    }
+  }
+  CHECK(close(ends[1]) == 0);
+  CHECK(read(ends[0], &told, 1) == 1);
+  CHECK(close(ends[0]) == 0);
+  return process;
+}
+
+static void *share_in_thread(void *unused) {
+  (void)unused;
+  share(0, 0);
+  return NULL;
+}
+
+TEST(allocations_do_not_wait_for_a_process_that_stopped_while_it_joined) {
+  name_processes();
+  pthread_t thread;
+  int status = -1;
+  share(0, 0);
+  CHECK_OK(plinth_memory_share_disable(0));
+  const pid_t stopped = start_stopped_process();
+  CHECK(pthread_create(&thread, NULL, share_in_thread, NULL) == 0);
+  usleep(300 * 1000);
+  const double begin = seconds_now();
+  release(alloc_on(PART(20), 0, NULL));
+  CHECK_EQ(info().processes, 0);
+  CHECK(seconds_now() - begin < 5);
+  CHECK(kill(stopped, SIGKILL) == 0);
+  CHECK(waitpid(stopped, &status, 0) == stopped);
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK_EQ(info().processes, 1);
+  CHECK_OK(plinth_memory_share_disable(0));
   expect_nothing_left();
 }
 

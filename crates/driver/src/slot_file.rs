@@ -91,13 +91,14 @@ impl SlotFile {
                 Ok(true) => Some(Ok(slot)),
                 Err(error) => Some(Err(error)),
             });
-            let slot = slot.unwrap_or_else(|| Err(io::Error::other(format!("{slots} processes share it already"))))?;
+            // Also without a slot: this process may have the file open for another use.
             process_lock::unlock(&file, 0, 1)?;
+            let slot = slot.unwrap_or_else(|| Err(io::Error::other(format!("{slots} processes share it already"))));
             return Ok(SlotFile {
                 file,
                 _close_unused: close_unused,
                 path,
-                slot,
+                slot: slot?,
                 slots,
                 process: std::process::id(),
                 left: Mutex::new(false),
@@ -150,12 +151,16 @@ impl SlotFile {
     /// Gives the slot back, and removes the file if no other process has one.
     pub fn leave(&self) {
         let mut left = self.left.lock();
-        // A failure leaves an empty file behind, which does no harm.
-        if std::mem::replace(&mut *left, true) || process_lock::lock(&self.file, 0, 1, LOCK_LIMIT_AT_EXIT).is_err() {
+        if std::mem::replace(&mut *left, true) {
             return;
         }
+        let locked = process_lock::lock(&self.file, 0, 1, LOCK_LIMIT_AT_EXIT);
         // To the end of the file, whatever its users have locked there.
         let _ = process_lock::unlock(&self.file, 1, 0);
+        // Without the lock, an empty file stays behind, which does no harm.
+        if locked.is_err() {
+            return;
+        }
         if process_lock::locked_by_others(&self.file, 1, self.slots).is_ok_and(|others| others == 0) {
             let _ = fs::unlink(&self.path);
         }
@@ -173,7 +178,11 @@ pub fn path_of(name: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{file_description::control, temporary};
+    use crate::{
+        file_description::{control, lock_shared, reopen},
+        temporary,
+    };
+    use std::os::fd::AsRawFd;
 
     #[test]
     fn files_of_others_and_links_are_refused() {
@@ -198,10 +207,34 @@ mod tests {
         assert_eq!(joined.exclusively(|_| Ok(7)).unwrap(), None);
         assert!(std::fs::metadata(&path).is_err());
     }
-    /// Returns whether this process has locked its slot. Locks of open files conflict with those of their own process.
-    fn has_locked(joined: &SlotFile) -> bool {
-        let found = control(joined.file(), libc::F_OFD_GETLK, libc::F_WRLCK, 1 + joined.slot(), 1).unwrap();
+
+    /// Returns whether this process has locked a byte. Locks of open files conflict with those of their own process.
+    fn is_locked(joined: &SlotFile, byte: u64) -> bool {
+        let found = control(joined.file(), libc::F_OFD_GETLK, libc::F_WRLCK, byte, 1).unwrap();
         i32::from(found.l_type) == libc::F_WRLCK
+    }
+
+    fn has_locked(joined: &SlotFile) -> bool {
+        is_locked(joined, 1 + joined.slot())
+    }
+
+    #[test]
+    fn nothing_stays_locked_after_a_failure() {
+        let folder = temporary::folder().unwrap();
+        let path = folder.path().join("slots");
+        let file = std::fs::File::create_new(&path).unwrap();
+        // The lock of a description conflicts with those of all processes, like the lock of another process.
+        let other = reopen(None, file.as_raw_fd()).unwrap();
+        drop(file);
+        lock_shared(&other, 1, 1).unwrap();
+        let joined = SlotFile::join(path.clone(), 2).unwrap();
+        assert!(has_locked(&joined));
+        assert!(SlotFile::join(path, 1).is_err());
+        assert!(!is_locked(&joined, 0));
+        // The other process has been stopped while it joined.
+        lock_shared(&other, 0, 1).unwrap();
+        joined.leave();
+        assert!(!has_locked(&joined));
     }
 
     #[test]

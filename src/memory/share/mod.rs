@@ -124,17 +124,18 @@ pub fn enable(number: i32, options: &Options) -> Result<()> {
         return Err(Error::new(Status::INVALID_VALUE, what));
     }
     let _change = CHANGE.lock();
-    let mut running = RUNNING.of(device).lock();
-    let member = match &*running {
-        Some(running) if running.member.name == options.name => running.member.clone(),
-        Some(running) => {
-            let what = format!("device {} is shared by the name \"{}\" already", device.ordinal, running.member.name);
+    let known = RUNNING.of(device).lock().as_ref().map(|running| running.member.clone());
+    let member = match known {
+        Some(member) if member.name == options.name => member,
+        Some(member) => {
+            let what = format!("device {} is shared by the name \"{}\" already", device.ordinal, member.name);
             return Err(Error::new(Status::ALREADY_INITIALIZED, what));
         }
         None => {
+            // It may wait for a process that has been stopped. Allocations look for the member meanwhile.
             let started = start(runtime, device, &options.name)?;
             let member = started.member.clone();
-            *running = Some(started);
+            *RUNNING.of(device).lock() = Some(started);
             member
         }
     };
