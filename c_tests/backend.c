@@ -453,6 +453,25 @@ TEST(uncached_backend_refuses_allocations_in_a_capture) {
       "backend native or cudaMallocAsync");
 }
 
+TEST(async_backend_frees_memory_of_other_streams_during_a_capture) {
+  select_async_backend();
+  plinth_stream_t stream = stream_on(0);
+  plinth_stream_t other = stream_on(0);
+  unsigned char *memory = alloc_on(KIB, 0, stream);
+  unsigned char *recorded = alloc_on(KIB, 0, stream);
+  plinth_graph_t graph = NULL;
+  CHECK_OK(plinth_record_stream(recorded, other));
+  CHECK_OK(plinth_graph_create(&graph));
+  CHECK_OK(plinth_set_stream(stream_on(0)));
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  release(memory);
+  release(recorded);
+  release(alloc_on(KIB, 0, stream));
+  CHECK_OK(plinth_graph_capture_end(graph));
+  CHECK_OK(plinth_graph_destroy(graph));
+  expect_nothing_left();
+}
+
 static void *empty_the_cache(void *context) {
   CHECK(context == NULL);
   CHECK_OK(plinth_empty_cache());

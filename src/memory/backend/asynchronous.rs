@@ -11,7 +11,7 @@ use super::{BackendRequest, Block, Freed, Owner, StreamUse, block_span, finish_f
 use crate::{
     base::{retry::retry, units::Bytes},
     driver::{
-        MemoryPool, Stream, codes,
+        Driver, MemoryPool, Stream, codes,
         memory_pool::{PoolBytes, REUSE},
         types::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED,
     },
@@ -107,7 +107,7 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
     if block.has_capturing_stream(runtime) {
         return later(address, block);
     }
-    let freed = device.with_context(&runtime.driver, |driver| {
+    let free = |driver: &Driver| {
         let stream = if block.uses.is_empty() {
             stream::of_use(runtime, block.own).raw
         } else {
@@ -123,7 +123,9 @@ pub(super) fn free(runtime: &Runtime, device: &Device, address: u64, block: Bloc
             Err(failure) if capture.is_some() && failure.code == codes::CUDA_ERROR_INVALID_VALUE => Ok(()),
             freed => Ok(freed?),
         }
-    });
+    };
+    // Another stream may be capturing.
+    let freed = device.with_context(&runtime.driver, |driver| driver.with_relaxed_capture(|| free(driver))?);
     drop(outside);
     finish_free(device, block, freed, "freeing memory in stream order")
 }
