@@ -274,6 +274,14 @@ TEST(the_memory_fraction_can_be_configured) {
   CHECK_OK(plinth_set_per_process_memory_fraction(1.0, 0));
   CHECK_OK(plinth_get_per_process_memory_fraction(0, &fraction));
   CHECK(fraction == 1.0);
+  /* The last call applies, also with the value that the settings had before. */
+  CHECK_OK(plinth_set_allocator_settings("max_split_size_mb:100, per_process_memory_fraction : 0.5"));
+  CHECK_OK(plinth_get_per_process_memory_fraction(0, &fraction));
+  CHECK(fraction == 0.5);
+  CHECK_OK(plinth_set_per_process_memory_fraction(1.0, 0));
+  CHECK_OK(plinth_set_allocator_settings("max_split_size_mb:200"));
+  CHECK_OK(plinth_get_per_process_memory_fraction(0, &fraction));
+  CHECK(fraction == 1.0);
   use_memory();
   expect_nothing_left();
 }

@@ -205,6 +205,11 @@ pub fn set(text: &str, allow: impl FnOnce(&Config, &Config) -> Result<()>) -> Re
     Ok(store(&mut slot, config))
 }
 
+/// Returns whether a text that [`set`] accepts names the fraction of each device's memory.
+pub fn names_fraction(text: &str) -> bool {
+    grammar::names(text, "per_process_memory_fraction")
+}
+
 /// Reads the environment through `find`.
 fn read(find: impl Fn(&str) -> Option<String>) -> Result<Config> {
     let invalid =

@@ -14,13 +14,9 @@ use crate::{
 
 /// Changes the settings that a text names.
 pub fn set_allocator_settings(text: &str) -> Result<()> {
-    let mut fraction = None;
-    let config = config::set(text, |before, after| {
-        check_change(before, after)?;
-        fraction = (before.per_process_memory_fraction != after.per_process_memory_fraction)
-            .then_some(after.per_process_memory_fraction);
-        Ok(())
-    })?;
+    let config = config::set(text, check_change)?;
+    // A call may have set another fraction than the settings had.
+    let fraction = config::names_fraction(text).then_some(config.per_process_memory_fraction);
     pinned::configure(&config);
     // Rounding is looked up together with the arena, so cached arenas must be invalidated.
     route::invalidate_arenas();

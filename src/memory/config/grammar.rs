@@ -53,7 +53,7 @@ impl Key<'_> {
     fn power_of_two(self, value: &str, maximum: u64) -> Parsed<u64> {
         match value.parse::<u64>() {
             Ok(number) if number.is_power_of_two() && number <= maximum => Ok(number),
-            _ => self.invalid_value(format_args!("a power of two of at maximum {maximum}"), value),
+            _ => self.invalid_value(format_args!("a power of two of at most {maximum}"), value),
         }
     }
 
@@ -226,6 +226,13 @@ pub fn parse(text: &str, config: &mut Config) -> Parsed<()> {
         set(config, Key(name), value)?;
     }
     Ok(())
+}
+
+/// Returns whether a text has a value for a key.
+pub fn names(text: &str, key: &str) -> bool {
+    let text: String = text.split_whitespace().collect();
+    let is_key = |pair: &&str| pair.split_once(':').is_some_and(|(name, _)| name == key);
+    pairs(&text).is_ok_and(|pairs| pairs.iter().any(is_key))
 }
 
 /// Formats settings as a text that [`parse`] reads. Omits a key that has its default value if no text expresses that
