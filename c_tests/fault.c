@@ -114,11 +114,11 @@ SCENARIO_OF(plan_of_blocks, peer_access_of_blocks) {
   }
   if (allocates && ATTEMPT(plinth_enable_peer_access(0, last_device)) &&
       !ATTEMPT(plinth_disable_peer_access(0, last_device))) {
-    CHECK_OK(plinth_enable_peer_access(0, last_device));
     for (int index = 0; index < BLOCKS; index++) {
       CHECK_OK(plinth_memset(blocks[index], 1, KIB, stream));
     }
     CHECK_OK(plinth_stream_synchronize(stream));
+    CHECK_OK(plinth_enable_peer_access(0, last_device));
     CHECK_OK(plinth_disable_peer_access(0, last_device));
   }
   for (int index = 0; index < BLOCKS; index++) {

@@ -89,6 +89,25 @@ TEST(peers_access_private_pools) {
   expect_nothing_left();
 }
 
+TEST(peer_access_changes_during_a_capture) {
+  need_peers();
+  unsigned char *memory = alloc_on(BLOCK, 0, NULL);
+  plinth_graph_t graph = NULL;
+  CHECK_OK(plinth_graph_create(&graph));
+  CHECK_OK(plinth_set_stream(stream_on(0)));
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  CHECK_OK(plinth_enable_peer_access(1, 0));
+  CHECK_OK(plinth_enable_peer_access(1, 0));
+  CHECK_OK(plinth_disable_peer_access(1, 0));
+  CHECK_OK(plinth_enable_peer_access(1, 0));
+  CHECK_OK(plinth_graph_capture_end(graph));
+  expect_access(memory, 4);
+  CHECK_OK(plinth_disable_peer_access(1, 0));
+  CHECK_OK(plinth_graph_destroy(graph));
+  release(memory);
+  expect_nothing_left();
+}
+
 HELPER(sends_two_blocks) {
   unsigned char *first = alloc_on(BLOCK, 0, NULL);
   unsigned char *second = alloc_on(40 * MIB, 0, NULL);

@@ -1,6 +1,7 @@
 //! Peer access: access of one device to the memory of another.
 
 use crate::{
+    base::log,
     driver::{Code, Context as Peer, Driver, DriverResult, codes},
     error::{Context, Result},
     memory::{self, reach},
@@ -27,7 +28,13 @@ pub fn disable(device: i32, peer: i32) -> Result<()> {
     let runtime = runtime::ready()?;
     reach::clear_access(runtime.device(device)?.ordinal, runtime.device(peer)?.ordinal);
     memory::remove_peer(device, peer)
-        .and_then(|()| change(device, peer, Driver::disable_peer_access, codes::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED))
+        .and_then(|removed| {
+            let disabled = change(device, peer, Driver::disable_peer_access, codes::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+            if disabled.is_err() && removed {
+                log::ignore(memory::add_peer(device, peer), "restoring the access to mapped memory");
+            }
+            disabled
+        })
         .context(|| format!("disabling access of device {device} to device {peer}"))
 }
 
@@ -40,7 +47,8 @@ fn change(device: i32, peer: i32, call: fn(&Driver, Peer) -> DriverResult<()>, n
         return Ok(());
     }
     let peer = peer.context(&runtime.driver)?;
-    device.with_context(&runtime.driver, |driver| match call(driver, peer) {
+    // A stream may be capturing.
+    device.with_context(&runtime.driver, |driver| match driver.with_relaxed_capture(|| call(driver, peer))? {
         Err(failure) if failure.code == nothing_to_do => Ok(()),
         answer => Ok(answer?),
     })

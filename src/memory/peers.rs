@@ -74,13 +74,13 @@ pub fn add_all_peers() -> Result<()> {
     Ok(())
 }
 
-/// Revokes access that [`add_peer`] gave.
-pub fn remove_peer(device: i32, peer: i32) -> Result<()> {
+/// Revokes access that [`add_peer`] gave. Returns whether there was such access.
+pub fn remove_peer(device: i32, peer: i32) -> Result<bool> {
     let runtime = runtime::ready()?;
     let (device, peer) = (runtime.device(device)?, runtime.device(peer)?);
     let _changing = peer.memory().changing_peers.lock();
     if !peer.memory().peers.lock().contains(&device.native) {
-        return Ok(());
+        return Ok(false);
     }
     peer.memory().previous_mappings.lock().remove_unused(&runtime.driver);
     // Remove the device for future mappings first, as above.
@@ -93,7 +93,7 @@ pub fn remove_peer(device: i32, peer: i32) -> Result<()> {
         // The device is listed again, so it has access to all mappings.
         log::ignore(allow(&runtime.driver, device, peer), "restoring the access of a device to the memory of another");
     }
-    outcome
+    outcome.map(|()| true)
 }
 
 /// Calls a function for every mapping of a device. Holding `growth` keeps the arena itself from unmapping any of them

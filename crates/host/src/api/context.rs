@@ -64,11 +64,8 @@ pub unsafe extern "C" fn cuCtxGetDevice(device: *mut CUdevice) -> Code {
 pub unsafe extern "C" fn cuCtxSynchronize() -> Code {
     enter(Call::cuCtxSynchronize, 0, |state| {
         let device = context::current_device(state)?;
-        {
-            let mut engine = state.engine.lock();
-            let forbidden = engine.forbid_device(device);
-            engine.forbid_unsafe(context::thread_number()).and(forbidden)?;
-        }
+        // Captures of other devices do not matter, in any mode.
+        state.engine.lock().forbid_device(device)?;
         stream::synchronize_device(state, device)
     })
 }
@@ -107,6 +104,7 @@ pub unsafe extern "C" fn cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint) -
         if !state.config.peers || device == peer {
             return Err(codes::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
         }
+        state.engine.lock().forbid_unsafe(context::thread_number())?;
         let peers = &mut state.memory.write().peers[device];
         if *peers & (1 << peer) != 0 {
             return Err(codes::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);

@@ -301,3 +301,33 @@ fn a_branch_that_fails_fails_the_launch() {
         assert!(!log.entries().contains(&3));
     });
 }
+
+/// Changes of peer access are unsafe during a capture, as an H200's driver has it; a wait for another device is not.
+#[test]
+fn peer_access_does_not_change_in_a_capture() {
+    in_child("capture::peer_access_does_not_change_in_a_capture", &[], || {
+        let t = setup(0);
+        let (own, peer) = (context(&t, 0), context(&t, 1));
+        let captured = |call: &dyn Fn() -> u32| {
+            let stream = new_stream(&t, CU_STREAM_NON_BLOCKING);
+            ok!(t.cuStreamBeginCapture_v2(stream, GLOBAL));
+            (call(), end_code(&t, stream))
+        };
+        let refused = (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        let enable = |peer, flags| code!(t.cuCtxEnablePeerAccess(peer, flags));
+        assert_eq!(captured(&|| enable(peer, 0)), refused);
+        assert_eq!(captured(&|| enable(peer, 1)), (CUDA_ERROR_INVALID_VALUE, 0));
+        assert_eq!(captured(&|| enable(own, 0)), (CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, 0));
+        ok!(t.cuCtxEnablePeerAccess(peer, 0));
+        assert_eq!(captured(&|| enable(peer, 0)), refused);
+        assert_eq!(captured(&|| code!(t.cuCtxDisablePeerAccess(peer))), refused);
+        let synchronize = |context| {
+            ok!(t.cuCtxSetCurrent(context));
+            let code = code!(t.cuCtxSynchronize());
+            ok!(t.cuCtxSetCurrent(own));
+            code
+        };
+        assert_eq!(captured(&|| synchronize(peer)), (0, 0));
+        assert_eq!(captured(&|| synchronize(own)), refused);
+    });
+}
