@@ -172,14 +172,17 @@ pub(super) fn empty(runtime: &Runtime) -> Result<()> {
 /// driver does not report them.
 pub(super) fn reserved_bytes(device: &Device, runtime: &Runtime) -> Option<(u64, u64)> {
     let pool = *DevicePool::of(device).pool.get()?;
-    let of = |attribute| runtime.driver.memory_pool_get(pool, attribute).ok();
+    let driver = &runtime.driver;
+    // A stream may be capturing.
+    let of = |attribute| driver.with_relaxed_capture(|| driver.memory_pool_get(pool, attribute)).ok()?.ok();
     Some((of(PoolBytes::Reserved)?, of(PoolBytes::ReservedHigh)?))
 }
 
 /// Resets the peak of the bytes that the pool has reserved.
 pub(super) fn reset_peak(device: &Device, runtime: &Runtime) {
     if let Some(pool) = DevicePool::of(device).pool.get() {
+        let driver = &runtime.driver;
         // Failing to reset a peak is not an error.
-        let _ = runtime.driver.memory_pool_set(*pool, PoolBytes::ReservedHigh, 0);
+        let _ = driver.with_relaxed_capture(|| driver.memory_pool_set(*pool, PoolBytes::ReservedHigh, 0));
     }
 }
