@@ -294,12 +294,13 @@ PLINTH_API void plinth_pluggable_reset(void) PLINTH_NOEXCEPT;
 PLINTH_API void plinth_pluggable_memory_fraction(double fraction, int device) PLINTH_NOEXCEPT;
 
 /**
- * Finds the block that a pointer belongs to: the base_alloc_fn of CUDAPluggableAllocator.
+ * Finds the block of a pointer: the base_alloc_fn of CUDAPluggableAllocator. For pointers into a block, call
+ * plinth_pointer_attributes.
  *
- * @param pointer A pointer into memory of plinth_alloc.
- * @param size Out, unless NULL: the size of the block in bytes. Not written if the pointer is not in a block of the
- *        allocator.
- * @return The beginning of the block; the pointer itself if it is not in a block of the allocator.
+ * @param pointer Memory of plinth_alloc.
+ * @param size Out, unless NULL: the size of the block in bytes. Not written if no block of the allocator begins at the
+ *        pointer.
+ * @return The beginning of the block; the pointer itself if no block of the allocator begins there.
  */
 PLINTH_API
 void *plinth_pluggable_base_alloc(void *pointer,

@@ -102,12 +102,13 @@ pub unsafe extern "C" fn plinth_pluggable_memory_fraction(fraction: f64, device:
     guard(|| memory::set_fraction(fraction, device));
 }
 
-/// Finds the block that a pointer belongs to: the base_alloc_fn of CUDAPluggableAllocator.
+/// Finds the block of a pointer: the base_alloc_fn of CUDAPluggableAllocator. For pointers into a block, call
+/// plinth_pointer_attributes.
 ///
-/// @param pointer A pointer into memory of plinth_alloc.
-/// @param size Out, unless NULL: the size of the block in bytes. Not written if the pointer is not in a block of the
-///        allocator.
-/// @return The beginning of the block; the pointer itself if it is not in a block of the allocator.
+/// @param pointer Memory of plinth_alloc.
+/// @param size Out, unless NULL: the size of the block in bytes. Not written if no block of the allocator begins at the
+///        pointer.
+/// @return The beginning of the block; the pointer itself if no block of the allocator begins there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_pluggable_base_alloc(pointer: *mut c_void, size: *mut usize) -> *mut c_void {
     let mut base = pointer;
