@@ -10,7 +10,7 @@
 
 namespace {
 
-constexpr std::uint32_t kRanks = 16, kThreads = 512, kStaging = 458752, kRegistrations = 446464, kTransfers = 32, kEntries = 4;
+constexpr std::uint32_t kRanks = 16, kThreads = 512, kStaging = 460800, kRegistrations = 448512, kTransfers = 32, kEntries = 4;
 constexpr std::uint32_t kSlot = 1024, kEntry = 512, kLanes = 3, kPackets = 4096, kBroadcastPackets = 8192, kPiece = 256;
 constexpr std::uint32_t kShortTransfer = 768, kShortEntry = kShortTransfer / kLanes;
 constexpr std::uint64_t kPlace = 1ull << 40, kEagerTransfer = 4000;

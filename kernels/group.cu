@@ -3,7 +3,8 @@
 // Each rank has a symmetric buffer, its buffer, that all ranks have mapped. A rank sends data by writing it into a slot of the
 // receiver's buffer, and then the number of the step into a flag there, with a release in the scope of the system; so every rank
 // spins on its own memory. The number of the step is kept in memory and is no argument of the launch, so that a captured launch
-// is correct in every replay.
+// is correct in every replay. It is kept twice: the first block of a launch writes the next one while other blocks may still have
+// to read theirs, and each block knows whose turn it is.
 //
 // In each step every rank waits for the flags of all others. When the flags of step t are there, no rank reads the data of
 // step t - 1 any more; so two slots for each rank, for even and odd steps, are enough. A block waits only for the blocks of its

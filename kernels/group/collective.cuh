@@ -8,16 +8,25 @@
 
 namespace plinth {
 
-// Counts this block as done. The last one writes the numbers for the next launch; by then every one has read them.
+// The numbers of steps and of collectives with which a collective begins whose turn it is.
+__device__ __forceinline__ ulonglong2 *counts_of(const GroupInfo &group, u32 turn) {
+  return reinterpret_cast<ulonglong2 *>(group.buffers[group.rank] + kCounts) + turn;
+}
+
+// The turn of a block's next collective of several blocks.
+__device__ __forceinline__ u32 *turn_of(const GroupInfo &group, u32 block) {
+  return reinterpret_cast<u32 *>(group.buffers[group.rank] + kTurns + 16 * block);
+}
+
+// Writes the numbers for the next launch. No block waits for another: one that has not read the numbers of this launch finds them
+// where they were, because the next ones are for the other turn. Each block passes the turn on for itself, and for its share of
+// the blocks that the launch does not have.
 __device__ __noinline__ void end_call(u64 step) {
-  const u64 own = shared.group.buffers[shared.group.rank];
-  if (threadIdx.x != 0) return;
-  if (gridDim.x > 1) {
-    if (atomicAdd(reinterpret_cast<u32 *>(own + kDone), 1u) != gridDim.x - 1) return;
-    *reinterpret_cast<volatile u32 *>(own + kDone) = 0;
-  }
-  *reinterpret_cast<volatile u64 *>(own + kSteps) = step;
-  *reinterpret_cast<volatile u64 *>(own + kCalls) = shared_call.number + 1;
+  const GroupInfo &group = shared.group;
+  const u32 next = gridDim.x == 1 ? shared_call.turn : shared_call.turn ^ 1;
+  const u32 block = blockIdx.x + threadIdx.x * gridDim.x;
+  if (gridDim.x > 1 && block < kBlocks) *turn_of(group, block) = next;
+  if (block == 0) *counts_of(group, next) = make_ulonglong2(step, shared_call.number + 1);
 }
 
 // Writes the own data of a chunk of `bytes` bytes to the slots of the other ranks.
@@ -65,8 +74,12 @@ __device__ __forceinline__ void run(const Collective &c) {
   const GroupInfo &group = c.group;
   const u64 buffer = group.buffers[group.rank];
   const u32 failed = load_relaxed(buffer + kFailed);
-  u64 step = *reinterpret_cast<volatile u64 *>(buffer + kSteps);
-  const u64 number = *reinterpret_cast<volatile u64 *>(buffer + kCalls);
+  // Each load takes half a microsecond, so all are on their way at the same time.
+  const u32 turn = __ldcg(turn_of(group, blockIdx.x));
+  const ulonglong2 first = __ldcg(counts_of(group, 0));
+  const ulonglong2 second = __ldcg(counts_of(group, 1));
+  u64 step = turn == 0 ? first.x : second.x;
+  const u64 number = turn == 0 ? first.y : second.y;
   // Otherwise this rank would go on without a rank that failed after it had written its parts.
   const u32 peer_failed = threadIdx.x < group.size ? load_relaxed(buffer + kPeerFailed + threadIdx.x * 4) : 0;
   const Header header = {c.mode | c.op << 8 | c.element << 16 | c.root << 24 | static_cast<u64>(gridDim.x) << 32, c.count,
@@ -80,6 +93,7 @@ __device__ __forceinline__ void run(const Collective &c) {
   if (threadIdx.x == 0) {
     shared_call.header = header;
     shared_call.number = number;
+    shared_call.turn = turn;
     shared_route.unaligned = 0;
   }
   // All threads of the block return, or none: those that went on would not wait for other ranks.
@@ -122,7 +136,6 @@ __device__ __forceinline__ void run(const Collective &c) {
     step += 1;
     offset += bytes;
   } while (offset < c.bytes);
-  __syncthreads();
   end_call(step);
 }
 

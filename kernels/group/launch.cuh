@@ -69,11 +69,12 @@ struct Transfer {
 // loads from global memory, which each acquire makes slow again.
 __shared__ Collective shared;
 
-// What else is the same in all steps of the launch: its header, its number, and the failure that each rank has written to the
-// own buffer.
+// What else is the same in all steps of the launch: its header, its number, its turn, and the failure that each rank has written
+// to the own buffer.
 struct Call {
   Header header;
   u64 number;
+  u32 turn;
   u32 peer_failed[kRanks];
 };
 

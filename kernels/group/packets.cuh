@@ -5,9 +5,9 @@
 
 namespace plinth {
 
-// The threads of a block that send and receive data, if it fits into one unit of each. The last warp of the first block then has
-// only the headers to send and to compare.
-constexpr u32 kPacketThreads = kThreads - 32;
+// The threads of a block that send and receive data, if it fits into one unit of each. With more threads a block sends later: an
+// all_reduce of 8 KiB takes 3.6 us in four blocks, and took 4.4 in one.
+constexpr u32 kPacketThreads = 128;
 
 // The rank whose header this thread sends and compares, or a larger number.
 __device__ __forceinline__ u32 header_peer() { return blockIdx.x == 0 ? kThreads - 1 - threadIdx.x : ~0u; }
@@ -18,8 +18,10 @@ struct Units {
   u32 end;
   u32 step;
 
+  // The last warp, which has headers in the first block, has data only if all threads have.
   __device__ __forceinline__ Units(const Collective &c) : end(static_cast<u32>((c.bytes + 15) / 16)) {
-    const u32 threads = end <= gridDim.x * kPacketThreads ? kPacketThreads : kThreads;
+    const u32 some = kPacketThreads * gridDim.x;
+    const u32 threads = end <= some ? kPacketThreads : end <= 2 * some ? 2 * kPacketThreads : kThreads;
     first = threadIdx.x < threads ? blockIdx.x * threads + threadIdx.x : end;
     step = gridDim.x * threads;
   }

@@ -36,46 +36,46 @@ pub mod offsets {
 
     /// Owner: a `u32`, nonzero once the group has failed.
     pub const FAILED: u64 = 0;
-    /// Owner: a `u32`, the number of blocks of the current launch that have finished.
-    pub const DONE: u64 = 4;
-    /// Owner: a `u64`, the number of collectives so far.
-    pub const CALLS: u64 = 8;
-    /// Owner: a `u64`, the number of steps of all collectives so far.
-    pub const STEPS: u64 = 16;
-    /// Owner: a `u64`, the time at which a kernel last read the page of the report, in nanoseconds of the device's clock.
-    pub const POLLED: u64 = 24;
     /// Owner: a `u32`, nonzero once one of the rank's launches writes the report. [`FAILED`] follows when it is complete.
-    pub const REPORTING: u64 = 32;
+    pub const REPORTING: u64 = 4;
+    /// Owner: a `u64`, the time at which a kernel last read the page of the report, in nanoseconds of the device's clock.
+    pub const POLLED: u64 = 8;
+    /// Owner: the numbers of steps and of collectives so far, two `u64`, for each of two turns. The first block of a collective
+    /// writes them at its end: for the other turn if there are more blocks, which may not have read those of this turn yet.
+    pub const COUNTS: u64 = 128;
     /// A `u32` for each rank, nonzero once the group has failed at that rank.
     pub const PEER_FAILED: u64 = 1024;
+    /// Owner: for each block a `u32`, 16 bytes apart, the turn of the next collective of several blocks.
+    pub const TURNS: u64 = 2048;
     /// Owner: a `u64` for each rank and lane, the number of chunks sent to it so far.
-    pub const SENT: u64 = 2048;
+    pub const SENT: u64 = 4096;
     /// Owner: a `u64` for each rank and lane, the number of chunks received from it so far.
-    pub const RECEIVED: u64 = 10_240;
+    pub const RECEIVED: u64 = 12_288;
     /// A `u64` for each rank and lane: the number of chunks that the rank has sent.
-    pub const ARRIVED: u64 = 18_432;
+    pub const ARRIVED: u64 = 20_480;
     /// A `u64` for each rank and lane: the number of chunks that the rank has received.
-    pub const CONSUMED: u64 = 26_624;
+    pub const CONSUMED: u64 = 28_672;
     /// A `u64` for each block and rank: the number of steps for which that rank has written its part.
-    pub const FLAGS: u64 = 34_816;
+    pub const FLAGS: u64 = 36_864;
     /// For each chunk of each lane from each rank: the header of the transfer that begins with it, in four packets of 16 bytes.
-    pub const RING_HEADERS: u64 = 51_200;
+    pub const RING_HEADERS: u64 = 53_248;
     /// For each lane to each rank: the header of the receiver of the last transfer that was a rendezvous, in such packets.
-    pub const RECEIVER_HEADERS: u64 = 313_344;
+    pub const RECEIVER_HEADERS: u64 = 315_392;
     /// The header of each rank, in even and odd collectives: four packets of 16 bytes that describe the launch.
-    pub const HEADERS: u64 = 378_880;
+    pub const HEADERS: u64 = 380_928;
     /// A digest of the header of each rank, for each block, in even and odd collectives: a packet of 16 bytes. Only GPUs use
     /// it, for registered memory.
-    pub const DIGESTS: u64 = 380_928;
+    pub const DIGESTS: u64 = 382_976;
     /// Owner: a row of [`REGISTRATION_ROW_BYTES`] for each of [`REGISTRATION_ROWS`] registrations: its number, and the
     /// address of the memory of each rank in this process.
-    pub const REGISTRATIONS: u64 = 446_464;
+    pub const REGISTRATIONS: u64 = 448_512;
     /// The place of the root's output in a reduce, for each block, in even and odd collectives: a packet of 16 bytes.
-    pub const TARGETS: u64 = 454_656;
+    pub const TARGETS: u64 = 456_704;
     /// A slot for each rank in even and in odd steps, followed by the chunks of each lane from each rank, by the packets of
     /// such chunks of short transfers, and by the packets of each rank in even and in odd steps.
-    pub const STAGING: u64 = 458_752;
+    pub const STAGING: u64 = 460_800;
 
+    const _: () = assert!(TURNS + MAX_BLOCKS as u64 * 16 <= SENT);
     const _: () = assert!(SENT + (MAX_RANKS * LANES as usize * 8) as u64 <= RECEIVED);
     const _: () = assert!(RECEIVED + (MAX_RANKS * LANES as usize * 8) as u64 <= ARRIVED);
     const _: () = assert!(CONSUMED + (MAX_RANKS * LANES as usize * 8) as u64 <= FLAGS);
@@ -563,11 +563,10 @@ mod tests {
             ("kEntries", u64::from(ENTRIES)),
             ("kTransfers", MAX_TRANSFERS as u64),
             ("kFailed", offsets::FAILED),
-            ("kDone", offsets::DONE),
-            ("kCalls", offsets::CALLS),
-            ("kSteps", offsets::STEPS),
-            ("kPolled", offsets::POLLED),
             ("kReporting", offsets::REPORTING),
+            ("kPolled", offsets::POLLED),
+            ("kCounts", offsets::COUNTS),
+            ("kTurns", offsets::TURNS),
             ("kSent", offsets::SENT),
             ("kReceived", offsets::RECEIVED),
             ("kPeerFailed", offsets::PEER_FAILED),

@@ -5,7 +5,7 @@
 //! `PLINTH_GROUP_TUNING` overrides them, as in "one_shot=65536,blocks=32".
 
 use crate::{
-    driver::group::{ENTRIES, LANES, MAX_BLOCKS, Mode, THREADS, offsets},
+    driver::group::{ENTRIES, LANES, MAX_BLOCKS, Mode, offsets},
     error::{Error, Result},
     status::Status,
 };
@@ -54,9 +54,9 @@ const BROADCAST: [(u32, u64); 3] = [(2, 512 << 10), (4, 1 << 20), (u32::MAX, 128
 /// The largest row in registered memory that is not read where it is, by the maximum number of ranks.
 const REGISTERED: [(u32, u64); 3] = [(2, 1 << 20), (4, 512 << 10), (u32::MAX, 128 << 10)];
 
-/// Bytes of a row in packets for each block: a unit of 16 bytes for each thread but those of a warp, which have headers in the first
-/// block. With the maximum number of blocks these have data too, if it does not fit otherwise.
-const PACKET_BLOCK: u64 = 16 * (THREADS as u64 - 32);
+/// Bytes of a row in packets for each block: a unit of 16 bytes for each of 128 threads. With the maximum number of blocks more
+/// threads have data, if it does not fit otherwise.
+const PACKET_BLOCK: u64 = 16 * 128;
 
 /// Bytes of one chunk in each lane from a rank, by the maximum number of ranks. Long transfers are faster with long chunks,
 /// whose memory grows with the number of ranks.
@@ -81,8 +81,8 @@ const FEW_BLOCKS: u32 = 64;
 
 /// The bytes of a step from which an all_reduce is large, and of a row from which other collectives are, by the maximum number of
 /// ranks.
-const LARGE_ALL_REDUCE: [(u32, u64); 2] = [(2, 2 << 20), (u32::MAX, u64::MAX)];
-const LARGE_ROW: [(u32, u64); 2] = [(2, 16 << 20), (u32::MAX, u64::MAX)];
+const LARGE_ALL_REDUCE: [(u32, u64); 2] = [(2, 1 << 20), (u32::MAX, u64::MAX)];
+const LARGE_ROW: [(u32, u64); 2] = [(2, 4 << 20), (u32::MAX, u64::MAX)];
 
 /// The most bytes of a row that is read and written where it is: kernels count its units of 16 bytes, and those of some more
 /// iterations, in 32 bits.
@@ -221,12 +221,14 @@ impl Tuning {
 
     /// Returns the number of blocks of a collective with rows of `bytes` bytes.
     pub fn blocks_for(&self, mode: Mode, bytes: u64, size: u32) -> u32 {
+        let in_packets = !mode.has_parts() && bytes <= self.packets_for(mode);
         let (step, each) = match mode.has_parts() {
-            false if bytes <= self.packets_for(mode) => (bytes, PACKET_BLOCK),
+            false if in_packets => (bytes, PACKET_BLOCK),
             false => (bytes.min(self.slot(size)), self.block_bytes),
             true => (bytes.div_ceil(u64::from(size)).min(self.slot(size)), self.block_bytes),
         };
         let is_large = match mode {
+            _ if in_packets => true,
             Mode::AllReduce | Mode::AllReduceParts => step >= by_ranks(&LARGE_ALL_REDUCE, size),
             _ => bytes >= by_ranks(&LARGE_ROW, size),
         };
@@ -249,6 +251,7 @@ impl Tuning {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::group::THREADS;
 
     fn plain() -> Tuning {
         Tuning {
@@ -315,13 +318,13 @@ mod tests {
         assert_eq!([0, 16, 17, 1 << 30].map(|bytes| tuning.blocks_for(Mode::AllReduce, bytes, 2)), [1, 1, 2, 4]);
         assert_eq!([32, 33, 1 << 30].map(|bytes| tuning.blocks_for(Mode::AllReduceParts, bytes, 2)), [1, 2, 4]);
         let packets = Tuning { packets: 1 << 20, ..plain() };
-        assert_eq!([0, 7680, 7681].map(|bytes| packets.blocks_for(Mode::AllReduce, bytes, 2)), [1, 1, 2]);
+        assert_eq!([0, 2048, 2049].map(|bytes| packets.blocks_for(Mode::AllReduce, bytes, 2)), [1, 1, 2]);
         assert_eq!(packets.buffer_bytes(3) - tuning.buffer_bytes(3), 3 * ((4 << 20) + 16 * 2 * 16));
         let wide = Tuning { block_bytes: 8 << 10, blocks: 128, staging: 8 << 20, ..plain() };
         let blocks = |mode, mebibytes: u64, size| wide.blocks_for(mode, mebibytes << 20, size);
-        assert_eq!([1, 2, 64].map(|bytes| blocks(Mode::AllReduce, bytes, 2)), [64, 128, 128]);
-        assert_eq!([2, 4, 64].map(|bytes| blocks(Mode::AllReduceParts, bytes, 2)), [64, 128, 128]);
-        assert_eq!([8, 16, 64].map(|bytes| blocks(Mode::AllGather, bytes, 2)), [64, 128, 128]);
+        assert_eq!([1, 2, 64].map(|bytes| blocks(Mode::AllReduce, bytes, 2)), [128, 128, 128]);
+        assert_eq!([2, 4, 64].map(|bytes| blocks(Mode::AllReduceParts, bytes, 2)), [128, 128, 128]);
+        assert_eq!([2, 4, 64].map(|bytes| blocks(Mode::AllGather, bytes, 2)), [64, 128, 128]);
         assert_eq!([4, 64].map(|bytes| blocks(Mode::AllReduceParts, bytes, 4)), [64, 64]);
         assert_eq!(tuning.slot(3), 1360);
         assert_eq!(tuning.buffer_bytes(3), offsets::STAGING + 3 * (2 * 1360 + 16 * 16));
