@@ -148,7 +148,7 @@ static void fall_back_without_rendezvous(int rank) {
   if (rank == 0) {
     setenv("PLINTH_RENDEZVOUS_DIR", "/nowhere", 1);
   }
-  fall_back_within(rank, 19, 20000);
+  fall_back_within(rank, 39, 40000);
 }
 
 TEST(ranks_fall_back_to_nccl_if_they_cannot_share_memory_in_time) {
