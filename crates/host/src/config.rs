@@ -91,23 +91,25 @@ impl Config {
         })
     }
 
-    /// Reads the configuration through `get`, which looks up an environment variable.
+    /// Reads the configuration through `get`, which looks up an environment variable. Empty ones are not set, except for
+    /// CUDA_VISIBLE_DEVICES, which then means no device.
     pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Config, String> {
-        let model = match get("PLINTH_HOST_MODEL") {
+        let set = |name| get(name).filter(|text| !text.trim().is_empty());
+        let model = match set("PLINTH_HOST_MODEL") {
             None => &MODELS[0],
             Some(key) => Model::find(key.trim()).ok_or_else(|| {
                 let known: Vec<_> = MODELS.iter().map(|model| model.key).collect();
                 format!("PLINTH_HOST_MODEL is \"{key}\"; set it to one of {}", known.join(", "))
             })?,
         };
-        let devices = match get("PLINTH_HOST_DEVICES") {
+        let devices = match set("PLINTH_HOST_DEVICES") {
             None => 2,
             Some(text) => match text.trim().parse() {
                 Ok(count) if (1..=MAX_DEVICES).contains(&count) => count,
                 _ => return Err(format!("PLINTH_HOST_DEVICES is \"{text}\"; set it to 1 to {MAX_DEVICES}")),
             },
         };
-        let memory = match get("PLINTH_HOST_MEMORY") {
+        let memory = match set("PLINTH_HOST_MEMORY") {
             None => 4 << 30,
             Some(text) => match parse_bytes(&text) {
                 Some(bytes) if (GRANULE..=1 << 46).contains(&bytes) => bytes / GRANULE * GRANULE,
@@ -118,14 +120,14 @@ impl Config {
                 }
             },
         };
-        let memory_name = get("PLINTH_HOST_MEMORY_NAME").filter(|name| !name.is_empty());
+        let memory_name = set("PLINTH_HOST_MEMORY_NAME");
         if let Some(name) = memory_name.as_deref().filter(|name| !is_name(name)) {
             return Err(format!(
                 "PLINTH_HOST_MEMORY_NAME is \"{name}\"; set it to 1 to 64 letters, digits, '-', '_' or '.'"
             ));
         }
-        let costs = match get("PLINTH_HOST_COSTS").as_deref().map(str::trim) {
-            None | Some("" | "count") => Costs::Count,
+        let costs = match set("PLINTH_HOST_COSTS").as_deref().map(str::trim) {
+            None | Some("count") => Costs::Count,
             Some("spin") => Costs::Spin,
             Some(text) => return Err(format!("PLINTH_HOST_COSTS is \"{text}\"; set it to count or spin")),
         };
@@ -138,28 +140,28 @@ impl Config {
         };
         let launch_blocking =
             get("CUDA_LAUNCH_BLOCKING").is_some_and(|text| text.trim().parse::<i64>().is_ok_and(|number| number != 0));
-        let peers = match get("PLINTH_HOST_PEERS").as_deref().map(str::trim) {
-            None | Some("" | "all") => true,
+        let peers = match set("PLINTH_HOST_PEERS").as_deref().map(str::trim) {
+            None | Some("all") => true,
             Some("none") => false,
             Some(text) => return Err(format!("PLINTH_HOST_PEERS is \"{text}\"; set it to all or none")),
         };
-        let fabric = match get("PLINTH_HOST_FABRIC").as_deref().map(str::trim) {
-            None | Some("" | "0") => false,
+        let fabric = match set("PLINTH_HOST_FABRIC").as_deref().map(str::trim) {
+            None | Some("0") => false,
             Some("1") => true,
             Some(text) => return Err(format!("PLINTH_HOST_FABRIC is \"{text}\"; set it to 1 or 0")),
         };
-        let copies = match get("PLINTH_HOST_COPIES").as_deref().map(str::trim) {
-            None | Some("" | "fast") => Copies::Fast,
+        let copies = match set("PLINTH_HOST_COPIES").as_deref().map(str::trim) {
+            None | Some("fast") => Copies::Fast,
             Some("slow") => Copies::Slow,
             Some("exclusive") => Copies::Exclusive,
             Some(text) => return Err(format!("PLINTH_HOST_COPIES is \"{text}\"; set it to fast, slow or exclusive")),
         };
-        let arbitrary_contents = match get("PLINTH_HOST_CONTENTS").as_deref().map(str::trim) {
-            None | Some("" | "zero") => false,
+        let arbitrary_contents = match set("PLINTH_HOST_CONTENTS").as_deref().map(str::trim) {
+            None | Some("zero") => false,
             Some("arbitrary") => true,
             Some(text) => return Err(format!("PLINTH_HOST_CONTENTS is \"{text}\"; set it to zero or arbitrary")),
         };
-        let checks = match get("PLINTH_HOST_CHECKS") {
+        let checks = match set("PLINTH_HOST_CHECKS") {
             None => Checks::default(),
             Some(text) => Checks::parse(&text).ok_or_else(|| {
                 format!("PLINTH_HOST_CHECKS is \"{text}\"; set it to addresses, shared, both with a comma, 1 or 0")
@@ -229,7 +231,7 @@ mod tests {
         assert_eq!(memory("4096 KiB"), Ok(4 << 20));
         assert_eq!(memory("64GiB"), Ok(64 << 30));
         assert_eq!(memory("1TiB"), Ok(1 << 40));
-        for wrong in ["", "1", "-1", "4GB", "99999999TiB", "99999999999999999999"] {
+        for wrong in ["1", "-1", "4GB", "99999999TiB", "99999999999999999999"] {
             assert!(memory(wrong).unwrap_err().contains("PLINTH_HOST_MEMORY"), "{wrong}");
         }
     }
@@ -250,6 +252,15 @@ mod tests {
             let error = read(&[(name, value)]).unwrap_err();
             assert!(error.contains(name) && error.contains(value), "{error}");
         }
+    }
+
+    #[test]
+    fn empty_variables_are_not_set() {
+        let names =
+            ["DEVICES", "MEMORY", "MODEL", "MEMORY_NAME", "COSTS", "PEERS", "FABRIC", "COPIES", "CONTENTS", "CHECKS"]
+                .map(|name| format!("PLINTH_HOST_{name}"));
+        let config = read(&names.each_ref().map(|name| (name.as_str(), " "))).unwrap();
+        assert_eq!((config.visible.len(), config.memory, config.memory_name), (2, 4 << 30, None));
     }
 
     #[test]

@@ -492,7 +492,7 @@ fn synchronize(runtime: &Runtime, user: &StreamUse) -> Result<()> {
         ))
     })?;
     match waited {
-        // Failed work has ended, too; its stream keeps reporting the error.
+        // Failed work has ended, too; its device keeps reporting the error.
         Err(error) if codes::is_context_lost(error.driver_code()) => Ok(()),
         other => other.context(|| "waiting for the streams that use another process's memory").map(|()| ahead.finish()),
     }
