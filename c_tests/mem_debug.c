@@ -70,6 +70,15 @@ TEST(correct_programs_with_guard_only) { use_correctly("guard"); }
 TEST(correct_programs_with_unmap_only) { use_correctly("unmap"); }
 TEST(correct_programs_with_fill_only) { use_correctly("fill"); }
 
+TEST(memory_has_no_handle_of_cuda) {
+  unsigned char handle[PLINTH_IPC_MEM_HANDLE_SIZE];
+  size_t offset = 0;
+  debug("guard");
+  void *memory = alloc_on(MIB, 0, NULL);
+  CHECK_STATUS(plinth_ipc_mem_handle(memory, handle, &offset), PLINTH_ERROR_IPC_NOT_SHAREABLE);
+  release(memory);
+}
+
 TEST(a_write_far_past_the_end_faults) {
   debug("guard");
   load_kernel();

@@ -331,7 +331,8 @@ pub unsafe extern "C" fn plinth_ipc_collect() -> plinth_status_t {
 /// @param offset Out: offset of the pointer from the beginning of the driver allocation, in bytes. The other process
 ///        receives the beginning.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_POINTER; PLINTH_ERROR_IPC_NOT_SHAREABLE for
-///         memory that is mapped from physical memory handles (expandable segments), which has no such handle;
+///         memory that has no such handle: mapped from physical memory handles (expandable segments, memory debugging),
+///         of a memory pool of the driver, or managed;
 ///         PLINTH_ERROR_IPC_REEXPORT for memory of another process; PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_DRIVER;
 ///         the errors of initialization.
 #[unsafe(no_mangle)]

@@ -37,7 +37,12 @@ pub fn handle(address: u64) -> Result<([u8; 64], u64)> {
     };
     runtime.device(owner as i32)?.with_context(&runtime.driver, |driver| {
         let (base, _) = driver.memory_range(address).context(|| "querying the start of an allocation")?;
-        let handle = driver.memory_ipc_handle(base).context(|| "creating a handle of an allocation")?;
+        let handle = driver.memory_ipc_handle(base).map_err(|failure| match Error::from(failure) {
+            // The driver knows the memory. It may be of a pool, or managed, or mapped by another backend.
+            error if error.status() == Status::INVALID_VALUE => error.with_status(Status::IPC_NOT_SHAREABLE),
+            error => error,
+        });
+        let handle = handle.context(|| "creating a handle of an allocation")?;
         Ok((handle, address - base))
     })
 }
