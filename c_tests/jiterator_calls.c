@@ -148,6 +148,8 @@ TEST(an_invalid_address_ends_the_context) {
   CHECK_MESSAGE("kernel plinth_jit_add reads 400 bytes at 0x7f0000000000");
   CHECK_STATUS(plinth_stream_query(other, &done), PLINTH_ERROR_ILLEGAL_ADDRESS);
   CHECK_STATUS(plinth_memset(out.dl.data, 0, 4, other), PLINTH_ERROR_ILLEGAL_ADDRESS);
+  free(x.host);
+  free(out.host);
   CHECK_OK(plinth_jiterator_destroy_jit_fn(add));
 }
 
