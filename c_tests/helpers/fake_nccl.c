@@ -265,6 +265,7 @@ static comm *join(const char *name, int rank, int size, int device, const config
   made->settings = *settings;
   made->blocking = settings->blocking;
   if (!buffer_create(&made->own_buffer, device)) {
+    if (atomic_load(&shared->joined) == 0) shm_unlink(name);
     munmap(shared, sizeof(segment));
     free(made);
     return NULL;
