@@ -119,13 +119,17 @@ pub unsafe extern "C" fn cuModuleGetGlobal_v2(
     })
 }
 
+/// Returns a kernel whose context no work has ended.
+fn function_of(state: &State, engine: &Engine, function: CUfunction) -> Result<Function, Code> {
+    let found = *engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
+    context::check(state, found.device).map(|()| found)
+}
+
 pub unsafe extern "C" fn cuFuncGetName(name: *mut *const c_char, function: CUfunction) -> Code {
     enter(Call::cuFuncGetName, 0, |state| {
         let out = Out::new(name)?;
         let engine = state.engine.lock();
-        let function = engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
-        context::check(state, function.device)?;
-        out.put(c_name(function.kernel.name)?.as_ptr());
+        out.put(c_name(function_of(state, &engine, function)?.kernel.name)?.as_ptr());
         Ok(())
     })
 }
@@ -135,8 +139,7 @@ pub unsafe extern "C" fn cuFuncGetAttribute(value: *mut c_int, attribute: c_uint
     enter(Call::cuFuncGetAttribute, 0, |state| {
         let out = Out::new(value)?;
         let engine = state.engine.lock();
-        let found = engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
-        context::check(state, found.device)?;
+        let found = function_of(state, &engine, function)?;
         out.put(match attribute {
             CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => found.kernel.max_threads() as c_int,
             CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => found.shared_bytes as c_int,
@@ -177,8 +180,7 @@ pub unsafe extern "C" fn cuFuncGetParamInfo(
     enter(Call::cuFuncGetParamInfo, 0, |state| {
         let out = Out::new(offset)?;
         let engine = state.engine.lock();
-        let found = engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
-        context::check(state, found.device)?;
+        let found = function_of(state, &engine, function)?;
         let sizes = found.kernel.parameter_sizes;
         let size = *sizes.get(index).ok_or(INVALID)?;
         out.put(sizes[..index].iter().sum());
@@ -199,8 +201,7 @@ pub unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
     enter(Call::cuOccupancyMaxActiveBlocksPerMultiprocessor, 0, |state| {
         let out = Out::new(blocks)?;
         let engine = state.engine.lock();
-        let found = engine.functions.get(&(function as Id)).ok_or(codes::CUDA_ERROR_INVALID_HANDLE)?;
-        context::check(state, found.device)?;
+        let found = function_of(state, &engine, function)?;
         let model = state.config.model;
         let threads = usize::try_from(threads).ok().filter(|threads| *threads > 0).ok_or(INVALID)?;
         // As a GPU's driver, this does not regard the kernel's own launch bound.
