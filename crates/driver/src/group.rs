@@ -43,6 +43,12 @@ pub mod offsets {
     /// Owner: the numbers of steps and of collectives so far, two `u64`, for each of two turns. The first block of a collective
     /// writes them at its end: for the other turn if there are more blocks, which may not have read those of this turn yet.
     pub const COUNTS: u64 = 128;
+    /// The number of steps in the first turn of [`COUNTS`].
+    pub const STEPS: u64 = COUNTS;
+    /// The number of collectives in the first turn of [`COUNTS`].
+    pub const CALLS: u64 = COUNTS + 8;
+    /// The bytes from the numbers of the first turn to those of the second.
+    pub const TURN: u64 = 16;
     /// A `u32` for each rank, nonzero once the group has failed at that rank.
     pub const PEER_FAILED: u64 = 1024;
     /// Owner: for each block a `u32`, 16 bytes apart, the turn of the next collective of several blocks.

@@ -464,21 +464,25 @@ impl Counters {
         self.0.as_chunks::<8>().0.get(at as usize / 8).map_or(0, |word| u64::from_le_bytes(*word))
     }
 
-    /// Returns the number of steps so far, or with `at` 8 that of collectives: the newer of those of the two turns.
+    /// Returns a number of which each turn has one: the newer one.
     fn count(&self, at: u64) -> u64 {
-        self.word(offsets::COUNTS + at).max(self.word(offsets::COUNTS + 16 + at))
+        self.word(at).max(self.word(at + offsets::TURN))
     }
 
     /// Returns the work that this rank has completed with another rank.
     fn completed_with(&self, peer: u32) -> CompletedWork {
         let lane = |base: u64| self.word(base + u64::from(peer) * u64::from(LANES) * 8);
-        CompletedWork { collectives: self.count(8), sent: lane(offsets::SENT), received: lane(offsets::RECEIVED) }
+        CompletedWork {
+            collectives: self.count(offsets::CALLS),
+            sent: lane(offsets::SENT),
+            received: lane(offsets::RECEIVED),
+        }
     }
 
     /// Returns whether a collective of this rank has begun and not ended: it publishes the number of each step before
     /// it waits, and stores the number of steps at its end.
     fn is_in_collective(&self, rank: u32) -> bool {
-        self.word(offsets::FLAGS + u64::from(rank) * 8) > self.count(0)
+        self.word(offsets::FLAGS + u64::from(rank) * 8) > self.count(offsets::STEPS)
     }
 }
 

@@ -221,19 +221,17 @@ impl Tuning {
 
     /// Returns the number of blocks of a collective with rows of `bytes` bytes.
     pub fn blocks_for(&self, mode: Mode, bytes: u64, size: u32) -> u32 {
-        let in_packets = !mode.has_parts() && bytes <= self.packets_for(mode);
-        let (step, each) = match mode.has_parts() {
-            false if in_packets => (bytes, PACKET_BLOCK),
-            false => (bytes.min(self.slot(size)), self.block_bytes),
-            true => (bytes.div_ceil(u64::from(size)).min(self.slot(size)), self.block_bytes),
-        };
+        if !mode.has_parts() && bytes <= self.packets_for(mode) {
+            return bytes.div_ceil(PACKET_BLOCK).clamp(1, u64::from(self.blocks)) as u32;
+        }
+        let part = if mode.has_parts() { bytes.div_ceil(u64::from(size)) } else { bytes };
+        let step = part.min(self.slot(size));
         let is_large = match mode {
-            _ if in_packets => true,
             Mode::AllReduce | Mode::AllReduceParts => step >= by_ranks(&LARGE_ALL_REDUCE, size),
             _ => bytes >= by_ranks(&LARGE_ROW, size),
         };
         let most = if is_large { self.blocks } else { self.blocks.min(FEW_BLOCKS) };
-        step.div_ceil(each).clamp(1, u64::from(most)) as u32
+        step.div_ceil(self.block_bytes).clamp(1, u64::from(most)) as u32
     }
 
     /// Returns a digest of the parameters, which must be the same for all ranks.

@@ -140,8 +140,8 @@ impl Call<'_> {
     fn run(&self) -> Result<(), GroupFailed> {
         let (c, buffers) = (self.c, self.buffers);
         let (rank, size) = (c.group_info.rank, c.group_info.size);
-        let steps = buffers.word64(rank, offsets::COUNTS);
-        let calls = buffers.word64(rank, offsets::COUNTS + 8);
+        let steps = buffers.word64(rank, offsets::STEPS);
+        let calls = buffers.word64(rank, offsets::CALLS);
         let (mut step, call) = (steps.load(Ordering::Relaxed), calls.load(Ordering::Relaxed));
         let (from, to) = c.memory();
         if !c.direct().is_none() {
