@@ -267,22 +267,28 @@ static void expect_records(plinth_graph_t graph, const plinth_event_t *events) {
   CHECK_OK(plinth_event_destroy(events[1]));
 }
 
+/* Events that a graph records one after the other have no record before its first replay. */
+static void expect_records_by_nodes(plinth_graph_t graph, const plinth_event_t *events, plinth_stream_t stream,
+                                    const gate *held) {
+  plinth_graph_node_t node = NULL;
+  CHECK_OK(plinth_graph_add_event_record(graph, NULL, 0, events[0], &node));
+  CHECK_OK(plinth_graph_add_event_record(graph, &node, 1, events[1], &node));
+  expect_no_records(events, stream);
+  expect_held(held);
+  expect_records(graph, events);
+}
+
 TEST(events_of_a_graph_have_no_record_before_its_first_replay) {
   plinth_stream_t busy = stream_on(0);
   plinth_stream_t stream = on_new_stream(0);
   plinth_graph_t built = empty_graph();
   plinth_graph_t captured = new_graph(0);
-  plinth_graph_node_t node = NULL;
   plinth_event_t events[2];
   gate *held = hold(busy);
   destroy_pending_events(busy);
   events[0] = new_event(PLINTH_EVENT_TIMING);
   events[1] = new_event(PLINTH_EVENT_TIMING);
-  CHECK_OK(plinth_graph_add_event_record(built, NULL, 0, events[0], &node));
-  CHECK_OK(plinth_graph_add_event_record(built, &node, 1, events[1], &node));
-  expect_no_records(events, stream);
-  expect_held(held);
-  expect_records(built, events);
+  expect_records_by_nodes(built, events, stream, held);
   destroy_pending_events(busy);
   CHECK_OK(plinth_graph_capture_begin(captured, NULL, PLINTH_CAPTURE_THREAD_LOCAL));
   for (int index = 0; index < 2; index++) {
@@ -302,7 +308,6 @@ TEST(events_of_a_graph_whose_first_record_was_refused_have_no_record) {
   plinth_stream_t stream = on_new_stream(0);
   plinth_graph_t broken = new_graph(0);
   plinth_graph_t built = empty_graph();
-  plinth_graph_node_t node = NULL;
   plinth_event_t events[2];
   gate *held = hold(busy);
   destroy_pending_events(busy);
@@ -313,11 +318,7 @@ TEST(events_of_a_graph_whose_first_record_was_refused_have_no_record) {
     CHECK_STATUS(plinth_event_record(events[index], stream), PLINTH_ERROR_CAPTURE_INVALIDATED);
   }
   CHECK_STATUS(plinth_graph_capture_end(broken), PLINTH_ERROR_CAPTURE_INVALIDATED);
-  CHECK_OK(plinth_graph_add_event_record(built, NULL, 0, events[0], &node));
-  CHECK_OK(plinth_graph_add_event_record(built, &node, 1, events[1], &node));
-  expect_no_records(events, stream);
-  expect_held(held);
-  expect_records(built, events);
+  expect_records_by_nodes(built, events, stream, held);
   gate_open(held);
   CHECK_OK(plinth_graph_destroy(broken));
   CHECK_OK(plinth_synchronize(0));
