@@ -76,6 +76,7 @@ TEST(memory_has_no_handle_of_cuda) {
   debug("guard");
   void *memory = alloc_on(MIB, 0, NULL);
   CHECK_STATUS(plinth_ipc_mem_handle(memory, handle, &offset), PLINTH_ERROR_IPC_NOT_SHAREABLE);
+  CHECK_MESSAGE("only memory of plinth_device_malloc");
   release(memory);
 }
 

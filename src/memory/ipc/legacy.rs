@@ -39,7 +39,9 @@ pub fn handle(address: u64) -> Result<([u8; 64], u64)> {
         let (base, _) = driver.memory_range(address).context(|| "querying the start of an allocation")?;
         let handle = driver.memory_ipc_handle(base).map_err(|failure| match Error::from(failure) {
             // The driver knows the memory. It may be of a pool, or managed, or mapped by another backend.
-            error if error.status() == Status::INVALID_VALUE => error.with_status(Status::IPC_NOT_SHAREABLE),
+            error if error.status() == Status::INVALID_VALUE => error.with_status(Status::IPC_NOT_SHAREABLE).context(
+                "only memory of plinth_device_malloc, or of the allocator with expandable_segments:False, has a 64-byte handle",
+            ),
             error => error,
         });
         let handle = handle.context(|| "creating a handle of an allocation")?;
