@@ -105,9 +105,13 @@ pub fn copy_peer(runtime: &Runtime, stream: Stream, from: DeviceSpan, to: Device
     }
     let captures = stream::is_validated_capturing(runtime, stream)?;
     if captures && !ensure_access(runtime, stream.device(), [from.device, to.device])? {
-        let message =
-            format!("devices {} and {} have no peer access, which a captured copy needs", from.device, to.device);
-        return Err(Error::new(Status::CAPTURE_FORBIDS, message));
+        let (from, to) = (from.device, to.device);
+        return Err(Error::new(
+            Status::CAPTURE_FORBIDS,
+            format!(
+                "devices {from} and {to} have no peer access, which a captured copy needs; copy outside of the capture"
+            ),
+        ));
     }
     observe::access(runtime, stream, &[observe::read(source), observe::write(destination)])?;
     let from_context = runtime.device(from.device as i32)?.context(&runtime.driver)?;

@@ -133,7 +133,10 @@ impl GeneratorState {
         if captured {
             return Err(Error::new(
                 Status::CAPTURE_FORBIDS,
-                format!("the {what} of a generator cannot be read or set while the current stream is capturing"),
+                format!(
+                    "the {what} of a generator cannot be read or set while the current stream is capturing; \
+                     do that before the capture, or make another stream current"
+                ),
             ));
         }
         Ok(self.numbers.lock())
