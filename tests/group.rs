@@ -1,6 +1,7 @@
-//! Process groups on the host device: each rank is its own process, except in a few tests with several ranks in one.
+//! Process groups, on the host device unless PLINTH_DEVICE says otherwise: each rank is its own process, except in a few tests with several ranks in one.
 //!
 //! A test runs this binary again for each rank of a scenario, and expects each to end as specified within a time limit.
+//! With PLINTH_DEVICE=cuda the ranks share the GPUs of the machine, so that one is enough for any number of ranks.
 
 #[path = "group/faults.rs"]
 mod faults;
@@ -75,16 +76,22 @@ pub fn hex(bytes: &[u8]) -> String {
 
 /// Starts the ranks of a scenario. "{rank}" in the environment is replaced by each rank.
 pub fn start(scenario: &str, size: u32, environment: &[(&str, &str)]) -> Vec<Rank> {
+    let kind = std::env::var("PLINTH_DEVICE").unwrap_or_else(|_| "host".into());
+    let shared = if kind == "host" { "" } else { ",shared_gpu=1" };
     let ids = [0; 2].map(|_| hex(&ProcessGroup::new_id().unwrap())).join(",");
     let rank = |rank: u32| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["--exact", "child", "--nocapture"])
-            .envs([("PLINTH_TEST_SCENARIO", scenario), ("PLINTH_TEST_ID", &ids), ("PLINTH_DEVICE", "host")])
+            .envs([("PLINTH_TEST_SCENARIO", scenario), ("PLINTH_TEST_ID", &ids), ("PLINTH_DEVICE", &kind)])
             .env("PLINTH_TEST_RANK", format!("{rank}"))
             .env("PLINTH_TEST_SIZE", format!("{size}"))
             .env("PLINTH_HOST_DEVICES", "4")
-            .envs(environment.iter().map(|(key, value)| (key, value.replace("{rank}", &format!("{rank}")))))
+            .env("PLINTH_GROUP_TUNING", shared)
+            .envs(environment.iter().map(|(key, value)| {
+                let tuning = if *key == "PLINTH_GROUP_TUNING" { shared } else { "" };
+                (key, value.replace("{rank}", &format!("{rank}")) + tuning)
+            }))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         Rank(command.spawn().unwrap())

@@ -52,6 +52,11 @@ cp tests/jiterator/*.py "$bundle/tests/jiterator/"
 mkdir -p "$bundle/tests/comm"
 cp tests/comm/*.py "$bundle/tests/comm/"
 
+# Ranks of processes, as a program of its own.
+mkdir -p "$bundle/tests/group"
+program=$(cargo test --test group --no-run 2>&1 | sed -n 's/.*Executable .*(\(.*\))$/\1/p')
+strip -o "$bundle/tests/group/group" "$program"
+
 # The training whose memory is dumped, and the checks of the dump.
 mkdir -p "$bundle/tests/snapshot"
 cp tests/snapshot/*.py "$bundle/tests/snapshot/"

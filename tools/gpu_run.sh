@@ -119,6 +119,9 @@ step c_tests 900 python3 sources/c_tests/run.py --no-build --lib lib --include i
 step c_tests-ranks 400 python3 sources/c_tests/run.py --no-build --lib lib --include include --build c_tests --device cuda \
     --jobs 1 --filter '^(communicator|nccl)'
 
+# More ranks than GPUs share them, and run by turns.
+step group 300 tests/group/group --test-threads 1
+
 # Killed more often, the processes would not live until they have a context.
 step chaos 200 fuzz/chaos --seconds 60 --kill-every 2
 # Every bit beside the recorded ones; skips itself on a GPU of another build.

@@ -2,7 +2,7 @@
 
 use crate::{
     Scenario,
-    rank::{Memory, in_context, me, new_stream, synchronize},
+    rank::{Memory, device_of, in_context, me, new_stream, synchronize},
     run,
     values::{ELEMENTS, OPS, has, reduced, row},
 };
@@ -315,11 +315,11 @@ fn one_thread() {
     let me = me();
     let join = |rank: u32| {
         let id = me.ids[0];
-        std::thread::spawn(move || ProcessGroup::join(&id, rank, 3, rank, crate::rank::SOON).unwrap())
+        std::thread::spawn(move || ProcessGroup::join(&id, rank, 3, device_of(rank), crate::rank::SOON).unwrap())
     };
     let joining: Vec<_> = (0..3).map(join).collect();
     let groups: Vec<ProcessGroup> = joining.into_iter().map(|thread| thread.join().unwrap()).collect();
-    let streams: Vec<Stream> = (0..3).map(new_stream).collect();
+    let streams: Vec<Stream> = (0..3).map(|rank| new_stream(device_of(rank))).collect();
     let count = 50_000;
     let rows: Vec<Vec<u8>> = (0..3).map(|rank| row(ElementType::F32, rank, count, 9)).collect();
     let memories: Vec<Memory> = streams.iter().zip(&rows).map(|(stream, row)| Memory::of(*stream, row)).collect();

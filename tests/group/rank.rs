@@ -26,9 +26,14 @@ pub fn me() -> Me {
 
 pub const SOON: Option<Duration> = Some(Duration::from_secs(60));
 
+/// Returns the device of a rank; ranks share devices if there are more of them.
+pub fn device_of(rank: u32) -> u32 {
+    rank % runtime::ready().unwrap().devices().len() as u32
+}
+
 impl Me {
     pub fn device(&self) -> u32 {
-        self.rank % 4
+        device_of(self.rank)
     }
 
     pub fn join(&self) -> ProcessGroup {

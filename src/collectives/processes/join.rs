@@ -112,7 +112,9 @@ impl ProcessGroup {
         let mut rendezvous = rendezvous::meet(id, info, self.size, &descriptor, deadline, stop)?;
         drop(descriptor);
         let mut map = || -> Result<()> {
-            check_devices(driver.kind(), &rendezvous.infos)?;
+            if driver.kind() != Kind::Host && !self.tuning.shared_gpu {
+                check_devices(&rendezvous.infos)?;
+            }
             self.links = Links::new(std::mem::take(&mut rendezvous.links)).map_err(no_links)?;
             for (other, descriptor) in rendezvous.buffers.iter().enumerate() {
                 if let Some(descriptor) = descriptor {
@@ -183,14 +185,16 @@ fn version_digest(kind: Kind) -> u64 {
     version.bytes().fold(start, |sum: u64, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Kernels that wait for each other must run concurrently, which the kernels of two processes on one GPU do not.
-fn check_devices(kind: Kind, infos: &[RankInfo]) -> Result<()> {
-    if kind == Kind::Host {
-        return Ok(());
-    }
+/// Refuses two ranks on one GPU: kernels that wait for each other should run at the same time, and there those of two processes
+/// run by turns.
+fn check_devices(infos: &[RankInfo]) -> Result<()> {
     for (index, info) in infos.iter().enumerate() {
         if let Some(other) = infos[..index].iter().find(|other| other.device() == info.device()) {
-            let message = format!("ranks {} and {} are on the same GPU", other.rank(), info.rank());
+            let (first, second) = (other.rank(), info.rank());
+            let message = format!(
+                "ranks {first} and {second} are on the same GPU; give each rank its own, or set PLINTH_GROUP_TUNING=shared_gpu=1 \
+                 for tests, in which each call may take milliseconds"
+            );
             return Err(Error::new(Status::NOT_SUPPORTED, message));
         }
     }

@@ -39,6 +39,8 @@ pub struct Tuning {
     /// Bytes that a block writes to a rank in a broadcast to registered memory before that rank forwards them, and of a row of an
     /// all_to_all before it takes the next row.
     pub piece: u64,
+    /// Whether ranks may be on the same GPU, on which the kernels of processes run by turns. It is meant for tests.
+    pub shared_gpu: bool,
 }
 
 /// The largest one-shot row, by the maximum number of ranks. Two ranks send the same amount with either algorithm, and
@@ -90,7 +92,7 @@ const MOST_DIRECT: u64 = 16 * (u32::MAX as u64 - (1 << 16));
 
 /// The parameters by name, with their ranges and what sets them.
 type Key = (&'static str, RangeInclusive<u64>, fn(&mut Tuning, u64));
-const KEYS: [Key; 10] = [
+const KEYS: [Key; 11] = [
     ("one_shot", 0..=1 << 40, |tuning, value| tuning.one_shot = value),
     ("packets", 0..=1 << 24, |tuning, value| tuning.packets = value & !15),
     ("broadcast", 0..=1 << 24, |tuning, value| tuning.broadcast = value & !15),
@@ -101,6 +103,7 @@ const KEYS: [Key; 10] = [
     ("entry", 16..=1 << 24, |tuning, value| tuning.entry = value & !15),
     ("lanes", 1..=LANES as u64, |tuning, value| tuning.lanes = value as u32),
     ("piece", 16..=1 << 24, |tuning, value| tuning.piece = value & !15),
+    ("shared_gpu", 0..=1, |tuning, value| tuning.shared_gpu = value == 1),
 ];
 
 /// Returns the maximum number of lanes of a transfer. A launch may send to all ranks and receive from all, with a block for
@@ -135,6 +138,7 @@ impl Tuning {
             entry: by_ranks(&RING, size).div_ceil(u64::from(lanes)).next_multiple_of(16),
             lanes,
             piece: 32 << 10,
+            shared_gpu: false,
         };
         if let Some(text) = std::env::var_os("PLINTH_GROUP_TUNING") {
             tuning.read(&text.to_string_lossy())?;
@@ -236,13 +240,11 @@ impl Tuning {
 
     /// Returns a digest of the parameters, which must be the same for all ranks.
     pub fn digest(&self) -> u64 {
-        let numbers = [self.one_shot, self.packets, self.registered, self.block_bytes, u64::from(self.blocks)];
-        numbers
-            .iter()
-            .chain(&[self.staging, self.entry, self.piece, self.broadcast, u64::from(self.lanes)])
-            .fold(0x9e37_79b9_7f4a_7c15, |sum, number| {
-                (sum ^ number).rotate_left(23).wrapping_mul(0x2545_f491_4f6c_dd1d)
-            })
+        let bytes = [self.one_shot, self.packets, self.broadcast, self.registered, self.block_bytes, self.staging];
+        let others = [self.entry, self.piece, self.blocks.into(), self.lanes.into(), self.shared_gpu.into()];
+        bytes.iter().chain(&others).fold(0x9e37_79b9_7f4a_7c15, |sum, number| {
+            (sum ^ number).rotate_left(23).wrapping_mul(0x2545_f491_4f6c_dd1d)
+        })
     }
 }
 
@@ -263,15 +265,17 @@ mod tests {
             entry: 16,
             lanes: 4,
             piece: 16,
+            shared_gpu: false,
         }
     }
 
     #[test]
     fn a_text_sets_the_parameters_that_it_names() {
         let mut tuning = plain();
-        tuning.read("one_shot=65536, blocks=32,entry=100").unwrap();
-        assert_eq!(tuning, Tuning { one_shot: 65536, blocks: 32, entry: 96, ..plain() });
+        tuning.read("one_shot=65536, blocks=32,entry=100,shared_gpu=1").unwrap();
+        assert_eq!(tuning, Tuning { one_shot: 65536, blocks: 32, entry: 96, shared_gpu: true, ..plain() });
         assert_ne!(tuning.digest(), plain().digest());
+        assert_ne!(Tuning { shared_gpu: true, ..plain() }.digest(), plain().digest());
         for text in ["one_shot", "one_shot=x", "blocks=0", "blocks=129", "speed=3", "entry=1"] {
             let error = plain().read(text).unwrap_err();
             assert_eq!(error.status(), Status::INVALID_CONFIGURATION);
