@@ -7,7 +7,7 @@ use super::{
     block::{BlockId, round},
     cache, config,
     device_memory::{check_fraction, device, device_for},
-    directory, ended_threads,
+    directory, ended_streams,
     grow::Request,
     ipc::import,
     peak_budget, pointer, pools, route, slow_path,
@@ -67,8 +67,8 @@ fn alloc_after_lookup(number: i32, stream: Stream, bytes: u64) -> Result<u64> {
     if kind != config::Kind::Native {
         return backend::alloc(kind, runtime, number, stream, bytes);
     }
-    if ended_threads::has_ended(stream) {
-        return ended_threads::alloc(bytes, number, stream);
+    if ended_streams::has_ended(stream) {
+        return ended_streams::alloc(bytes, number, stream);
     }
     let Some(size) = config::get()?.round(bytes) else { return Err(too_large(bytes)) };
     let (arena, generation) = find_arena(number, stream)?;
@@ -129,8 +129,8 @@ fn attend(arena: &Arena) {
 fn alloc_slow(number: i32, stream: Stream, request: Request) -> Result<u64> {
     let _uncancellable = cancellation::disable();
     let runtime = runtime::ready()?;
-    if ended_threads::has_ended(stream) {
-        return ended_threads::alloc(request.requested, number, stream);
+    if ended_streams::has_ended(stream) {
+        return ended_streams::alloc(request.requested, number, stream);
     }
     loop {
         let (arena, generation) = find_arena(number, stream)?;
@@ -161,7 +161,7 @@ fn find_arena(number: i32, stream: Stream) -> Result<(&'static Arena, u32)> {
     let key = Key { stream: handle, thread, pool, ended: 0 };
     let named = if handle == 0 { Stream::DEFAULT } else { stream };
     let user = StreamUse::new(stream::from_validated(runtime, named, device.ordinal));
-    ended_threads::reuse_arena(runtime, device, key, user);
+    ended_streams::reuse_arena(runtime, device, key, user);
     let (arena, generation) = device.memory().arena(key, user)?;
     // A change of the backend or of the rounding invalidates the result, too.
     let has_rounding = config::get()?.has_rounding() || arena.lock().memory.has_rounding();

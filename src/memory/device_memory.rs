@@ -152,7 +152,7 @@ struct Arenas {
     in_use: Vec<&'static Arena>,
     /// Arenas without memory, whose key is invalid.
     unused: Vec<&'static Arena>,
-    /// Arenas of the default pool whose streams have ended, for other streams; see [`ended_threads`](super::ended_threads).
+    /// Arenas of the default pool whose streams have ended, for other streams; see [`ended_streams`](super::ended_streams).
     of_ended_streams: VecDeque<EndedArena>,
     /// Those of threads, for other threads.
     of_ended_threads: VecDeque<EndedArena>,

@@ -22,7 +22,7 @@ pub mod counters;
 pub mod device_memory;
 pub mod directory;
 mod driver_memory;
-mod ended_threads;
+mod ended_streams;
 pub mod external_segments;
 mod fill_site;
 pub mod grow;

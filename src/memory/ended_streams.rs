@@ -1,4 +1,4 @@
-//! Reuses the memory of threads and of streams that have ended.
+//! Reuses the memory of streams that have ended: the default streams of threads, and streams that the program destroyed.
 //!
 //! A thread's per-thread default stream has an arena of its own, and ends with the thread. At the thread's end an event
 //! is recorded in the stream and the arena is queued. The next thread that needs such an arena gets it, once the device
