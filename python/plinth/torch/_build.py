@@ -1,7 +1,7 @@
 """Compiles the bridge against the installed PyTorch, and keeps the result.
 
 The interface between PyTorch and its allocator is C++, and changes with PyTorch's version, so no binary fits all. The
-bridge is compiled when it is first needed, with any C++17 compiler, in about 30 seconds.
+bridge is compiled when it is first needed, with any C++20 compiler, in about 30 seconds.
 """
 
 import contextlib
@@ -109,7 +109,9 @@ def cuda_includes(cuda):
 
 def flags(torch, cuda):
     """Returns the compiler's flags. Headers of others are system headers: their warnings are not ours."""
-    return ["-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.cxx11_abi)}",
+    # The headers of torch 2.14 and later need C++20.
+    minor = int(torch.version.split(".")[1])
+    return [f"-std=c++{20 if minor >= 14 else 17}", "-O2", "-fPIC", "-fvisibility=hidden", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.cxx11_abi)}",
             "-I", str(plinth_headers()), "-isystem", str(torch.folder / "include"),
             "-isystem", str(torch.folder / "include/torch/csrc/api/include"), *cuda_includes(cuda)]
 

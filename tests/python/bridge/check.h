@@ -7,6 +7,7 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <plinth.h>
+#include <torch/version.h>
 
 #include <cstdio>
 #include <cstdlib>

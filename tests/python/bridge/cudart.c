@@ -153,6 +153,15 @@ cudaError_t cudaIpcOpenEventHandle(cudaEvent_t *event, cudaIpcEventHandle_t hand
   return result(plinth_event_from_ipc_handle(device, (const uint8_t *)&handle, (plinth_event_t *)event));
 }
 
+/* PyTorch asks for all functions of the driver that it may need, and gets NULL, as from an old driver. */
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned int version,
+                                             unsigned long long flags, enum cudaDriverEntryPointQueryResult *status) {
+  (void)symbol, (void)version, (void)flags;
+  *function = NULL;
+  *status = cudaDriverEntryPointSymbolNotFound;
+  return cudaSuccess;
+}
+
 static void unexpected(const char *name) {
   fprintf(stderr, "the test's libcudart has no %s\n", name);
   abort();
@@ -164,10 +173,10 @@ static void unexpected(const char *name) {
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 UNUSED(cudaDeviceEnablePeerAccess, int device, unsigned int flags)
 UNUSED(cudaDeviceGetDefaultMemPool, cudaMemPool_t *pool, int device)
+UNUSED(cudaDeviceGetGraphMemAttribute, int device, enum cudaGraphMemAttributeType attribute, void *value)
+UNUSED(cudaDeviceSetGraphMemAttribute, int device, enum cudaGraphMemAttributeType attribute, void *value)
 UNUSED(cudaEventElapsedTime, float *time, cudaEvent_t start, cudaEvent_t end)
 UNUSED(cudaFreeAsync, void *pointer, cudaStream_t stream)
-UNUSED(cudaGetDriverEntryPointByVersion, const char *symbol, void **function, unsigned int version,
-       unsigned long long flags, enum cudaDriverEntryPointQueryResult *status)
 UNUSED(cudaGraphNodeGetDependencies, cudaGraphNode_t node, cudaGraphNode_t *nodes, cudaGraphEdgeData *edges, size_t *count)
 UNUSED(cudaIpcCloseMemHandle, void *pointer)
 UNUSED(cudaIpcGetMemHandle, cudaIpcMemHandle_t *handle, void *pointer)

@@ -142,6 +142,29 @@ void test_history() {
   caching::recordHistory(true, gather, 1000, caching::RecordContext::ALL, false, {});
   EXPECT(trace().size() >= 3);
 
+#if TORCH_VERSION_MINOR >= 14
+  // Metadata of a block that is allocated already, with a stack of its own.
+  EXPECT(caching::supportsUserMetadata());
+  record("all", 1000);
+  c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool();
+  void* streamed = caching::raw_alloc_with_stream(3 * kMiB, side.stream());
+  const int stack_of_allocation = next_stack;
+  EXPECT(number_of(caching::getContextForPointer(streamed)) == stack_of_allocation);
+  caching::annotateMemory(streamed, "saved for backward");
+  const auto annotated = trace().back();
+  EXPECT(annotated.action_ == TraceEntry::ANNOTATE && annotated.user_metadata_ == "saved for backward");
+  EXPECT(annotated.addr_ == reinterpret_cast<size_t>(streamed) && annotated.size_ == 3 * kMiB && annotated.device_ == 0);
+  EXPECT(annotated.stream_ == side.stream() && number_of(annotated.context_) == stack_of_allocation + 1);
+  const auto inside = static_cast<char*>(streamed) + 512;
+  EXPECT(contains(message_of([&] { caching::annotateMemory(inside, "x"); }), "not the beginning of a live allocation"));
+  EXPECT(caching::getContextForPointer(inside) == nullptr);
+  caching::raw_delete(streamed);
+  EXPECT(contains(message_of([&] { caching::annotateMemory(streamed, "x"); }), "not the beginning of a live allocation"));
+  record("all", 1000, {"annotate"});
+  caching::annotateMemory(bare.get(), "skipped");
+  EXPECT(trace().empty() || trace().back().action_ != TraceEntry::ANNOTATE);
+#endif
+
   // An allocation that fails is an event with the free memory.
   message_of<c10::OutOfMemoryError>([&] { allocator->allocate(3000 * kMiB); });
   const auto failed = trace();

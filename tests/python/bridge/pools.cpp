@@ -53,6 +53,9 @@ class External final : public caching::CUDAAllocator {
   void recordHistory(bool, caching::CreateContextFn, size_t, caching::RecordContext, bool,
                      const std::vector<std::string>&) override {}
   void attachOutOfMemoryObserver(caching::OutOfMemoryObserver) override {}
+#if TORCH_VERSION_MINOR >= 12
+  void attachOomRejectionObserver(caching::OomRejectionObserver) override {}
+#endif
   void attachAllocatorTraceTracker(caching::AllocatorTraceTracker) override {}
   void enablePeerAccess(c10::DeviceIndex, c10::DeviceIndex) override {}
   cudaError_t memcpyAsync(void*, int, const void*, int, size_t, cudaStream_t, bool) override { return cudaSuccess; }
@@ -194,6 +197,12 @@ void test_pools() {
   caching::beginAllocateToPool(0, whole, every_stream());
   allocator->allocate(30 * kMiB);
   const auto small = allocator->allocate(3 * kMiB);
+#if TORCH_VERSION_MINOR >= 13
+  const auto& reserved = caching::getDeviceStats(0).reserved_bytes_by_private_pools.at(whole)[0];
+  EXPECT(reserved.current >= static_cast<int64_t>(3 * kMiB) && reserved.peak >= reserved.current);
+  EXPECT(reserved.current <= caching::getDeviceStats(0).reserved_bytes[0].current);
+  EXPECT(caching::getDeviceStats(1).reserved_bytes_by_private_pools.count(whole) == 0);
+#endif
   for (const auto& segment : caching::snapshot(whole).segments) {
     for (const auto& block : segment.blocks) EXPECT(!block.allocated || block.size >= 3 * kMiB);
   }

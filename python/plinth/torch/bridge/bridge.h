@@ -109,6 +109,17 @@ class Allocator final : public caching::CUDAAllocator {
   cudaError_t memcpyAsync(void* destination, int destination_device, const void* source, int source_device, size_t count,
                           cudaStream_t stream, bool p2p_enabled) override;
 
+  // history.cpp
+#if TORCH_VERSION_MINOR >= 12
+  // The observers are of requests that torch refuses before the driver is asked, by a setting that plinth does not have.
+  void attachOomRejectionObserver(caching::OomRejectionObserver) override {}
+  std::shared_ptr<c10::GatheredContext> getContextForPointer(const void* pointer) override;
+#endif
+#if TORCH_VERSION_MINOR >= 14
+  bool supportsUserMetadata() override { return true; }
+  void annotateMemory(const void* pointer, const std::string& metadata) override;
+#endif
+
 #ifdef PLINTH_TORCH_2_10
   void createOrIncrefPool(c10::DeviceIndex device, c10::MempoolId_t id, caching::CUDAAllocator* allocator) override {
     // The owner of the pool keeps the allocator.

@@ -37,6 +37,9 @@ int32_t number_of_action(const std::string& name) {
   for (int32_t action = PLINTH_MEMORY_ACTION_ALLOC; action <= PLINTH_MEMORY_ACTION_OOM; ++action) {
     if (name == plinth_memory_action_name(action)) return action;
   }
+#if TORCH_VERSION_MINOR >= 14
+  if (name == "annotate") return History::Entry::ANNOTATE;
+#endif
   TORCH_CHECK(false, "recording the memory history: there is no action ", name, " to skip");
 }
 
@@ -266,6 +269,27 @@ void History::annotate(const std::vector<std::pair<std::string, std::string>>& a
   annotations_.push(std::move(entry), dropped);
 }
 
+#if TORCH_VERSION_MINOR >= 14
+void History::annotate_block(const plinth_pointer_attributes_t& block, const std::string& metadata) {
+  Context context = gather(RecordContext::ALLOC);
+  struct Search {
+    uint64_t address;
+    void* stream;
+  } search{reinterpret_cast<uint64_t>(block.base), nullptr};
+  const auto visit = [](const plinth_memory_segment_t* segment, const plinth_memory_block_t*, void* context) {
+    auto& wanted = *static_cast<Search*>(context);
+    if (wanted.address - segment->address >= segment->total_size) return true;
+    wanted.stream = reinterpret_cast<void*>(segment->stream);
+    return false;
+  };
+  check(plinth_memory_snapshot_each(visit, &search));
+  const std::string compile = compile_contexts.empty() ? kNoCompileContext : compile_contexts.back();
+  deliver(Entry(Entry::ANNOTATE, static_cast<c10::DeviceIndex>(block.device), search.address, block.size, search.stream,
+                pools_.of_plinth(block.pool), c10::getApproximateTime(), std::move(context), compile, metadata),
+          now_us());
+}
+#endif
+
 std::vector<AnnotationEntry> History::annotations() {
   const std::lock_guard<std::mutex> lock(mutex_);
   return annotations_.all();
@@ -327,6 +351,23 @@ void Allocator::setUserMetadata(const std::string& metadata) {
 }
 
 std::string Allocator::getUserMetadata() { return user_metadata; }
+
+#if TORCH_VERSION_MINOR >= 12
+std::shared_ptr<c10::GatheredContext> Allocator::getContextForPointer(const void* pointer) {
+  return history_.of_block(reinterpret_cast<uint64_t>(pointer));
+}
+#endif
+
+#if TORCH_VERSION_MINOR >= 14
+void Allocator::annotateMemory(const void* pointer, const std::string& metadata) {
+  if (!history_.enabled()) return;
+  plinth_pointer_attributes_t block = PLINTH_POINTER_ATTRIBUTES_INIT;
+  check(plinth_pointer_attributes(const_cast<void*>(pointer), &block));
+  TORCH_CHECK(block.owner == PLINTH_OWNER_CACHING_ALLOCATOR && block.base == pointer, "annotating memory: ", pointer,
+              " is not the beginning of a live allocation");
+  history_.annotate_block(block, metadata);
+}
+#endif
 
 void Allocator::attachAllocatorTraceTracker(caching::AllocatorTraceTracker tracker) { history_.attach(std::move(tracker)); }
 

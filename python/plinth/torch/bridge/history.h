@@ -88,6 +88,8 @@ class History {
               RecordContext when, bool clear, const std::vector<std::string>& skip_actions);
   void attach(Tracker tracker);
   void annotate(const std::vector<std::pair<std::string, std::string>>& annotation);
+  // Records metadata of a live block.
+  void annotate_block(const plinth_pointer_attributes_t& block, const std::string& metadata);
   // Records that a snapshot was taken.
   void add_snapshot_event(c10::DeviceIndex device, size_t active_bytes, c10::MempoolId_t id);
 

@@ -242,6 +242,15 @@ c10::MempoolId_t Pools::of_plinth(plinth_pool_id_t pool) {
   return pool.owner == 0 && pool.index == 0 ? c10::MempoolId_t{0, 0} : c10::MempoolId_t{pool.owner | kNotOfTorch, pool.index};
 }
 
+std::vector<std::pair<c10::MempoolId_t, plinth_pool_id_t>> Pools::on(c10::DeviceIndex device) {
+  std::vector<std::pair<c10::MempoolId_t, plinth_pool_id_t>> result;
+  const std::lock_guard<std::mutex> lock(ids_mutex_);
+  for (const auto& [plinth, torch] : ids_) {
+    if (torch.first == device) result.push_back({torch.second, {plinth.first, plinth.second}});
+  }
+  return result;
+}
+
 bool Pools::is_left(c10::MempoolId_t id) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const std::lock_guard<std::mutex> ids(ids_mutex_);

@@ -54,6 +54,8 @@ class Pools {
   plinth_pool_id_t of_torch(c10::DeviceIndex device, c10::MempoolId_t id);
   // Returns torch's id of a pool of plinth: {0, 0} for the default pool, and one that torch has for no pool if the program made it.
   c10::MempoolId_t of_plinth(plinth_pool_id_t pool);
+  // Returns the pools of a device by torch's ids, also released ones that hold memory.
+  std::vector<std::pair<c10::MempoolId_t, plinth_pool_id_t>> on(c10::DeviceIndex device);
   // Returns whether a released pool still holds memory.
   bool is_left(c10::MempoolId_t id);
   // Returns the bytes that are allocated in pools on a device.

@@ -70,6 +70,10 @@ caching::AllocatorConfigInfo settings() {
   config.graph_capture_record_stream_reuse = Config::graph_capture_record_stream_reuse();
   config.last_allocator_settings = own;
   config.roundup_power2_divisions = Common::roundup_power2_divisions();
+#if TORCH_VERSION_MINOR >= 13
+  config.max_round_threshold = Common::pinned_max_round_threshold();
+  config.max_cached_size = Common::pinned_max_cached_size();
+#endif
   return config;
 }
 

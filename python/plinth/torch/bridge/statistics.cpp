@@ -49,6 +49,14 @@ caching::DeviceStats Allocator::getDeviceStats(c10::DeviceIndex device) {
   result.num_sync_all_streams = stats.num_sync_all_streams;
   result.num_device_alloc = stats.num_device_alloc;
   result.num_device_free = stats.num_device_free;
+#if TORCH_VERSION_MINOR >= 13
+  for (const auto& [id, pool] : pools_.on(device)) {
+    plinth_memory_stats_t of_pool = PLINTH_MEMORY_STATS_INIT;
+    // A pool may end meanwhile.
+    if (plinth_mem_pool_stats(pool, device, &of_pool) != PLINTH_OK) continue;
+    result.reserved_bytes_by_private_pools[id] = convert(of_pool.reserved_bytes);
+  }
+#endif
   return result;
 }
 
