@@ -20,6 +20,18 @@ SCENARIO(green_context) {
   RETRY(plinth_green_context_destroy(context));
 }
 
+SCENARIO(green_context_split) {
+  plinth_green_context_t contexts[3] = {NULL, NULL, NULL}, rest = NULL;
+  if (!ATTEMPT(plinth_green_context_split(16, 3, last_device, contexts, &rest))) {
+    CHECK(contexts[0] == NULL && contexts[1] == NULL && contexts[2] == NULL && rest == NULL);
+    return;
+  }
+  for (int index = 0; index < 3; index++) {
+    RETRY(plinth_green_context_destroy(contexts[index]));
+  }
+  RETRY(plinth_green_context_destroy(rest));
+}
+
 SCENARIO(green_context_set) {
   plinth_green_context_t context = NULL;
   plinth_stream_t before = NULL, after = NULL;

@@ -297,6 +297,7 @@ static void call_what_is_refused(void) {
   REFUSED(plinth_green_context_num_sms(green_context, out));
   REFUSED(plinth_green_context_pop_context(green_context));
   REFUSED(plinth_green_context_set_context(green_context));
+  REFUSED(plinth_green_context_split(0, 0, 0, out, out));
   REFUSED(plinth_green_context_stream(green_context, out));
   REFUSED(plinth_host_alloc(1, out));
   REFUSED(plinth_host_empty_cache());

@@ -182,4 +182,12 @@ TEST(green_contexts_have_guards) {
   moved.destroy();
   THROWS(moved.num_sms(), PLINTH_ERROR_NULL_POINTER);
   THROWS(plinth::GreenContext(1 << 20), PLINTH_ERROR_INVALID_VALUE);
+  plinth::GreenContext::Split split = plinth::GreenContext::split(16, 2, 0);
+  CHECK_EQ(split.parts.size(), 2);
+  CHECK(split.parts[0].num_sms() >= 16 && split.parts[1].num_sms() == split.parts[0].num_sms());
+  CHECK(split.rest.get() != nullptr && split.rest.num_sms() > 0);
+  CHECK(split.parts[0].native() != split.parts[1].native() && split.rest.native() != split.parts[0].native());
+  split.parts.clear();
+  THROWS(plinth::GreenContext::split(16, 0), PLINTH_ERROR_INVALID_VALUE);
+  THROWS(plinth::GreenContext::split(16, 1000), PLINTH_ERROR_INVALID_VALUE);
 }

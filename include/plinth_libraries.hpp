@@ -20,6 +20,7 @@
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #if __cplusplus >= 201703L /* plinth_error.hpp has the error */
 
@@ -204,6 +205,10 @@ inline void clear(std::int32_t device = -1) { check(plinth_cufft_plan_cache_clea
 /*! A subset of a device's multiprocessors, destroyed by the destructor. Movable, not copyable. */
 class GreenContext {
  public:
+  struct Split;
+  /*! Divides a device into `count` green contexts that do not overlap, and one of what is left, if anything is. */
+  static Split split(std::int32_t num_sms, std::size_t count, std::int32_t device = -1);
+
   explicit GreenContext(std::int32_t num_sms, std::int32_t device = -1)
       : context_(detail::output<plinth_green_context_t>(
             [&](plinth_green_context_t *out) { return plinth_green_context_create(num_sms, device, out); })) {}
@@ -243,8 +248,27 @@ class GreenContext {
   }
 
  private:
+  explicit GreenContext(plinth_green_context_t context) noexcept : context_(context) {}
+
   plinth_green_context_t context_;
 };
+
+/*! The green contexts of a split. `rest` has no handle if nothing is left. */
+struct GreenContext::Split {
+  std::vector<GreenContext> parts;
+  GreenContext rest;
+};
+
+inline GreenContext::Split GreenContext::split(std::int32_t num_sms, std::size_t count, std::int32_t device) {
+  std::vector<plinth_green_context_t> made(count == 0 ? 1 : count);
+  Split result{{}, GreenContext(plinth_green_context_t{nullptr})};
+  result.parts.reserve(made.size());
+  check(plinth_green_context_split(num_sms, count, device, made.data(), &result.rest.context_));
+  for (plinth_green_context_t part : made) {
+    result.parts.push_back(GreenContext(part));
+  }
+  return result;
+}
 
 /*! Makes a green context current in the calling thread for the lifetime of the object. The green context must
  *  outlive it. */

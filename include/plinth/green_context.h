@@ -48,8 +48,8 @@ extern "C" {
 /**
  * Creates a green context: a part of a device's multiprocessors.
  *
- * Work in its streams runs on that part only. The parts of several green contexts may overlap. May be called while a
- * stream captures.
+ * Work in its streams runs on that part only. The parts of several green contexts may overlap, unless
+ * plinth_green_context_split created them together. May be called while a stream captures.
  *
  * @param num_sms The minimum number of multiprocessors, from 1 to the number that the device has. The driver rounds
  *        it up, to a multiple of 8 for compute capability 9.0 and higher. plinth_green_context_num_sms returns the
@@ -68,10 +68,35 @@ plinth_status_t plinth_green_context_create(int32_t num_sms,
 PLINTH_NOEXCEPT;
 
 /**
+ * Divides a device's multiprocessors into green contexts that do not overlap.
+ *
+ * For example, prefill and decode of an inference server run beside each other on one device. May be called while a stream
+ * captures.
+ *
+ * @param num_sms The minimum number of multiprocessors of each, rounded up as by plinth_green_context_create.
+ * @param count The number of green contexts, at least 1.
+ * @param device The device index; -1 for the current device.
+ * @param contexts Out: `count` green contexts. The caller owns each and destroys it with plinth_green_context_destroy.
+ * @param rest Out: a green context of the multiprocessors that are left; NULL if they are fewer than the driver's smallest
+ *        partition. The caller owns it. Pass NULL to leave them unused.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_VALUE for a number of
+ *         multiprocessors that the device does not have, and for more green contexts than fit;
+ *         PLINTH_ERROR_NOT_SUPPORTED, PLINTH_ERROR_OUT_OF_MEMORY, PLINTH_ERROR_DRIVER as for
+ *         plinth_green_context_create; the errors of initialization.
+ */
+PLINTH_API
+plinth_status_t plinth_green_context_split(int32_t num_sms,
+                                           size_t count,
+                                           int32_t device,
+                                           plinth_green_context_t *contexts,
+                                           plinth_green_context_t *rest)
+PLINTH_NOEXCEPT;
+
+/**
  * Destroys a green context.
  *
  * Work in its streams still runs. The streams stay valid: the library keeps them and reuses them for the next green
- * context of this size on the device.
+ * context of this size on the device, or for the next such split when all green contexts of this one are destroyed.
  *
  * @param context The green context; NULL does nothing.
  * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE while the green context is set in a

@@ -21,7 +21,7 @@ import typing as _typing
 from . import comm, communicator, errors, green_contexts, ipc, jiterator, memory, nccl, nvtx, profiler, random
 from . import registration, sanitizer, sleeping, telemetry
 from ._native import lib as _lib
-from .blas import current_blas_handle
+from .blas import current_blas_handle, current_solver_handle
 from .buffer import Buffer, empty, empty_pinned, to_device, zeros
 from .communicator import Communicator, Store
 from .device import (
@@ -65,7 +65,7 @@ __all__ = [
     "PlinthError", "Store", "Stream", "StreamContext", "caching_allocator_alloc", "caching_allocator_delete",
     "caching_allocator_disabled", "caching_allocator_enable", "can_device_access_peer", "change_current_allocator",
     "check_error", "clock_rate", "comm", "communicator", "compile_kernel", "current_blas_handle", "current_device",
-    "current_stream", "default_stream", "device", "device_count", "device_kind", "device_memory_used", "device_of",
+    "current_solver_handle", "current_stream", "default_stream", "device", "device_count", "device_kind", "device_memory_used", "device_of",
     "disable_peer_access", "empty", "empty_cache", "empty_pinned", "enable_peer_access", "errors",
     "get_allocator_backend", "get_allocator_settings", "get_arch_list", "get_device_capability", "get_device_name",
     "get_device_properties", "get_gencode_flags", "get_per_process_memory_fraction", "get_rng_state",

@@ -1127,6 +1127,7 @@ PROTOTYPES = {
     "plinth_launch_host_function": (plinth_status_t, (c_void_p, plinth_host_function_callback_t, c_void_p)),  # stream, function, context
     "plinth_sleep": (plinth_status_t, (c_uint64, c_void_p)),  # cycles, stream
     "plinth_green_context_create": (plinth_status_t, (c_int32, c_int32, POINTER(c_void_p))),  # num_sms, device, context
+    "plinth_green_context_split": (plinth_status_t, (c_int32, c_size_t, c_int32, POINTER(c_void_p), POINTER(c_void_p))),  # num_sms, count, device, contexts, rest
     "plinth_green_context_destroy": (plinth_status_t, (c_void_p,)),  # context
     "plinth_green_context_set_context": (plinth_status_t, (c_void_p,)),  # context
     "plinth_green_context_pop_context": (plinth_status_t, (c_void_p,)),  # context

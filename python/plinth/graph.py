@@ -115,6 +115,10 @@ class CUDAGraph:
         check(lib.plinth_graph_pool(self._handle, byref(pool)))
         return pool.owner, pool.index
 
+    def pools(self) -> List[PoolId]:
+        """Returns the ids of the graph's pools: it has one."""
+        return [self.pool()]
+
     def register_generator_state(self, generator: "Generator") -> None:
         """Registers a generator, before the capture, so that each replay draws new numbers from it."""
         check(lib.plinth_graph_register_generator_state(self._handle, generator._handle))

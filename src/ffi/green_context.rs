@@ -38,8 +38,8 @@ fn handle(context: plinth_green_context_t) -> Result<u64> {
 
 /// Creates a green context: a part of a device's multiprocessors.
 ///
-/// Work in its streams runs on that part only. The parts of several green contexts may overlap. May be called while a
-/// stream captures.
+/// Work in its streams runs on that part only. The parts of several green contexts may overlap, unless
+/// plinth_green_context_split created them together. May be called while a stream captures.
 ///
 /// @param num_sms The minimum number of multiprocessors, from 1 to the number that the device has. The driver rounds
 ///        it up, to a multiple of 8 for compute capability 9.0 and higher. plinth_green_context_num_sms returns the
@@ -64,10 +64,50 @@ pub unsafe extern "C" fn plinth_green_context_create(
     })
 }
 
+/// Divides a device's multiprocessors into green contexts that do not overlap.
+///
+/// For example, prefill and decode of an inference server run beside each other on one device. May be called while a stream
+/// captures.
+///
+/// @param num_sms The minimum number of multiprocessors of each, rounded up as by plinth_green_context_create.
+/// @param count The number of green contexts, at least 1.
+/// @param device The device index; -1 for the current device.
+/// @param contexts Out: `count` green contexts. The caller owns each and destroys it with plinth_green_context_destroy.
+/// @param rest Out: a green context of the multiprocessors that are left; NULL if they are fewer than the driver's smallest
+///        partition. The caller owns it. Pass NULL to leave them unused.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_VALUE for a number of
+///         multiprocessors that the device does not have, and for more green contexts than fit;
+///         PLINTH_ERROR_NOT_SUPPORTED, PLINTH_ERROR_OUT_OF_MEMORY, PLINTH_ERROR_DRIVER as for
+///         plinth_green_context_create; the errors of initialization.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plinth_green_context_split(
+    num_sms: i32,
+    count: usize,
+    device: i32,
+    contexts: *mut plinth_green_context_t,
+    rest: *mut plinth_green_context_t,
+) -> plinth_status_t {
+    guard(|| {
+        if contexts.is_null() {
+            return Err(null("contexts"));
+        }
+        let (made, left) = green_context::split(num_sms, count, device, !rest.is_null())?;
+        for (index, handle) in made.into_iter().enumerate() {
+            // SAFETY: the caller passes room for `count` green contexts, and as many were made.
+            unsafe { contexts.add(index).write(handle as plinth_green_context_t) };
+        }
+        if !rest.is_null() {
+            // SAFETY: it is not NULL, so the caller passes a pointer that is valid for writes.
+            unsafe { rest.write(left.unwrap_or(0) as plinth_green_context_t) };
+        }
+        Ok(())
+    })
+}
+
 /// Destroys a green context.
 ///
 /// Work in its streams still runs. The streams stay valid: the library keeps them and reuses them for the next green
-/// context of this size on the device.
+/// context of this size on the device, or for the next such split when all green contexts of this one are destroyed.
 ///
 /// @param context The green context; NULL does nothing.
 /// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE while the green context is set in a

@@ -8,7 +8,8 @@
 //!
 //! The driver's green contexts and their streams are never destroyed, like the streams of the pools: memory, graphs and
 //! threads may still refer to the streams. Destroying a green context returns it to an idle list, and the next request
-//! for a partition of the same size on the device reuses it.
+//! for a partition of the same size on the device reuses it. The partitions of a split are reused together, when all of
+//! its green contexts are destroyed, because only these do not overlap.
 
 use crate::{
     base::{
@@ -52,13 +53,36 @@ pub struct Partition {
     own: OnceCell<driver::Stream>,
     streams: [OnceCell<driver::Stream>; STREAMS],
     next: AtomicUsize,
+    /// The split that it belongs to, if it was not made alone.
+    split: OnceCell<&'static Split>,
     /// How many times threads have it set now. Locked while its handle is removed, or found in order to set it.
     set: Mutex<usize>,
+}
+
+/// Partitions that do not overlap.
+#[derive(Debug)]
+struct Split {
+    request: Request,
+    /// As many as requested, and what is left of the device, if that was requested and anything is.
+    partitions: Vec<&'static Partition>,
+    /// How many of them have a green context.
+    in_use: AtomicUsize,
+}
+
+/// A request for a split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Request {
+    device: u32,
+    multiprocessors: i32,
+    count: usize,
+    has_rest: bool,
 }
 
 static CONTEXTS: ReferenceTable<&'static Partition> = ReferenceTable::new(Kind::GreenContext);
 /// Partitions of destroyed green contexts.
 static IDLE: Mutex<Vec<&'static Partition>> = Mutex::new(Vec::new());
+/// Splits of which all green contexts are destroyed.
+static IDLE_SPLITS: Mutex<Vec<&'static Split>> = Mutex::new(Vec::new());
 
 /// A green context that a thread has set, and the previous state.
 struct Entry {
@@ -94,11 +118,98 @@ pub fn create(requested: i32, number: i32) -> Result<u64> {
     let device = runtime.device(number)?;
     let partition = take_idle(device.ordinal, requested).map_or_else(|| make(runtime, device, requested), Ok);
     let partition = partition.context(|| format!("making a green context on device {}", device.ordinal))?;
-    let handle = CONTEXTS.insert(partition);
-    if handle.is_err() {
-        IDLE.lock().push(partition);
+    insert(partition)
+}
+
+/// Makes the handle of a partition; returns it to the idle ones if that fails.
+fn insert(partition: &'static Partition) -> Result<u64> {
+    CONTEXTS.insert(partition).inspect_err(|_| release(partition))
+}
+
+/// Returns a partition, which has no green context any more, to the idle ones.
+fn release(partition: &'static Partition) {
+    match partition.split.get() {
+        None => IDLE.lock().push(partition),
+        Some(split) if split.in_use.fetch_sub(1, Ordering::AcqRel) == 1 => IDLE_SPLITS.lock().push(split),
+        Some(_) => {}
     }
-    handle
+}
+
+/// Creates `count` green contexts with at least `requested` multiprocessors each, and one of those that are left if `has_rest`
+/// and there are enough for one. No two of them overlap. Returns their handles.
+pub fn split(requested: i32, count: usize, number: i32, has_rest: bool) -> Result<(Vec<u64>, Option<u64>)> {
+    let runtime = runtime::ready()?;
+    let device = runtime.device(number)?;
+    let request = Request { device: device.ordinal, multiprocessors: requested, count, has_rest };
+    let taken = take_idle_split(request).map_or_else(|| make_split(runtime, device, request), Ok);
+    let split = taken.context(|| format!("splitting device {} into green contexts", device.ordinal))?;
+    split.in_use.store(split.partitions.len(), Ordering::Release);
+    let handles: Vec<Result<u64>> = split.partitions.iter().map(|partition| insert(partition)).collect();
+    if handles.iter().any(Result::is_err) {
+        for handle in handles.iter().flatten() {
+            destroy(*handle)?;
+        }
+    }
+    let mut handles = handles.into_iter().collect::<Result<Vec<u64>>>()?;
+    let rest = if handles.len() > count { handles.pop() } else { None };
+    Ok((handles, rest))
+}
+
+fn take_idle_split(request: Request) -> Option<&'static Split> {
+    let mut idle = IDLE_SPLITS.lock();
+    let index = idle.iter().position(|split| split.request == request)?;
+    Some(idle.swap_remove(index))
+}
+
+fn make_split(runtime: &Runtime, device: &Device, request: Request) -> Result<&'static Split> {
+    let driver = &runtime.driver;
+    device.with_context(driver, |driver| {
+        let whole = driver.multiprocessors(device.native).map_err(explain)?;
+        let requested = checked(&whole, request.multiprocessors)?;
+        let fit = whole.count() / whole.round_up(requested).min(whole.count());
+        let too_many = || {
+            let what = format!(
+                "{} partitions of {requested} multiprocessors, {} with the driver's rounding, do not fit in {}; at most {fit} do",
+                request.count,
+                whole.round_up(requested),
+                whole.count()
+            );
+            Error::new(Status::INVALID_VALUE, what)
+        };
+        let count = u32::try_from(request.count).ok().filter(|count| (1..=fit).contains(count)).ok_or_else(too_many)?;
+        // Creating green contexts does not belong to a capture of this thread.
+        driver.with_relaxed_capture(|| {
+            // If rounding up the partition gives the whole device, it is the whole device.
+            let (mut parts, rest) = if whole.round_up(requested) >= whole.count() {
+                (vec![whole], None)
+            } else {
+                let (parts, rest) = driver.split_multiprocessors(&whole, count, requested)?;
+                (parts, Some(rest))
+            };
+            if parts.len() < request.count {
+                return Err(too_many());
+            }
+            if request.has_rest {
+                parts.extend(rest.filter(|rest| rest.count() >= whole.least()));
+            }
+            let mut partitions: Vec<&'static Partition> = Vec::with_capacity(parts.len());
+            for part in parts {
+                match make_partition(driver, device, part, part.count()) {
+                    Ok(partition) => partitions.push(partition),
+                    Err(error) => {
+                        // Those that exist serve requests for a single one.
+                        partitions.into_iter().for_each(release);
+                        return Err(error);
+                    }
+                }
+            }
+            let split: &'static Split = Box::leak(Box::new(Split { request, partitions, in_use: AtomicUsize::new(0) }));
+            for partition in &split.partitions {
+                let _ = partition.split.set(split); // it is new, so it has none
+            }
+            Ok(split)
+        })?
+    })
 }
 
 fn take_idle(device: u32, requested: i32) -> Option<&'static Partition> {
@@ -114,17 +225,18 @@ fn make(runtime: &Runtime, device: &Device, requested: i32) -> Result<&'static P
     let driver = &runtime.driver;
     device.with_context(driver, |driver| {
         let whole = driver.multiprocessors(device.native).map_err(explain)?;
-        let requested = u32::try_from(requested)
-            .ok()
-            .filter(|requested| (1..=whole.count()).contains(requested))
-            .ok_or_else(|| {
-                Error::new(
-                    Status::INVALID_VALUE,
-                    format!("invalid number of SMs requested for green context: {requested} of {}", whole.count()),
-                )
-            })?;
+        let requested = checked(&whole, requested)?;
         // Creating a green context does not belong to a capture of this thread.
         driver.with_relaxed_capture(|| make_in_context(driver, device, whole, requested))?
+    })
+}
+
+/// Returns the requested number of multiprocessors, if the device has so many.
+fn checked(whole: &Multiprocessors, requested: i32) -> Result<u32> {
+    let count = u32::try_from(requested).ok().filter(|count| (1..=whole.count()).contains(count));
+    count.ok_or_else(|| {
+        let what = format!("invalid number of SMs requested for green context: {requested} of {}", whole.count());
+        Error::new(Status::INVALID_VALUE, what)
     })
 }
 
@@ -138,11 +250,20 @@ fn make_in_context(
     let partition = if whole.round_up(requested) >= whole.count() {
         Some(whole)
     } else {
-        driver.split_multiprocessors(&whole, requested)?
+        driver.split_multiprocessors(&whole, 1, requested)?.0.pop()
     };
     let partition = partition.ok_or_else(|| {
         Error::new(Status::NOT_SUPPORTED, format!("the driver makes no partition of {requested} multiprocessors"))
     })?;
+    make_partition(driver, device, partition, requested)
+}
+
+fn make_partition(
+    driver: &Driver,
+    device: &Device,
+    partition: Multiprocessors,
+    requested: u32,
+) -> Result<&'static Partition> {
     let native = driver.green_context_create(device.native, partition).map_err(explain)?;
     // Create the first stream now, to detect a driver that has green contexts but no streams for them.
     let made = driver
@@ -165,6 +286,7 @@ fn make_in_context(
         own: OnceCell::with_value(stream),
         streams: [const { OnceCell::new() }; STREAMS],
         next: AtomicUsize::new(0),
+        split: OnceCell::new(),
         set: Mutex::new(0),
     };
     let partition: &'static Partition = Box::leak(Box::new(made));
@@ -198,7 +320,7 @@ pub fn destroy(handle: u64) -> Result<()> {
     }
     CONTEXTS.remove(handle)?;
     drop(set);
-    IDLE.lock().push(partition);
+    release(partition);
     Ok(())
 }
 

@@ -165,13 +165,26 @@ class Kernels(unittest.TestCase):
             context = plinth.GreenContext.create(8)
         except plinth.errors.NotSupportedError:
             self.skipTest("the device has no green contexts")
-        self.assertGreaterEqual(context.num_sms, 8)
+        self.assertGreaterEqual(context.sm_count, 8)
         stream = context.Stream()
         buffer = plinth.zeros(16).fill_(3, stream)
         stream.synchronize()
         self.assertEqual(buffer.tobytes(), b"\3" * 16)
         context.set_context()
         context.pop_context()
+
+    def test_green_contexts_that_do_not_overlap(self):
+        whole = plinth.get_device_properties().multi_processor_count
+        try:
+            parts = plinth.GreenContext.split(num_sms=(16, 16), remainder=True)
+        except plinth.errors.NotSupportedError:
+            self.skipTest("the device has no green contexts")
+        self.assertEqual(sum(part.sm_count for part in parts), whole)
+        self.assertEqual(len(plinth.GreenContext.split(num_sms=16)), 1)
+        with self.assertRaises(plinth.errors.InvalidArgumentError):
+            plinth.GreenContext.split(num_sms=())
+        with self.assertRaisesRegex(plinth.errors.NotSupportedError, "different sizes"):
+            plinth.GreenContext.split(num_sms=(16, 32))
 
     @support.host_device
     def test_green_context_lives_while_it_is_set(self):

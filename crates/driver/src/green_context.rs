@@ -34,6 +34,11 @@ impl Multiprocessors {
         let requested = requested.max(self.0.least_partition);
         requested.checked_next_multiple_of(self.0.alignment.max(1)).unwrap_or(u32::MAX)
     }
+
+    /// Returns the smallest partition that the driver creates, as far as it reports one.
+    pub fn least(&self) -> u32 {
+        self.0.least_partition.max(1)
+    }
 }
 
 impl Driver {
@@ -45,18 +50,21 @@ impl Driver {
         Ok(Multiprocessors(resource))
     }
 
-    /// Splits off a partition of at least `min_count` multiprocessors; `None` if the driver creates none.
+    /// Splits off `count` partitions of at least `min_count` multiprocessors each, which do not overlap. Returns them, which may be
+    /// fewer, and the multiprocessors that are left.
     pub fn split_multiprocessors(
         &self,
         whole: &Multiprocessors,
+        count: u32,
         min_count: u32,
-    ) -> DriverResult<Option<Multiprocessors>> {
-        let (mut part, mut count): (DevResource, c_uint) = (DevResource::NOTHING, 1);
-        let rest = ptr::null_mut();
-        // SAFETY: the outputs are live locals with room for the one partition that the count requests, and the rest may
-        // be null.
-        unsafe { call!(self, cuDevSmResourceSplitByCount(&mut part, &mut count, &whole.0, rest, 0, min_count)) }?;
-        Ok((count == 1).then_some(Multiprocessors(part)))
+    ) -> DriverResult<(Vec<Multiprocessors>, Multiprocessors)> {
+        let (mut parts, mut rest) = (vec![DevResource::NOTHING; count as usize], DevResource::NOTHING);
+        let mut made: c_uint = count;
+        let first = parts.as_mut_ptr();
+        // SAFETY: the outputs are live locals, with room for as many partitions as the count requests.
+        unsafe { call!(self, cuDevSmResourceSplitByCount(first, &mut made, &whole.0, &mut rest, 0, min_count)) }?;
+        parts.truncate(made as usize);
+        Ok((parts.into_iter().map(Multiprocessors).collect(), Multiprocessors(rest)))
     }
 
     /// Creates a green context over multiprocessors of a device.
