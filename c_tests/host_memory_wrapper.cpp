@@ -109,7 +109,12 @@ TEST(registrations_end_with_their_object) {
   }
   CHECK(!plinth::is_pinned(memory));
   plinth::HostRegistration again(memory, 64 * KIB);
+  plinth::set_sync_debug_mode(plinth::SyncDebugMode::error);
+  THROWS(again.unregister(), PLINTH_ERROR_WOULD_SYNCHRONIZE);
+  CHECK(again.get() == memory);
+  plinth::set_sync_debug_mode(plinth::SyncDebugMode::standard);
   again.unregister();
+  CHECK(again.get() == nullptr);
   CHECK(!plinth::is_pinned(memory));
   free(memory);
 }

@@ -53,6 +53,20 @@ TEST(buffers_are_moved_and_freed) {
   expect_nothing_left();
 }
 
+TEST(a_buffer_that_cannot_be_freed_keeps_its_memory) {
+  plinth::caching_allocator_enable(false);
+  plinth::DeviceBuffer buffer(1000);
+  void *const address = buffer.get();
+  plinth::set_sync_debug_mode(plinth::SyncDebugMode::error);
+  THROWS(buffer.free(), PLINTH_ERROR_WOULD_SYNCHRONIZE);
+  CHECK(buffer.get() == address && buffer.size() == 1000);
+  plinth::set_sync_debug_mode(plinth::SyncDebugMode::standard);
+  buffer.free();
+  CHECK(buffer.get() == nullptr && buffer.size() == 0);
+  plinth::caching_allocator_enable(true);
+  expect_nothing_left();
+}
+
 TEST(checkpoints_restore_the_blocks_of_a_pool) {
   const plinth::MemPool pool;
   plinth::DeviceBuffer kept, dropped;

@@ -105,8 +105,11 @@ class HostRegistration {
   HostRegistration &operator=(const HostRegistration &) = delete;
 
   void *get() const noexcept { return pointer_; }
-  /*! Unpins the memory now, and throws on errors. */
-  void unregister() { check(plinth_host_unregister(std::exchange(pointer_, nullptr))); }
+  /*! Unpins the memory now, and throws on errors, after which it is still pinned. */
+  void unregister() {
+    detail::acquire([&] { return plinth_host_unregister(pointer_); });
+    pointer_ = nullptr;
+  }
 
  private:
   void *pointer_;

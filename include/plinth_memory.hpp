@@ -59,10 +59,10 @@ class DeviceBuffer {
   /*! Records that work in another stream uses the memory. */
   void record_stream(StreamView stream) { check(plinth_record_stream(memory_, stream.get())); }
 
-  /*! Frees the memory now, and throws on errors. */
+  /*! Frees the memory now, and throws on errors, after which it is still allocated. */
   void free() {
-    size_ = 0;
-    check(plinth_caching_allocator_delete(std::exchange(memory_, nullptr)));
+    detail::acquire([&] { return plinth_caching_allocator_delete(memory_); });
+    static_cast<void>(release());
   }
   /*! Releases ownership: the caller frees the memory with plinth_caching_allocator_delete. */
   void *release() noexcept {
