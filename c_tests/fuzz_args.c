@@ -405,3 +405,84 @@ static plinth_status_t call_any(void) {
 }
 
 TEST(all_calls_together_survive_odd_arguments) { fuzz(call_any, 16); }
+
+/* More elements than there are addresses. */
+#define TOO_MANY ((size_t)1 << 62)
+
+TEST(counts_of_more_elements_than_addresses_are_refused) {
+  int64_t length = 16;
+  DLTensor tensor = {0}, output = {0};
+  tensor.data = device_memory(KIB, 0);
+  tensor.device.device_type = output.device.device_type = 2;
+  tensor.ndim = output.ndim = 1;
+  tensor.dtype.code = 2;
+  tensor.dtype.bits = 32;
+  tensor.dtype.lanes = 1;
+  tensor.shape = output.shape = &length;
+  const int32_t number = 0;
+  const uint8_t byte = 0;
+  const plinth_pool_id_t pool = {0, 0};
+  plinth_ipc_memory_t memory = PLINTH_IPC_MEMORY_INIT;
+  plinth_kernel_module_t module = NULL;
+  plinth_graph_t graph = NULL;
+  plinth_graph_node_t node = NULL;
+  void *pointer = NULL;
+  bool equal = false;
+  CHECK_OK(plinth_graph_create_empty(0, &graph));
+  CHECK_STATUS(plinth_comm_broadcast(&tensor, &output, TOO_MANY), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_comm_broadcast_coalesced(&tensor, 1, &number, TOO_MANY, 0, &output), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("devices: 4611686018427387904 elements do not fit in the address space");
+  CHECK_STATUS(plinth_ipc_import(&byte, SIZE_MAX, &number, 1, 0, &memory), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_ipc_import(&byte, 1, &number, TOO_MANY, 0, &memory), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_kernel_module_load(&byte, SIZE_MAX, 0, &module), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_graph_add_empty(graph, &node, TOO_MANY, &node), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_pool_check_live_allocations(0, pool, &pointer, TOO_MANY, &equal), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_OK(plinth_graph_destroy(graph));
+}
+
+#define CHECK_NULL(call, name)                       \
+  do {                                               \
+    CHECK_STATUS(call, PLINTH_ERROR_NULL_POINTER);   \
+    CHECK_TEXT(plinth_last_error(), name " is NULL"); \
+  } while (0)
+
+/* An object that must exist, of each type. */
+TEST(a_handle_of_null_is_a_null_pointer) {
+  int32_t number = 0;
+  size_t count = 0;
+  void *address = NULL;
+  bool done = false;
+  const DLTensor *inputs[1] = {NULL};
+  plinth_kernel_attributes_t attributes = PLINTH_KERNEL_ATTRIBUTES_INIT;
+  plinth_kernel_launch_t launch = PLINTH_KERNEL_LAUNCH_INIT;
+  plinth_allocator_hooks_t hooks = PLINTH_ALLOCATOR_HOOKS_INIT;
+  plinth_graph_context_t context;
+  plinth_kernel_t kernel = NULL;
+  plinth_pool_id_t pool = {0, 0};
+  DLDataType type;
+  int64_t shape[25];
+  memset(&context, 0, sizeof context);
+  CHECK_NULL(plinth_event_query(NULL, &done), "event");
+  CHECK_NULL(plinth_graph_replay(NULL), "graph");
+  CHECK_NULL(plinth_graph_end(&context, PLINTH_OK), "graph");
+  CHECK_NULL(plinth_graphed_callable_reset(NULL), "callable");
+  CHECK_NULL(plinth_green_context_num_sms(NULL, &number), "context");
+  CHECK_NULL(plinth_communicator_rank(NULL, &number), "communicator");
+  CHECK_NULL(plinth_store_set(NULL, "name", "", 0), "store");
+  CHECK_NULL(plinth_cufft_plan_release(NULL), "plan");
+  CHECK_NULL(plinth_memory_registration_dma_buf(NULL, &number, &count, &count), "registration");
+  CHECK_NULL(plinth_kernel_attributes(NULL, &attributes), "kernel");
+  CHECK_NULL(plinth_kernel_occupancy(NULL, 1, 0, &number), "kernel");
+  CHECK_NULL(plinth_kernel_set_shared_memory_config(NULL, 0), "kernel");
+  CHECK_NULL(plinth_kernel_symbol(NULL, "name", &address, &count), "kernel");
+  CHECK_NULL(plinth_kernel_launch(NULL, &launch, NULL, 0, NULL), "kernel");
+  CHECK_NULL(plinth_kernel_module_get_kernel(NULL, "name", &kernel), "module");
+  CHECK_NULL(plinth_kernel_module_symbol(NULL, "name", &address, &count), "module");
+  CHECK_NULL(plinth_jiterator_result(NULL, inputs, 0, &type, &number, shape), "function");
+  CHECK_NULL(plinth_jiterator_call(NULL, NULL, 0, NULL, 0, NULL, 0, NULL), "function");
+  CHECK_NULL(plinth_pool_checkpoint_restore(NULL, NULL, 0, NULL, NULL), "checkpoint");
+  CHECK_NULL(plinth_pluggable_allocator_set_hooks(NULL, &hooks), "allocator");
+  CHECK_NULL(plinth_mem_pool_create_with_allocator(NULL, false, false, &pool), "allocator");
+  CHECK_NULL(plinth_change_current_allocator(NULL), "allocator");
+  CHECK_NULL(plinth_telemetry_sampler_take(NULL, NULL, 0, &count, NULL), "sampler");
+}

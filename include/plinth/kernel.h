@@ -303,8 +303,8 @@ PLINTH_NOEXCEPT;
  *
  * @param kernel The kernel.
  * @param shared_bytes The limit in bytes per block.
- * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for more than a block of the device can
- *         have; PLINTH_ERROR_DRIVER; the errors of initialization.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for more than a
+ *         block of the device can have; PLINTH_ERROR_DRIVER; the errors of initialization.
  */
 PLINTH_API
 plinth_status_t plinth_kernel_set_shared_memory_config(plinth_kernel_t kernel,

@@ -406,8 +406,9 @@ PLINTH_NOEXCEPT;
  *        if count is 0.
  * @param count The number of addresses.
  * @param equal Out: whether these blocks, and no others, are allocated.
- * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE as for plinth_mem_pool_memory;
- *         PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a count of more addresses than there are;
+ *         PLINTH_ERROR_INVALID_HANDLE as for plinth_mem_pool_memory; PLINTH_ERROR_INVALID_DEVICE; the errors of
+ *         initialization.
  */
 PLINTH_API
 plinth_status_t plinth_pool_check_live_allocations(int32_t device,

@@ -172,8 +172,9 @@ PLINTH_NOEXCEPT;
  * Can be called once, and only before the first request for memory.
  *
  * @param allocator The allocator.
- * @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_ALREADY_INITIALIZED after a request for memory, or
- *         after an earlier change; PLINTH_ERROR_INVALID_CONFIGURATION for an invalid setting in the environment.
+ * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_ALREADY_INITIALIZED after a
+ *         request for memory, or after an earlier change; PLINTH_ERROR_INVALID_CONFIGURATION for an invalid setting in
+ *         the environment.
  */
 PLINTH_API
 plinth_status_t plinth_change_current_allocator(plinth_pluggable_allocator_t allocator)

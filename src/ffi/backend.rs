@@ -12,7 +12,7 @@ use crate::{
     ffi::{
         Output,
         guard::{guard, release},
-        path as path_of, plinth_stream_t,
+        handle, path as path_of, plinth_stream_t,
         pool::plinth_pool_id_t,
         status::plinth_status_t,
         string, structs,
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn plinth_pluggable_allocator_set_hooks(
         let none: plinth_allocator_hooks_t = unsafe { mem::zeroed() };
         // SAFETY: the caller passes NULL or a struct that begins with its size.
         let known = unsafe { structs::read(hooks, none, "hooks") }?;
-        backend::set_hooks(allocator as u64, |plugin| {
+        backend::set_hooks(handle(allocator, "allocator")?, |plugin| {
             // SAFETY: the caller promises that the functions have the documented signatures.
             unsafe { plugin.set_hooks(known.into()) };
         })
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn plinth_mem_pool_create_with_allocator(
     guard(|| {
         // SAFETY: the caller passes NULL or a valid pointer.
         let pool = unsafe { Output::new(pool, "pool") }?;
-        let allocator = backend::allocator_of(allocator as u64)?;
+        let allocator = backend::allocator_of(handle(allocator, "allocator")?)?;
         let id = memory::pool_create(Options { use_on_oom, no_split, ..Options::default() }, Some(allocator))?;
         pool.set(plinth_pool_id_t { owner: id.owner, index: id.index });
         Ok(())
@@ -210,11 +210,12 @@ pub unsafe extern "C" fn plinth_mem_pool_create_with_allocator(
 /// Can be called once, and only before the first request for memory.
 ///
 /// @param allocator The allocator.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_ALREADY_INITIALIZED after a request for memory, or
-///         after an earlier change; PLINTH_ERROR_INVALID_CONFIGURATION for an invalid setting in the environment.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_ALREADY_INITIALIZED after a
+///         request for memory, or after an earlier change; PLINTH_ERROR_INVALID_CONFIGURATION for an invalid setting in
+///         the environment.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_change_current_allocator(allocator: plinth_pluggable_allocator_t) -> plinth_status_t {
-    guard(|| backend::change(backend::allocator_of(allocator as u64)?))
+    guard(|| backend::change(backend::allocator_of(handle(allocator, "allocator")?)?))
 }
 
 /// Gets the name of the active allocator backend, as torch.cuda.get_allocator_backend does.

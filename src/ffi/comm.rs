@@ -16,9 +16,9 @@ use crate::{
     },
     error::{Error, Result, invalid},
     ffi::{
-        Output,
+        Output, array,
         guard::guard,
-        null, plinth_stream_t,
+        null, optional_array, plinth_stream_t,
         status::plinth_status_t,
         tensor::{CPU, CUDA, CUDA_HOST, DLDataType, DLDevice, DLTensor, device_number, set_anywhere, tensor_anywhere},
     },
@@ -84,37 +84,10 @@ unsafe fn tensor_of(described: &DLTensor, element_of: ElementOf, name: &str) -> 
     unsafe { tensor_anywhere(described, element_of(described.dtype, name)?, name) }
 }
 
-/// Returns the array of `count` tensor descriptions.
-///
-/// # Safety
-/// `first` is NULL or points to `count` descriptions.
-unsafe fn descriptions<'a>(first: *const DLTensor, count: usize, name: &str) -> Result<&'a [DLTensor]> {
-    if count == 0 {
-        return Ok(&[]);
-    }
-    if first.is_null() {
-        return Err(null(name));
-    }
-    if count > isize::MAX as usize / size_of::<DLTensor>() {
-        return Err(invalid(format!("{name}: {count} elements do not fit in the address space")));
-    }
-    // SAFETY: the pointer is not NULL, so the caller promises that many elements.
-    Ok(unsafe { std::slice::from_raw_parts(first, count) })
-}
-
-/// Returns an array of `count` values; `None` for NULL.
-///
-/// # Safety
-/// `first` is NULL or points to `count` values.
-unsafe fn numbers<'a, T>(first: *const T, count: usize) -> Option<&'a [T]> {
-    // SAFETY: the pointer is not NULL, so the caller promises that many elements.
-    (!first.is_null()).then(|| unsafe { std::slice::from_raw_parts(first, count) })
-}
-
 /// Returns the tensors that an array describes, and the descriptions.
 ///
 /// # Safety
-/// As [`descriptions`] for the array, and as [`tensor_of`] for each element.
+/// As [`array`], and as [`tensor_of`] for each element.
 unsafe fn tensors<'a>(
     first: *const DLTensor,
     count: usize,
@@ -122,7 +95,7 @@ unsafe fn tensors<'a>(
     name: &str,
 ) -> Result<(Vec<Tensor>, &'a [DLTensor])> {
     // SAFETY: the caller's promise.
-    let described = unsafe { descriptions(first, count, name) }?;
+    let described = unsafe { array(first, count, name) }?;
     let mut tensors = vec![Tensor::UNSET; described.len()];
     for (index, (tensor, one)) in tensors.iter_mut().zip(described).enumerate() {
         let element = element_of(one.dtype, "tensor");
@@ -207,7 +180,7 @@ unsafe fn set_target(
 /// Returns the outputs of an operation, each compared with the tensor that `like` returns for its index.
 ///
 /// # Safety
-/// As [`descriptions`] for the array, and as [`tensor_of`] for each element.
+/// As [`array`], and as [`tensor_of`] for each element.
 unsafe fn targets<'a>(
     first: *mut DLTensor,
     count: usize,
@@ -215,7 +188,7 @@ unsafe fn targets<'a>(
     element_of: ElementOf,
 ) -> Result<Vec<Target>> {
     // SAFETY: the caller's promise.
-    let described = unsafe { descriptions(first, count, "outputs") }?;
+    let described = unsafe { array(first.cast_const(), count, "outputs") }?;
     let mut targets = vec![Target::Existing(Tensor::UNSET); described.len()];
     for (index, (target, one)) in targets.iter_mut().zip(described).enumerate() {
         // SAFETY: as above.
@@ -341,7 +314,7 @@ pub unsafe extern "C" fn plinth_comm_broadcast_coalesced(
         // SAFETY: the caller passes NULL or that many tensors.
         let (sources, described) = unsafe { self::tensors(tensors, count, by_width, "tensors") }?;
         // SAFETY: the caller passes NULL or that many numbers.
-        let devices = unsafe { numbers(devices, device_count) }.ok_or_else(|| null("devices"))?;
+        let devices = unsafe { array(devices, device_count, "devices") }?;
         let number = |(index, device): (usize, &i32)| match device {
             -1 => Ok(thread::device()),
             number => device_number(*number, &format!("devices[{index}]")),
@@ -466,7 +439,8 @@ pub unsafe extern "C" fn plinth_comm_scatter(
         // SAFETY: the caller passes NULL or that many outputs.
         let mut targets = unsafe { targets(outputs, count, |_| described, by_width) }?;
         // SAFETY: the caller passes NULL or that many numbers and streams.
-        let (sizes, streams) = unsafe { (numbers(chunk_sizes, count), numbers(streams, count)) };
+        let (sizes, streams) =
+            unsafe { (optional_array(chunk_sizes, count, "chunk_sizes")?, optional_array(streams, count, "streams")?) };
         let handles = streams.map(|streams| streams.iter().map(|stream| *stream as usize).collect::<Vec<_>>());
         exchange::scatter(&source, &mut targets, sizes, dim, handles.as_deref())?;
         // SAFETY: `targets` checked the descriptions, and found room in those of outputs to create.

@@ -15,9 +15,9 @@ use crate::{
     driver::nccl::ID_BYTES,
     error::{Result, invalid},
     ffi::{
-        Output,
+        Output, array,
         guard::{guard, release},
-        null, plinth_stream_t, span,
+        handle, null, plinth_stream_t, span,
         status::plinth_status_t,
         structs,
     },
@@ -74,10 +74,6 @@ pub struct plinth_communicator_options_t {
     pub engine: u32,
     /// 0, or PLINTH_COMMUNICATOR_NONBLOCKING and _UNLIMITED combined with bitwise or.
     pub flags: u32,
-}
-
-pub(super) fn handle(communicator: plinth_communicator_t) -> Result<u64> {
-    if communicator.is_null() { Err(null("communicator")) } else { Ok(communicator as u64) }
 }
 
 fn to_c(handle: u64) -> plinth_communicator_t {
@@ -178,8 +174,8 @@ pub unsafe extern "C" fn plinth_communicator_init_all(
     communicators: *mut plinth_communicator_t,
 ) -> plinth_status_t {
     guard(|| {
-        if devices.is_null() || communicators.is_null() {
-            return Err(null(if devices.is_null() { "devices" } else { "communicators" }));
+        if communicators.is_null() {
+            return Err(null("communicators"));
         }
         if count == 0 || count > crate::runtime::thread::MAX_DEVICES {
             return Err(invalid(format!(
@@ -188,7 +184,7 @@ pub unsafe extern "C" fn plinth_communicator_init_all(
             )));
         }
         // SAFETY: the caller passes `count` numbers, and NULL or options.
-        let (devices, options) = unsafe { (std::slice::from_raw_parts(devices, count), self::options(options)?) };
+        let (devices, options) = unsafe { (array(devices, count, "devices")?, self::options(options)?) };
         let made = communicator::init_all(devices, options)?;
         for (index, handle) in made.into_iter().enumerate() {
             // SAFETY: the caller passes room for `count` communicators, and `made` has `count` elements.
@@ -228,7 +224,7 @@ pub unsafe extern "C" fn plinth_communicator_destroy(communicator: plinth_commun
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_NCCL; PLINTH_ERROR_DRIVER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_abort(communicator: plinth_communicator_t) -> plinth_status_t {
-    guard(|| communicator::get(handle(communicator)?)?.abort())
+    guard(|| communicator::get(handle(communicator, "communicator")?)?.abort())
 }
 
 /// Splits the ranks of a communicator into new communicators. All ranks make this call.
@@ -263,7 +259,12 @@ pub unsafe extern "C" fn plinth_communicator_split(
                         .map_err(|_| invalid(format!("color is {color}; use -1 or a number from 0 on")))?,
                 ),
             };
-            communicator::split(handle(communicator)?, color, key, Box::new(|handle| part.set(to_c(handle))))
+            communicator::split(
+                handle(communicator, "communicator")?,
+                color,
+                key,
+                Box::new(|handle| part.set(to_c(handle))),
+            )
         })
     })
 }
@@ -313,7 +314,7 @@ pub unsafe extern "C" fn plinth_communicator_register(
             return Err(null("pointer"));
         }
         // SAFETY: the registration keeps the memory valid until it ends; it fails for memory that is not allocated.
-        communicator::register(handle(communicator)?, unsafe { span(pointer, bytes) })
+        communicator::register(handle(communicator, "communicator")?, unsafe { span(pointer, bytes) })
     })
 }
 
@@ -336,7 +337,7 @@ pub unsafe extern "C" fn plinth_communicator_deregister(
     pointer: *mut c_void,
 ) -> plinth_status_t {
     release(|| {
-        let handle = handle(communicator)?;
+        let handle = handle(communicator, "communicator")?;
         if pointer.is_null() { Ok(()) } else { communicator::deregister(handle, pointer as u64) }
     })
 }
@@ -354,7 +355,7 @@ pub unsafe extern "C" fn plinth_communicator_rank(
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let rank = unsafe { Output::new(rank, "rank") }?;
-        rank.set(communicator::get(handle(communicator)?)?.rank() as i32);
+        rank.set(communicator::get(handle(communicator, "communicator")?)?.rank() as i32);
         Ok(())
     })
 }
@@ -372,7 +373,7 @@ pub unsafe extern "C" fn plinth_communicator_size(
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let size = unsafe { Output::new(size, "size") }?;
-        size.set(communicator::get(handle(communicator)?)?.size() as i32);
+        size.set(communicator::get(handle(communicator, "communicator")?)?.size() as i32);
         Ok(())
     })
 }
@@ -390,7 +391,7 @@ pub unsafe extern "C" fn plinth_communicator_device(
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let device = unsafe { Output::new(device, "device") }?;
-        device.set(communicator::get(handle(communicator)?)?.device() as i32);
+        device.set(communicator::get(handle(communicator, "communicator")?)?.device() as i32);
         Ok(())
     })
 }
@@ -408,7 +409,7 @@ pub unsafe extern "C" fn plinth_communicator_engine(
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let engine = unsafe { Output::new(engine, "engine") }?;
-        engine.set(communicator::get(handle(communicator)?)?.engine() as u32);
+        engine.set(communicator::get(handle(communicator, "communicator")?)?.engine() as u32);
         Ok(())
     })
 }
@@ -432,7 +433,7 @@ pub unsafe extern "C" fn plinth_communicator_set_timeout(
             0 => communicator::TIMEOUT,
             milliseconds => Duration::from_millis(milliseconds),
         };
-        communicator::get(handle(communicator)?)?.set_timeout(timeout);
+        communicator::get(handle(communicator, "communicator")?)?.set_timeout(timeout);
         Ok(())
     })
 }
@@ -452,7 +453,7 @@ pub unsafe extern "C" fn plinth_communicator_query(
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let ready = unsafe { Output::new(ready, "ready") }?;
-        ready.set(communicator::get(handle(communicator)?)?.query()?);
+        ready.set(communicator::get(handle(communicator, "communicator")?)?.query()?);
         Ok(())
     })
 }
@@ -478,7 +479,7 @@ pub unsafe extern "C" fn plinth_communicator_wait(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
-        let communicator = communicator::get(handle(communicator)?)?;
+        let communicator = communicator::get(handle(communicator, "communicator")?)?;
         let limit = match timeout_milliseconds {
             0 => communicator.timeout(),
             milliseconds => Duration::from_millis(milliseconds),
@@ -514,7 +515,7 @@ pub unsafe extern "C" fn plinth_communicator_wait(
 ///         PLINTH_ERROR_PEER_LOST and PLINTH_ERROR_ABORTED abort the communicator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_sleep(communicator: plinth_communicator_t) -> plinth_status_t {
-    guard(|| communicator::set_asleep(handle(communicator)?, true))
+    guard(|| communicator::set_asleep(handle(communicator, "communicator")?, true))
 }
 
 /// Allocates the device memory of a communicator that sleeps, at the same addresses. All ranks make this call.
@@ -535,7 +536,7 @@ pub unsafe extern "C" fn plinth_communicator_sleep(communicator: plinth_communic
 ///         PLINTH_ERROR_PEER_LOST and PLINTH_ERROR_ABORTED abort the communicator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_wake(communicator: plinth_communicator_t) -> plinth_status_t {
-    guard(|| communicator::set_asleep(handle(communicator)?, false))
+    guard(|| communicator::set_asleep(handle(communicator, "communicator")?, false))
 }
 
 #[cfg(test)]

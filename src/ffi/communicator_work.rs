@@ -11,10 +11,7 @@ use crate::{
     driver::Span,
     error::{Result, invalid},
     ffi::{
-        communicator::{handle, plinth_communicator_t},
-        guard::guard,
-        plinth_stream_t,
-        status::plinth_status_t,
+        communicator::plinth_communicator_t, guard::guard, handle, plinth_stream_t, status::plinth_status_t,
         tensor::DLDataType,
     },
 };
@@ -65,7 +62,7 @@ unsafe fn operate(
         // SAFETY: the caller's promise; the size of the memory follows from the operation.
         let (from, to) = unsafe { (Span::new(memory.0 as u64, 0), Span::new(memory.1 as u64, 0)) };
         let buffers = RankBuffers { from, to, count: count as u64, element };
-        communicator::operate(handle(communicator)?, kind()?, buffers, stream as usize)
+        communicator::operate(handle(communicator, "communicator")?, kind()?, buffers, stream as usize)
     })
 }
 

@@ -12,9 +12,9 @@ use crate::{
     driver::Image,
     error::{Error, Result, invalid},
     ffi::{
-        Output,
+        Output, array,
         guard::{guard, release},
-        null,
+        handle,
         status::plinth_status_t,
         string,
         structs::StructOutput,
@@ -284,14 +284,11 @@ pub unsafe extern "C" fn plinth_kernel_module_load(
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let output = unsafe { Output::new(module, "module") }?;
-        if image.is_null() {
-            return Err(null("image"));
-        }
         if bytes == 0 {
             return Err(invalid("bytes is 0; pass the size of the image".to_owned()));
         }
-        // SAFETY: it is not NULL, so the caller promises `bytes` bytes.
-        let content: &[u8] = unsafe { std::slice::from_raw_parts(image.cast(), bytes) };
+        // SAFETY: the caller promises `bytes` bytes.
+        let content = unsafe { array::<u8>(image.cast(), bytes, "image") }?;
         if let Some(length) = Image::stated_length(content).filter(|length| *length > bytes as u64) {
             return Err(invalid(format!(
                 "loading an image of {bytes} bytes: its header states at least {length}; pass the complete image"
@@ -320,7 +317,7 @@ pub unsafe extern "C" fn plinth_kernel_module_get_kernel(
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes, and NULL or a string.
         let (output, name) = unsafe { (Output::new(kernel, "kernel")?, string(name, "name")?) };
-        output.set(kernel::from_module(module as u64, &name)? as plinth_kernel_t);
+        output.set(kernel::from_module(handle(module, "module")?, &name)? as plinth_kernel_t);
         Ok(())
     })
 }
@@ -348,7 +345,7 @@ pub unsafe extern "C" fn plinth_kernel_symbol(
     bytes: *mut usize,
 ) -> plinth_status_t {
     // SAFETY: the caller makes the same promises.
-    guard(|| unsafe { symbol(name, address, bytes, |name| kernel::symbol(kernel as u64, name)) })
+    guard(|| unsafe { symbol(name, address, bytes, |name| kernel::symbol(handle(kernel, "kernel")?, name)) })
 }
 
 /// Gets a variable of a module, as plinth_kernel_symbol.
@@ -366,7 +363,7 @@ pub unsafe extern "C" fn plinth_kernel_module_symbol(
     bytes: *mut usize,
 ) -> plinth_status_t {
     // SAFETY: the caller makes the same promises.
-    guard(|| unsafe { symbol(name, address, bytes, |name| kernel::symbol_of_module(module as u64, name)) })
+    guard(|| unsafe { symbol(name, address, bytes, |name| kernel::symbol_of_module(handle(module, "module")?, name)) })
 }
 
 /// Writes the address and the size of the variable that `find` finds.
@@ -423,7 +420,7 @@ pub unsafe extern "C" fn plinth_kernel_attributes(
     attributes: *mut plinth_kernel_attributes_t,
 ) -> plinth_status_t {
     guard(|| {
-        let found = kernel::attributes(kernel as u64)?;
+        let found = kernel::attributes(handle(kernel, "kernel")?)?;
         // SAFETY: the caller passes NULL or a struct that begins with its size.
         unsafe { StructOutput::new(attributes, "attributes") }?.set(found.into());
         Ok(())
@@ -453,7 +450,7 @@ pub unsafe extern "C" fn plinth_kernel_occupancy(
         if threads == 0 {
             return Err(invalid("threads is 0; a block needs at least one thread".to_owned()));
         }
-        output.set(kernel::occupancy(kernel as u64, threads, shared_bytes)?);
+        output.set(kernel::occupancy(handle(kernel, "kernel")?, threads, shared_bytes)?);
         Ok(())
     })
 }
@@ -465,12 +462,12 @@ pub unsafe extern "C" fn plinth_kernel_occupancy(
 ///
 /// @param kernel The kernel.
 /// @param shared_bytes The limit in bytes per block.
-/// @return PLINTH_OK; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for more than a block of the device can
-///         have; PLINTH_ERROR_DRIVER; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for more than a
+///         block of the device can have; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_kernel_set_shared_memory_config(
     kernel: plinth_kernel_t,
     shared_bytes: u32,
 ) -> plinth_status_t {
-    guard(|| kernel::set_shared_bytes(kernel as u64, shared_bytes))
+    guard(|| kernel::set_shared_bytes(handle(kernel, "kernel")?, shared_bytes))
 }

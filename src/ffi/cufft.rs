@@ -11,7 +11,7 @@ use crate::{
     ffi::{
         Output,
         guard::{guard, release},
-        null, span,
+        handle, null, span,
         status::plinth_status_t,
         structs,
         tensor::DLDataType,
@@ -71,10 +71,6 @@ pub struct plinth_cufft_params_t {
     pub input_strides: [i64; 4],
     /// The strides of the output, in the same form.
     pub output_strides: [i64; 4],
-}
-
-fn handle(plan: plinth_cufft_plan_t) -> Result<u64> {
-    if plan.is_null() { Err(null("plan")) } else { Ok(plan as u64) }
 }
 
 /// Converts the parameters that C passes.
@@ -159,7 +155,7 @@ pub unsafe extern "C" fn plinth_cufft_execute(
     direction: i32,
 ) -> plinth_status_t {
     guard(|| {
-        let plan = handle(plan)?;
+        let plan = handle(plan, "plan")?;
         if input.is_null() || output.is_null() {
             return Err(null(if input.is_null() { "input" } else { "output" }));
         }
@@ -185,7 +181,7 @@ pub unsafe extern "C" fn plinth_cufft_plan_acquire(plan: plinth_cufft_plan_t, na
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let native = unsafe { Output::new(native, "native") }?;
-        native.set(fft::acquire(handle(plan)?)?);
+        native.set(fft::acquire(handle(plan, "plan")?)?);
         Ok(())
     })
 }
@@ -197,7 +193,7 @@ pub unsafe extern "C" fn plinth_cufft_plan_acquire(plan: plinth_cufft_plan_t, na
 ///         thread has not acquired the plan; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_cufft_plan_release(plan: plinth_cufft_plan_t) -> plinth_status_t {
-    release(|| fft::release(handle(plan)?))
+    release(|| fft::release(handle(plan, "plan")?))
 }
 
 /// Releases the caller's reference to a plan. Work that is in a stream still runs.
@@ -207,7 +203,7 @@ pub unsafe extern "C" fn plinth_cufft_plan_release(plan: plinth_cufft_plan_t) ->
 ///         through this handle: call plinth_cufft_plan_release first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_cufft_plan_destroy(plan: plinth_cufft_plan_t) -> plinth_status_t {
-    release(|| if plan.is_null() { Ok(()) } else { fft::forget(handle(plan)?) })
+    release(|| if plan.is_null() { Ok(()) } else { fft::forget(handle(plan, "plan")?) })
 }
 
 /// Gets the maximum number of plans in a device's cache: cufft_plan_cache.max_size. The default is 4096.

@@ -8,11 +8,10 @@
 //! same time; a wait sees the latest record.
 
 use crate::{
-    error::Result,
     ffi::{
         Output,
         guard::{guard, guard_short, release},
-        null, plinth_stream_t,
+        handle, null, plinth_stream_t,
         status::plinth_status_t,
     },
     stream::event,
@@ -44,11 +43,6 @@ pub const PLINTH_EVENT_EXTERNAL: u32 = 8;
 
 /// The size in bytes of an event's interprocess handle.
 pub const PLINTH_IPC_EVENT_HANDLE_SIZE: usize = 64;
-
-#[inline]
-fn handle(event: plinth_event_t) -> Result<u64> {
-    if event.is_null() { Err(null("event")) } else { Ok(event as u64) }
-}
 
 fn to_c(handle: u64) -> plinth_event_t {
     handle as plinth_event_t
@@ -95,7 +89,7 @@ pub unsafe extern "C" fn plinth_event_destroy(event: plinth_event_t) -> plinth_s
 ///         errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_event_record(event: plinth_event_t, stream: plinth_stream_t) -> plinth_status_t {
-    guard_short(|| event::record(handle(event)?, stream as usize))
+    guard_short(|| event::record(handle(event, "event")?, stream as usize))
 }
 
 /// Makes later work of a stream wait for the last record of an event.
@@ -111,7 +105,7 @@ pub unsafe extern "C" fn plinth_event_record(event: plinth_event_t, stream: plin
 ///         which invalidates the capture; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_event_wait(event: plinth_event_t, stream: plinth_stream_t) -> plinth_status_t {
-    guard_short(|| event::wait(handle(event)?, stream as usize))
+    guard_short(|| event::wait(handle(event, "event")?, stream as usize))
 }
 
 /// Does the same as plinth_event_wait, with the stream as the first argument.
@@ -121,7 +115,7 @@ pub unsafe extern "C" fn plinth_event_wait(event: plinth_event_t, stream: plinth
 /// @return As plinth_event_wait.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_stream_wait_event(stream: plinth_stream_t, event: plinth_event_t) -> plinth_status_t {
-    guard_short(|| event::wait(handle(event)?, stream as usize))
+    guard_short(|| event::wait(handle(event, "event")?, stream as usize))
 }
 
 /// Does the same as plinth_event_record, with the stream as the first argument.
@@ -132,7 +126,7 @@ pub unsafe extern "C" fn plinth_stream_wait_event(stream: plinth_stream_t, event
 /// @return As plinth_event_record.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_stream_record_event(stream: plinth_stream_t, event: plinth_event_t) -> plinth_status_t {
-    guard_short(|| event::record(handle(event)?, stream as usize))
+    guard_short(|| event::record(handle(event, "event")?, stream as usize))
 }
 
 /// Checks whether the last record of an event is complete.
@@ -147,7 +141,7 @@ pub unsafe extern "C" fn plinth_event_query(event: plinth_event_t, done: *mut bo
     guard_short(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let done = unsafe { Output::new(done, "done") }?;
-        done.set(event::query(handle(event)?)?);
+        done.set(event::query(handle(event, "event")?)?);
         Ok(())
     })
 }
@@ -161,7 +155,7 @@ pub unsafe extern "C" fn plinth_event_query(event: plinth_event_t, done: *mut bo
 ///         PLINTH_ERROR_ILLEGAL_ADDRESS, PLINTH_ERROR_LAUNCH_FAILED or PLINTH_ERROR_DRIVER for failed work.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_event_synchronize(event: plinth_event_t) -> plinth_status_t {
-    guard(|| event::synchronize(handle(event)?))
+    guard(|| event::synchronize(handle(event, "event")?))
 }
 
 /// Gets the time between two events, with a resolution of about half a microsecond on a GPU.
@@ -181,7 +175,7 @@ pub unsafe extern "C" fn plinth_event_elapsed_time(
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let milliseconds = unsafe { Output::new(milliseconds, "milliseconds") }?;
-        milliseconds.set(event::elapsed_time(handle(start)?, handle(end)?)?);
+        milliseconds.set(event::elapsed_time(handle(start, "start")?, handle(end, "end")?)?);
         Ok(())
     })
 }
@@ -196,7 +190,7 @@ pub unsafe extern "C" fn plinth_event_device(event: plinth_event_t, device: *mut
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let device = unsafe { Output::new(device, "device") }?;
-        device.set(event::device(handle(event)?)?.map_or(-1, |device| device as i32));
+        device.set(event::device(handle(event, "event")?)?.map_or(-1, |device| device as i32));
         Ok(())
     })
 }
@@ -212,7 +206,7 @@ pub unsafe extern "C" fn plinth_event_native(event: plinth_event_t, native: *mut
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let native = unsafe { Output::new(native, "native") }?;
-        native.set(event::native(handle(event)?)? as *mut c_void);
+        native.set(event::native(handle(event, "event")?)? as *mut c_void);
         Ok(())
     })
 }
@@ -231,7 +225,7 @@ pub unsafe extern "C" fn plinth_event_ipc_handle(event: plinth_event_t, ipc_hand
     guard(|| {
         // SAFETY: the caller passes NULL or room for 64 bytes.
         let output = unsafe { Output::new(ipc_handle.cast::<[u8; PLINTH_IPC_EVENT_HANDLE_SIZE]>(), "ipc_handle") }?;
-        output.set(event::ipc_handle(handle(event)?)?);
+        output.set(event::ipc_handle(handle(event, "event")?)?);
         Ok(())
     })
 }

@@ -11,7 +11,7 @@ use crate::{
     driver::random::PhiloxState,
     error::{Error, Result},
     ffi::{
-        Output,
+        Output, array,
         guard::{guard, release},
         null,
         status::plinth_status_t,
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn plinth_get_rng_state(device: i32, state: *mut u8) -> pl
 pub unsafe extern "C" fn plinth_set_rng_state(device: i32, state: *const u8) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or 16 bytes.
-        let state = unsafe { bytes(state, STATE_BYTES, "state") }?;
+        let state = unsafe { array(state, STATE_BYTES, "state") }?;
         seed::set_state(device, state)
     })
 }
@@ -174,25 +174,10 @@ fn count_of(count: i32) -> Result<usize> {
 pub unsafe extern "C" fn plinth_set_rng_state_all(states: *const u8, count: i32) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or 16 bytes for each.
-        let states = unsafe { bytes(states, count_of(count)? * STATE_BYTES, "states") }?;
+        let states = unsafe { array(states, count_of(count)? * STATE_BYTES, "states") }?;
         let (states, _) = states.as_chunks::<STATE_BYTES>();
         seed::set_states(states)
     })
-}
-
-/// Returns an array of `count` bytes.
-///
-/// # Safety
-/// `pointer` is NULL or points to `count` bytes.
-unsafe fn bytes<'a>(pointer: *const u8, count: usize, name: &str) -> Result<&'a [u8]> {
-    if count == 0 {
-        return Ok(&[]);
-    }
-    if pointer.is_null() {
-        return Err(null(name));
-    }
-    // SAFETY: it is not NULL, so the caller promises `count` bytes.
-    Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
 }
 
 /// Gets the default generator of a device. It belongs to the library and cannot be destroyed.
@@ -289,12 +274,7 @@ pub unsafe extern "C" fn plinth_generator_graphsafe_set_state(
     generator: plinth_generator_t,
     shared: plinth_generator_t,
 ) -> plinth_status_t {
-    guard(|| {
-        if shared.is_null() {
-            return Err(null("shared"));
-        }
-        generator::adopt(handle(generator)?, shared as u64)
-    })
+    guard(|| generator::adopt(self::handle(generator)?, super::handle(shared, "shared")?))
 }
 
 /// Gets the device of a generator.
@@ -392,7 +372,7 @@ pub unsafe extern "C" fn plinth_generator_set_state(
     guard(|| {
         generator::check_size(size)?;
         // SAFETY: the caller passes NULL or `size` bytes.
-        let state = unsafe { bytes(state, size, "state") }?;
+        let state = unsafe { array(state, size, "state") }?;
         generator::get(handle(generator)?)?.set_bytes(state)
     })
 }

@@ -18,7 +18,7 @@ use crate::{
         Output,
         generator::plinth_generator_t,
         guard::{self, guard, release},
-        null, owned_text, path as path_of, plinth_stream_t,
+        handle, null, owned_text, path as path_of, plinth_stream_t,
         pool::plinth_pool_id_t,
         status::{PLINTH_OK, plinth_status_t},
         stream::plinth_stream_context_t,
@@ -59,11 +59,6 @@ pub const PLINTH_CAPTURE_RELAXED: i32 = 2;
 pub const PLINTH_GRAPH_OVERLAP_ORDER: i32 = 0;
 /// A replay that would overlap another replay of its pool fails with PLINTH_ERROR_GRAPH_OVERLAP.
 pub const PLINTH_GRAPH_OVERLAP_REFUSE: i32 = 1;
-
-#[inline]
-pub(super) fn handle(graph: plinth_graph_t) -> Result<u64> {
-    if graph.is_null() { Err(null("graph")) } else { Ok(graph as u64) }
-}
 
 pub(super) fn to_c(handle: u64) -> plinth_graph_t {
     handle as plinth_graph_t
@@ -112,7 +107,7 @@ pub unsafe extern "C" fn plinth_graph_create(graph: *mut plinth_graph_t) -> plin
 ///         flags; PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_CAPTURED, until plinth_graph_reset.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_set_flags(graph: plinth_graph_t, flags: u32) -> plinth_status_t {
-    guard(|| graph::set_flags(handle(graph)?, flags))
+    guard(|| graph::set_flags(handle(graph, "graph")?, flags))
 }
 
 /// Resets a graph, as plinth_graph_reset does, and destroys its handle.
@@ -138,7 +133,7 @@ pub unsafe extern "C" fn plinth_graph_destroy(graph: plinth_graph_t) -> plinth_s
 ///         the driver fails to destroy its objects: the call can be repeated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_reset(graph: plinth_graph_t) -> plinth_status_t {
-    guard(|| graph::reset(handle(graph)?))
+    guard(|| graph::reset(handle(graph, "graph")?))
 }
 
 /// Begins to capture a graph in the calling thread's current stream.
@@ -171,7 +166,7 @@ pub unsafe extern "C" fn plinth_graph_capture_begin(
     guard(|| {
         // SAFETY: the caller passes NULL or a pool id.
         let pool = unsafe { pool_of(pool) };
-        graph::capture::begin(handle(graph)?, pool, mode_of(mode)?)
+        graph::capture::begin(handle(graph, "graph")?, pool, mode_of(mode)?)
     })
 }
 
@@ -190,7 +185,7 @@ pub unsafe extern "C" fn plinth_graph_capture_begin(
 ///         PLINTH_ERROR_GRAPH_UNJOINED; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_DRIVER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_capture_end(graph: plinth_graph_t) -> plinth_status_t {
-    guard(|| graph::capture::end(handle(graph)?))
+    guard(|| graph::capture::end(handle(graph, "graph")?))
 }
 
 /// Instantiates a graph that was captured with PLINTH_GRAPH_KEEP_GRAPH. Repeat the call after the program changed the
@@ -202,7 +197,7 @@ pub unsafe extern "C" fn plinth_graph_capture_end(graph: plinth_graph_t) -> plin
 ///         PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_DRIVER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_instantiate(graph: plinth_graph_t) -> plinth_status_t {
-    guard(|| graph::replay::instantiate(handle(graph)?))
+    guard(|| graph::replay::instantiate(handle(graph, "graph")?))
 }
 
 /// Uploads a graph to its device in the calling thread's current stream there, which makes the first replay faster.
@@ -212,7 +207,7 @@ pub unsafe extern "C" fn plinth_graph_instantiate(graph: plinth_graph_t) -> plin
 /// @return As plinth_graph_instantiate, but any graph may be uploaded; PLINTH_ERROR_CAPTURE_FORBIDS.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_upload(graph: plinth_graph_t) -> plinth_status_t {
-    guard(|| graph::replay::upload(handle(graph)?))
+    guard(|| graph::replay::upload(handle(graph, "graph")?))
 }
 
 /// Replays a graph in the calling thread's current stream on the graph's device, which may be the default stream.
@@ -232,7 +227,7 @@ pub unsafe extern "C" fn plinth_graph_upload(graph: plinth_graph_t) -> plinth_st
 ///         PLINTH_ERROR_DRIVER. After an error nothing was launched and no random numbers were used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_replay(graph: plinth_graph_t) -> plinth_status_t {
-    guard(|| graph::replay::replay(handle(graph)?))
+    guard(|| graph::replay::replay(handle(graph, "graph")?))
 }
 
 /// Sets what happens if a graph is replayed in one stream while another replay of its pool, of the same or another
@@ -257,7 +252,7 @@ pub unsafe extern "C" fn plinth_graph_set_overlap_policy(graph: plinth_graph_t, 
                 ));
             }
         };
-        graph::set_overlap(handle(graph)?, overlap)
+        graph::set_overlap(handle(graph, "graph")?, overlap)
     })
 }
 
@@ -276,7 +271,7 @@ pub unsafe extern "C" fn plinth_graph_register_generator_state(
     graph: plinth_graph_t,
     generator: plinth_generator_t,
 ) -> plinth_status_t {
-    guard(|| graph::register_generator(handle(graph)?, generator as u64))
+    guard(|| graph::register_generator(handle(graph, "graph")?, generator as u64))
 }
 
 /// Creates an unused pool id for graphs that are to share a pool. Allocates no memory.
@@ -308,7 +303,7 @@ pub unsafe extern "C" fn plinth_graph_pool(graph: plinth_graph_t, pool: *mut pli
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let pool = unsafe { Output::new(pool, "pool") }?;
-        pool.set(name_of(graph::pool(handle(graph)?)?));
+        pool.set(name_of(graph::pool(handle(graph, "graph")?)?));
         Ok(())
     })
 }
@@ -328,7 +323,7 @@ pub unsafe extern "C" fn plinth_graph_memory(
     guard(|| {
         // SAFETY: the caller passes NULL or pointers that are valid for writes.
         let (allocated, held) = unsafe { (Output::new(allocated, "allocated")?, Output::new(held, "held")?) };
-        let (live, mapped) = graph::memory::usage(handle(graph)?)?;
+        let (live, mapped) = graph::memory::usage(handle(graph, "graph")?)?;
         allocated.set(live as usize);
         held.set(mapped as usize);
         Ok(())
@@ -354,7 +349,7 @@ pub unsafe extern "C" fn plinth_graph_memory(
 ///         counts as asleep (repeat the call to release the rest).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_sleep(graph: plinth_graph_t) -> plinth_status_t {
-    guard(|| graph::memory::sleep(handle(graph)?))
+    guard(|| graph::memory::sleep(handle(graph, "graph")?))
 }
 
 /// Allocates physical memory for a graph's pool again, at the same addresses, after plinth_graph_sleep.
@@ -366,7 +361,7 @@ pub unsafe extern "C" fn plinth_graph_sleep(graph: plinth_graph_t) -> plinth_sta
 ///         PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_OUT_OF_MEMORY and PLINTH_ERROR_DRIVER: the pool stays asleep.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_wake(graph: plinth_graph_t) -> plinth_status_t {
-    guard(|| graph::memory::wake(handle(graph)?))
+    guard(|| graph::memory::wake(handle(graph, "graph")?))
 }
 
 /// Checks whether the memory of a graph's pool is released with plinth_graph_sleep.
@@ -379,7 +374,7 @@ pub unsafe extern "C" fn plinth_graph_is_asleep(graph: plinth_graph_t, asleep: *
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let asleep = unsafe { Output::new(asleep, "asleep") }?;
-        asleep.set(graph::memory::is_asleep(handle(graph)?)?);
+        asleep.set(graph::memory::is_asleep(handle(graph, "graph")?)?);
         Ok(())
     })
 }
@@ -391,7 +386,7 @@ pub unsafe extern "C" fn plinth_graph_is_asleep(graph: plinth_graph_t, asleep: *
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_enable_debug_mode(graph: plinth_graph_t) -> plinth_status_t {
-    guard(|| graph::enable_debug_mode(handle(graph)?))
+    guard(|| graph::enable_debug_mode(handle(graph, "graph")?))
 }
 
 /// Writes a graph to a file in Graphviz format: `dot -Tsvg FILE` draws it. Can be called repeatedly, unlike torch's
@@ -407,7 +402,7 @@ pub unsafe extern "C" fn plinth_graph_debug_dump(graph: plinth_graph_t, path: *c
     guard(|| {
         // SAFETY: the caller passes NULL or a NUL-terminated string.
         let path = unsafe { path_of(path, "path") }?;
-        graph::draw::debug_dump(handle(graph)?, &path)
+        graph::draw::debug_dump(handle(graph, "graph")?, &path)
     })
 }
 
@@ -425,7 +420,7 @@ pub unsafe extern "C" fn plinth_graph_summary(graph: plinth_graph_t, text: *mut 
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let text = unsafe { Output::new(text, "text") }?;
-        text.set(owned_text(&graph::draw::summary(handle(graph)?)?)?);
+        text.set(owned_text(&graph::draw::summary(handle(graph, "graph")?)?)?);
         Ok(())
     })
 }
@@ -443,7 +438,7 @@ pub unsafe extern "C" fn plinth_graph_native(graph: plinth_graph_t, native: *mut
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let native = unsafe { Output::new(native, "native") }?;
-        native.set(graph::native(handle(graph)?)?.handle() as *mut c_void);
+        native.set(graph::native(handle(graph, "graph")?)?.handle() as *mut c_void);
         Ok(())
     })
 }
@@ -461,7 +456,7 @@ pub unsafe extern "C" fn plinth_graph_exec_native(graph: plinth_graph_t, native:
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let native = unsafe { Output::new(native, "native") }?;
-        native.set(graph::exec_native(handle(graph)?)?.handle() as *mut c_void);
+        native.set(graph::exec_native(handle(graph, "graph")?)?.handle() as *mut c_void);
         Ok(())
     })
 }
@@ -481,13 +476,7 @@ pub unsafe extern "C" fn plinth_graph_exec_native(graph: plinth_graph_t, native:
 ///         and can be captured again instead; PLINTH_ERROR_DRIVER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_update(graph: plinth_graph_t, other: plinth_graph_t) -> plinth_status_t {
-    guard(|| {
-        let graph = handle(graph)?;
-        if other.is_null() {
-            return Err(null("other"));
-        }
-        graph::update::update(graph, other as u64)
-    })
+    guard(|| graph::update::update(handle(graph, "graph")?, handle(other, "other")?))
 }
 
 /// Updates a graph from a CUgraph of the program, as plinth_graph_update does. The graph keeps its memory and its
@@ -499,7 +488,7 @@ pub unsafe extern "C" fn plinth_graph_update(graph: plinth_graph_t, other: plint
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graph_update_native(graph: plinth_graph_t, native: *mut c_void) -> plinth_status_t {
     guard(|| {
-        let graph = handle(graph)?;
+        let graph = handle(graph, "graph")?;
         if native.is_null() {
             return Err(null("native"));
         }
@@ -523,7 +512,7 @@ pub unsafe extern "C" fn plinth_graph_clone(graph: plinth_graph_t, copy: *mut pl
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let copy = unsafe { Output::new(copy, "copy") }?;
-        copy.set(to_c(graph::update::clone(handle(graph)?)?));
+        copy.set(to_c(graph::update::clone(handle(graph, "graph")?)?));
         Ok(())
     })
 }
@@ -564,7 +553,7 @@ pub unsafe extern "C" fn plinth_graph_begin(
         // SAFETY: the caller passes NULL or a pool id.
         let pool = unsafe { pool_of(pool) };
         let stream = (!stream.is_null()).then_some(stream as usize);
-        let block = graph::context::begin(handle(graph)?, pool, stream, mode_of(mode)?)?;
+        let block = graph::context::begin(handle(graph, "graph")?, pool, stream, mode_of(mode)?)?;
         output.set(plinth_graph_context_t { graph, streams: plinth_stream_context_t::from(block.saved) });
         Ok(())
     })
@@ -588,7 +577,8 @@ pub unsafe extern "C" fn plinth_graph_end(
     guard(|| {
         // SAFETY: the caller passes NULL or what plinth_graph_begin filled.
         let context = unsafe { context.as_ref() }.ok_or_else(|| null("context"))?;
-        let block = CaptureContext { graph: handle(context.graph)?, saved: SavedStreams::try_from(&context.streams)? };
+        let block =
+            CaptureContext { graph: handle(context.graph, "graph")?, saved: SavedStreams::try_from(&context.streams)? };
         if body == PLINTH_OK {
             return graph::context::end(block);
         }

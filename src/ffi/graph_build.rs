@@ -9,11 +9,11 @@ use crate::{
     driver::{self, Function, GraphNode, NodeFunction, NodeType, types::*},
     error::{Error, Result},
     ffi::{
-        Output,
+        Output, array,
         event::plinth_event_t,
-        graph::{handle, plinth_graph_t, to_c},
+        graph::{plinth_graph_t, to_c},
         guard::guard,
-        null, span,
+        handle, null, span,
         status::plinth_status_t,
         stream::plinth_host_function_callback_t,
         structs::{self},
@@ -84,20 +84,8 @@ pub(super) fn node_to_c(node: GraphNode) -> plinth_graph_node_t {
 /// # Safety
 /// `dependencies` is NULL or points to `count` nodes.
 pub(super) unsafe fn nodes_of(dependencies: *const plinth_graph_node_t, count: usize) -> Result<Vec<usize>> {
-    if count == 0 {
-        return Ok(Vec::new());
-    }
-    if dependencies.is_null() {
-        return Err(null("dependencies"));
-    }
-    if count > isize::MAX as usize / size_of::<plinth_graph_node_t>() {
-        return Err(Error::new(
-            Status::INVALID_VALUE,
-            format!("count is {count}: that many dependencies do not fit in the address space"),
-        ));
-    }
-    // SAFETY: the pointer is not NULL, so the caller promises `count` nodes.
-    let nodes = unsafe { std::slice::from_raw_parts(dependencies, count) };
+    // SAFETY: the caller makes this promise.
+    let nodes = unsafe { array(dependencies, count, "dependencies") }?;
     Ok(nodes.iter().map(|node| *node as usize).collect())
 }
 
@@ -114,7 +102,7 @@ pub(super) unsafe fn add_node(
 ) -> Result<()> {
     // SAFETY: the caller's promise.
     let (node, dependencies) = unsafe { (Output::new(node, "node")?, nodes_of(dependencies, count)?) };
-    node.set(node_to_c(make(handle(graph)?, &dependencies)?));
+    node.set(node_to_c(make(handle(graph, "graph")?, &dependencies)?));
     Ok(())
 }
 
@@ -354,13 +342,11 @@ pub unsafe extern "C" fn plinth_graph_add_child(
     node: *mut plinth_graph_node_t,
 ) -> plinth_status_t {
     guard(|| {
-        if child.is_null() {
-            return Err(null("child"));
-        }
+        let child = handle(child, "child")?;
         // SAFETY: the caller passes NULL or a valid pointer for the node, and `count` nodes.
         unsafe {
             add_node(graph, dependencies, count, node, |graph, dependencies| {
-                build::add_child(graph, dependencies, child as u64)
+                build::add_child(graph, dependencies, child)
             })
         }
     })
@@ -409,13 +395,11 @@ pub unsafe extern "C" fn plinth_graph_add_event_record(
     node: *mut plinth_graph_node_t,
 ) -> plinth_status_t {
     guard(|| {
-        if event.is_null() {
-            return Err(null("event"));
-        }
+        let event = handle(event, "event")?;
         // SAFETY: the caller passes NULL or a valid pointer for the node, and `count` nodes.
         unsafe {
             add_node(graph, dependencies, count, node, |graph, dependencies| {
-                build::add_event_record(graph, dependencies, event as u64)
+                build::add_event_record(graph, dependencies, event)
             })
         }
     })
@@ -439,13 +423,11 @@ pub unsafe extern "C" fn plinth_graph_add_event_wait(
     node: *mut plinth_graph_node_t,
 ) -> plinth_status_t {
     guard(|| {
-        if event.is_null() {
-            return Err(null("event"));
-        }
+        let event = handle(event, "event")?;
         // SAFETY: the caller passes NULL or a valid pointer for the node, and `count` nodes.
         unsafe {
             add_node(graph, dependencies, count, node, |graph, dependencies| {
-                build::add_event_wait(graph, dependencies, event as u64)
+                build::add_event_wait(graph, dependencies, event)
             })
         }
     })
@@ -466,5 +448,5 @@ pub unsafe extern "C" fn plinth_graph_add_dependency(
     from: plinth_graph_node_t,
     to: plinth_graph_node_t,
 ) -> plinth_status_t {
-    guard(|| build::add_dependency(handle(graph)?, from as usize, to as usize))
+    guard(|| build::add_dependency(handle(graph, "graph")?, from as usize, to as usize))
 }

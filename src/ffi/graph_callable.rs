@@ -10,14 +10,14 @@
 use crate::{
     error::{Context, Error, Result},
     ffi::{
-        Output,
+        Output, array,
         graph::{name_of, pool_of},
         guard::{self, guard, release},
-        null, plinth_stream_t,
+        handle, null, plinth_stream_t,
         pool::plinth_pool_id_t,
         status::plinth_status_t,
         structs::StructList,
-        tensor::{DLTensor, described, tensor, to_c as tensor_to_c},
+        tensor::{self, DLTensor, described, to_c as tensor_to_c},
     },
     graph::callable::{self, Callable},
     runtime::tensor::Tensor,
@@ -93,22 +93,6 @@ pub struct plinth_callable_t {
     pub differentiable: *const bool,
 }
 
-fn handle(callable: plinth_graphed_callable_t) -> Result<u64> {
-    if callable.is_null() { Err(null("callable")) } else { Ok(callable as u64) }
-}
-
-/// Returns the tensors that C lists.
-///
-/// # Safety
-/// `list` is NULL or points to `count` tensors, each as [`tensor`] requires.
-unsafe fn tensors(list: *const DLTensor, count: usize, name: &str) -> Result<Vec<Tensor>> {
-    if count > 0 && list.is_null() {
-        return Err(null(name));
-    }
-    // SAFETY: the caller's promise, and the list is not NULL if there are any.
-    (0..count).map(|index| unsafe { tensor(list.add(index), &format!("{name}[{index}]")) }).collect()
-}
-
 /// Wraps a pass of the program in a closure for the core.
 fn pass(
     function: unsafe extern "C" fn(
@@ -153,15 +137,12 @@ unsafe fn describe(callable: &plinth_callable_t) -> Result<Described> {
     let context = callable.context;
     let forward = callable.forward.ok_or_else(|| null("forward"))?;
     // SAFETY: the caller's promise.
-    let inputs = unsafe { tensors(callable.inputs, callable.input_count, "inputs") }?;
-    if callable.output_count > 0 && callable.outputs.is_null() {
-        return Err(null("outputs"));
-    }
-    let mut outputs = Vec::with_capacity(callable.output_count.min(1024));
-    for index in 0..callable.output_count {
-        // SAFETY: the caller promises `output_count` outputs.
-        outputs.push(unsafe { described(callable.outputs.add(index), &format!("outputs[{index}]")) }?);
-    }
+    let inputs = unsafe { tensor::list(callable.inputs, callable.input_count, "inputs") }?;
+    // SAFETY: likewise.
+    let outputs = unsafe { array(callable.outputs, callable.output_count, "outputs") }?.iter().enumerate();
+    // SAFETY: likewise.
+    let outputs = outputs.map(|(index, output)| unsafe { described(output, &format!("outputs[{index}]")) });
+    let outputs = outputs.collect::<Result<_>>()?;
     let differentiable = if callable.differentiable.is_null() {
         vec![true; inputs.len()]
     } else {
@@ -307,10 +288,10 @@ pub unsafe extern "C" fn plinth_graphed_callable_call(
     output_count: usize,
 ) -> plinth_status_t {
     guard(|| {
-        let callable = handle(callable)?;
+        let callable = handle(callable, "callable")?;
         // SAFETY: the caller passes NULL or arrays with the passed numbers of elements.
         unsafe {
-            let inputs = tensors(inputs, input_count, "inputs")?;
+            let inputs = tensor::list(inputs, input_count, "inputs")?;
             let mut given = Vec::new();
             callable::call(callable, &inputs, &mut |found| {
                 given = collect(found, outputs, output_count, "outputs")?;
@@ -343,10 +324,10 @@ pub unsafe extern "C" fn plinth_graphed_callable_backward(
     input_count: usize,
 ) -> plinth_status_t {
     guard(|| {
-        let callable = handle(callable)?;
+        let callable = handle(callable, "callable")?;
         // SAFETY: the caller passes NULL or arrays with the passed numbers of elements.
         unsafe {
-            let gradients = tensors(output_gradients, output_count, "output_gradients")?;
+            let gradients = tensor::list(output_gradients, output_count, "output_gradients")?;
             let mut given = Vec::new();
             callable::backward(callable, &gradients, &mut |found| {
                 given = collect(found, input_gradients, input_count, "input_gradients")?;
@@ -373,7 +354,7 @@ pub unsafe extern "C" fn plinth_graphed_callable_pool(
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let pool = unsafe { Output::new(pool, "pool") }?;
-        pool.set(name_of(callable::pool(handle(callable)?)?));
+        pool.set(name_of(callable::pool(handle(callable, "callable")?)?));
         Ok(())
     })
 }
@@ -386,7 +367,7 @@ pub unsafe extern "C" fn plinth_graphed_callable_pool(
 ///         repeated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_graphed_callable_reset(callable: plinth_graphed_callable_t) -> plinth_status_t {
-    guard(|| callable::reset(handle(callable)?))
+    guard(|| callable::reset(handle(callable, "callable")?))
 }
 
 /// Resets a graphed callable, as plinth_graphed_callable_reset does, and destroys its handle.

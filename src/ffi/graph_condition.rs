@@ -8,10 +8,10 @@ use crate::{
     error::{Error, Result},
     ffi::{
         Output,
-        graph::{handle, plinth_graph_t, to_c},
+        graph::{plinth_graph_t, to_c},
         graph_build::{add_node, node_to_c, nodes_of, plinth_graph_node_t},
         guard::guard,
-        null, plinth_stream_t, span,
+        handle, null, plinth_stream_t, span,
         status::plinth_status_t,
     },
     graph::condition,
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn plinth_graph_condition_create(
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let condition = unsafe { Output::new(condition, "condition") }?;
-        condition.set(condition::create(handle(graph)?, default_value)?);
+        condition.set(condition::create(handle(graph, "graph")?, default_value)?);
         Ok(())
     })
 }
@@ -70,7 +70,7 @@ unsafe fn add<const N: usize>(
 ) -> Result<()> {
     // SAFETY: the caller's promise.
     let dependencies = unsafe { nodes_of(dependencies, count) }?;
-    let (added, handles) = condition::add(handle(graph)?, &dependencies, condition, kind, N as u32)?;
+    let (added, handles) = condition::add(handle(graph, "graph")?, &dependencies, condition, kind, N as u32)?;
     bodies.into_iter().zip(handles).for_each(|(body, handle)| body.set(to_c(handle)));
     node.set(node_to_c(added));
     Ok(())
@@ -218,7 +218,8 @@ pub unsafe extern "C" fn plinth_graph_add_switch(
         // SAFETY: the caller passes NULL or that many nodes.
         let dependencies = unsafe { nodes_of(dependencies, count) }?;
         let kind = ConditionalKind::Switch;
-        let (added, handles) = condition::add(handle(graph)?, &dependencies, condition, kind, body_count as u32)?;
+        let (added, handles) =
+            condition::add(handle(graph, "graph")?, &dependencies, condition, kind, body_count as u32)?;
         for (index, handle) in handles.into_iter().take(body_count).enumerate() {
             // SAFETY: the caller has room for that many, and this is one of them.
             unsafe { bodies.add(index).write(to_c(handle)) };

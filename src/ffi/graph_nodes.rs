@@ -6,9 +6,10 @@ use crate::{
     driver::Function,
     ffi::{
         Output,
-        graph::{handle, plinth_graph_t},
+        graph::plinth_graph_t,
         graph_build::{kernel_of, node_to_c, plinth_graph_kernel_t, plinth_graph_node_t, type_of},
         guard::guard,
+        handle,
         status::plinth_status_t,
         structs::StructOutput,
     },
@@ -35,7 +36,7 @@ pub unsafe extern "C" fn plinth_graph_nodes(
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let count = unsafe { Output::new(count, "count") }?;
-        let found = node::all(handle(graph)?)?;
+        let found = node::all(handle(graph, "graph")?)?;
         if !nodes.is_null() {
             for (index, node) in found.iter().take(capacity).enumerate() {
                 // SAFETY: the caller has room for that many, and this is one of them.
@@ -63,7 +64,7 @@ pub unsafe extern "C" fn plinth_graph_node_type(
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let output = unsafe { Output::new(node_type, "type") }?;
-        output.set(type_of(node::kind(handle(graph)?, node as usize)?));
+        output.set(type_of(node::kind(handle(graph, "graph")?, node as usize)?));
         Ok(())
     })
 }
@@ -85,7 +86,7 @@ pub unsafe extern "C" fn plinth_graph_node_get_kernel(
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let output = unsafe { StructOutput::new(kernel, "kernel") }?;
-        let view = node::kernel(handle(graph)?, node as usize)?;
+        let view = node::kernel(handle(graph, "graph")?, node as usize)?;
         output.set(plinth_graph_kernel_t {
             struct_size: size_of::<plinth_graph_kernel_t>(),
             function: view.function.map_or(0, Function::handle) as *mut c_void,
@@ -118,7 +119,7 @@ pub unsafe extern "C" fn plinth_graph_node_set_kernel(
     guard(|| {
         // SAFETY: the caller passes NULL or a valid launch.
         let kernel = unsafe { kernel_of(kernel) }?;
-        node::set_kernel(handle(graph)?, node as usize, &kernel)
+        node::set_kernel(handle(graph, "graph")?, node as usize, &kernel)
     })
 }
 
@@ -138,7 +139,7 @@ pub unsafe extern "C" fn plinth_graph_node_set_enabled(
     node: plinth_graph_node_t,
     enabled: bool,
 ) -> plinth_status_t {
-    guard(|| node::set_enabled(handle(graph)?, node as usize, enabled))
+    guard(|| node::set_enabled(handle(graph, "graph")?, node as usize, enabled))
 }
 
 /// Gets whether a kernel, copy or fill node of an instantiated graph is enabled.
@@ -156,7 +157,7 @@ pub unsafe extern "C" fn plinth_graph_node_get_enabled(
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let enabled = unsafe { Output::new(enabled, "enabled") }?;
-        enabled.set(node::is_enabled(handle(graph)?, node as usize)?);
+        enabled.set(node::is_enabled(handle(graph, "graph")?, node as usize)?);
         Ok(())
     })
 }

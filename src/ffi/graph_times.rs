@@ -5,10 +5,10 @@
 use crate::{
     ffi::{
         Output,
-        graph::{handle, plinth_graph_t},
+        graph::plinth_graph_t,
         graph_build::{node_to_c, plinth_graph_node_t, type_of},
         guard::guard,
-        owned_text,
+        handle, owned_text,
         status::plinth_status_t,
         structs::StructOutputList,
     },
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn plinth_graph_node_times(
         let count = unsafe { Output::new(count, "count") }?;
         // SAFETY: the caller passes NULL or `capacity` structs, of which the first begins with its size.
         let output = unsafe { StructOutputList::new(times, capacity, "times") }?;
-        let measured = times::measure(handle(graph)?, repeats)?;
+        let measured = times::measure(handle(graph, "graph")?, repeats)?;
         output.set(measured.iter().map(plinth_node_time_t::from));
         count.set(measured.len());
         Ok(())
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn plinth_graph_time_table(
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let text = unsafe { Output::new(text, "text") }?;
-        text.set(owned_text(&times::table(&times::measure(handle(graph)?, repeats)?))?);
+        text.set(owned_text(&times::table(&times::measure(handle(graph, "graph")?, repeats)?))?);
         Ok(())
     })
 }

@@ -10,11 +10,10 @@
 //! They nest, and a thread undoes its own calls only.
 
 use crate::{
-    error::Result,
     ffi::{
         CUstream_st, Output,
         guard::{guard, release},
-        null, plinth_stream_t,
+        handle, null, plinth_stream_t,
         status::plinth_status_t,
     },
     ops::green_context,
@@ -31,10 +30,6 @@ pub struct plinth_green_context {
 /// The handle of a green context.
 #[allow(non_camel_case_types)]
 pub type plinth_green_context_t = *mut plinth_green_context;
-
-fn handle(context: plinth_green_context_t) -> Result<u64> {
-    if context.is_null() { Err(null("context")) } else { Ok(context as u64) }
-}
 
 /// Creates a green context: a part of a device's multiprocessors.
 ///
@@ -114,7 +109,7 @@ pub unsafe extern "C" fn plinth_green_context_split(
 ///         thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_green_context_destroy(context: plinth_green_context_t) -> plinth_status_t {
-    release(|| if context.is_null() { Ok(()) } else { green_context::destroy(handle(context)?) })
+    release(|| if context.is_null() { Ok(()) } else { green_context::destroy(handle(context, "context")?) })
 }
 
 /// Enters a green context in the calling thread.
@@ -131,7 +126,7 @@ pub unsafe extern "C" fn plinth_green_context_destroy(context: plinth_green_cont
 ///         PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_green_context_set_context(context: plinth_green_context_t) -> plinth_status_t {
-    guard(|| green_context::set_context(handle(context)?))
+    guard(|| green_context::set_context(handle(context, "context")?))
 }
 
 /// Undoes the thread's last plinth_green_context_set_context.
@@ -145,7 +140,7 @@ pub unsafe extern "C" fn plinth_green_context_set_context(context: plinth_green_
 ///         green context; PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_green_context_pop_context(context: plinth_green_context_t) -> plinth_status_t {
-    guard(|| green_context::pop_context(handle(context)?))
+    guard(|| green_context::pop_context(handle(context, "context")?))
 }
 
 /// Gets a stream of a green context. The stream does not wait for the default stream.
@@ -165,7 +160,7 @@ pub unsafe extern "C" fn plinth_green_context_stream(
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let stream = unsafe { Output::new(stream, "stream") }?;
-        stream.set(green_context::stream(handle(context)?)? as *mut CUstream_st);
+        stream.set(green_context::stream(handle(context, "context")?)? as *mut CUstream_st);
         Ok(())
     })
 }
@@ -183,7 +178,7 @@ pub unsafe extern "C" fn plinth_green_context_num_sms(
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let num_sms = unsafe { Output::new(num_sms, "num_sms") }?;
-        num_sms.set(green_context::partition(handle(context)?)?.count as i32);
+        num_sms.set(green_context::partition(handle(context, "context")?)?.count as i32);
         Ok(())
     })
 }
@@ -201,7 +196,7 @@ pub unsafe extern "C" fn plinth_green_context_device(
     guard(|| {
         // SAFETY: the caller passes NULL or a pointer that is valid for writes.
         let device = unsafe { Output::new(device, "device") }?;
-        device.set(green_context::partition(handle(context)?)?.device as i32);
+        device.set(green_context::partition(handle(context, "context")?)?.device as i32);
         Ok(())
     })
 }
@@ -220,7 +215,7 @@ pub unsafe extern "C" fn plinth_green_context_native(
     as_context: *mut *mut c_void,
 ) -> plinth_status_t {
     guard(|| {
-        let partition = green_context::partition(handle(context)?)?;
+        let partition = green_context::partition(handle(context, "context")?)?;
         for (place, value) in [(native, partition.native.handle()), (as_context, partition.context.handle())] {
             if !place.is_null() {
                 // SAFETY: it is not NULL, so the caller passes a pointer that is valid for writes.

@@ -2,14 +2,14 @@
 
 use crate::{
     error::{Error, Result, invalid},
-    ffi::{guard::guard, null, status::plinth_status_t, string},
+    ffi::{array, guard::guard, status::plinth_status_t, string},
     host::kernels::Launch,
     ops::jit::host_kernel,
     runtime,
 };
 use std::{
     ffi::{c_char, c_void},
-    mem, slice,
+    mem,
 };
 
 /// A launch that a function of the program runs in place of a kernel. It is valid during the call.
@@ -122,17 +122,11 @@ pub unsafe extern "C" fn plinth_host_kernel_register(
 /// # Safety
 /// `sizes` is NULL or points to `count` sizes.
 unsafe fn sizes(sizes: *const usize, count: usize) -> Result<Vec<usize>> {
-    if count == 0 {
-        return Ok(Vec::new());
-    }
-    if sizes.is_null() {
-        return Err(null("parameter_bytes"));
-    }
     if count > host_kernel::MAX_PARAMETER_BYTES {
         return Err(too_large());
     }
-    // SAFETY: it is not NULL, so the caller promises so many.
-    let sizes = unsafe { slice::from_raw_parts(sizes, count) };
+    // SAFETY: the caller makes this promise.
+    let sizes = unsafe { array(sizes, count, "parameter_bytes") }?;
     let total = sizes.iter().try_fold(0_usize, |sum, size| sum.checked_add(*size));
     if sizes.contains(&0) || total.is_none_or(|total| total > host_kernel::MAX_PARAMETER_BYTES) {
         return Err(too_large());

@@ -11,7 +11,7 @@
 use crate::{
     error::{Error, Result},
     ffi::{
-        Output,
+        Output, array,
         guard::{guard, release},
         null,
         status::plinth_status_t,
@@ -26,7 +26,7 @@ use crate::{
 use std::{
     ffi::c_void,
     os::fd::{BorrowedFd, IntoRawFd, OwnedFd, RawFd},
-    ptr, slice,
+    ptr,
 };
 
 /// Size in bytes of a CUDA IPC memory handle, cudaIpcMemHandle_t.
@@ -254,15 +254,9 @@ pub unsafe extern "C" fn plinth_ipc_import(
     guard(|| {
         // SAFETY: the caller passes NULL or a valid pointer.
         let memory = unsafe { StructOutput::new(memory, "memory") }?;
-        if bytes.is_null() {
-            return Err(null("bytes"));
-        }
-        if descriptors.is_null() {
-            return Err(null("descriptors"));
-        }
-        // SAFETY: neither is NULL, so the caller promises this many bytes and numbers.
+        // SAFETY: the caller passes NULL or this many bytes and numbers.
         let (bytes, numbers) =
-            unsafe { (slice::from_raw_parts(bytes, size), slice::from_raw_parts(descriptors, descriptor_count)) };
+            unsafe { (array(bytes, size, "bytes")?, array(descriptors, descriptor_count, "descriptors")?) };
         let descriptors = numbers.iter().map(|number| duplicate(*number)).collect::<Result<_>>()?;
         memory.set(to_c(ipc::import(bytes, descriptors, device)?));
         Ok(())

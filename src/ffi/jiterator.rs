@@ -10,9 +10,9 @@ use crate::{
     driver::random::MAX_RANK,
     error::{Result, invalid},
     ffi::{
-        Output,
+        Output, array,
         guard::{guard, release},
-        null, plinth_stream_t,
+        handle, null, plinth_stream_t,
         status::plinth_status_t,
         string,
         structs::StructList,
@@ -101,23 +101,10 @@ fn value(scalar: &plinth_jit_scalar_t) -> Result<Value> {
     })
 }
 
-/// # Safety
-/// `pointer` is NULL, or points to `count` elements.
-unsafe fn list<'a, T>(pointer: *const T, count: usize, name: &str) -> Result<&'a [T]> {
-    if count == 0 {
-        return Ok(&[]);
-    }
-    if pointer.is_null() {
-        return Err(null(name));
-    }
-    // SAFETY: it is not NULL, so the caller promises the elements.
-    Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
-}
-
 /// The scalars that a function declares.
 ///
 /// # Safety
-/// As for [`list`]; the names are NULL or NUL-terminated strings.
+/// As for [`array`]; the names are NULL or NUL-terminated strings.
 unsafe fn declared(scalars: *const plinth_jit_scalar_t, count: usize) -> Result<Vec<NamedScalar>> {
     if count > MAX_SCALARS {
         return Err(invalid(format!("a jiterated function has at most {MAX_SCALARS} scalars, not {count}")));
@@ -146,14 +133,14 @@ impl Tensors {
     /// Reads and appends the tensors at some pointers.
     ///
     /// # Safety
-    /// As for [`list`]; each tensor is as [`tensor`] requires.
+    /// As for [`array`]; each tensor is as [`tensor`] requires.
     #[inline]
     unsafe fn take(&mut self, pointers: *const *const DLTensor, count: usize, name: &str) -> Result<()> {
         if count > MAX_TENSORS {
             return Err(invalid(format!("the jiterator only supports up to {MAX_TENSORS} {name}, got {count}")));
         }
         // SAFETY: the caller makes this promise.
-        let pointers = unsafe { list(pointers, count, name) }?;
+        let pointers = unsafe { array(pointers, count, name) }?;
         for (place, pointer) in self.tensors.iter_mut().zip(pointers) {
             // SAFETY: the caller makes this promise.
             place.write(unsafe { tensor(*pointer, name) }?);
@@ -275,7 +262,7 @@ pub unsafe extern "C" fn plinth_jiterator_result(
         let mut taken = Tensors::new();
         // SAFETY: the caller passes NULL or `num_inputs` tensors.
         unsafe { taken.take(inputs, num_inputs, "inputs") }?;
-        let (element, sizes, rank) = function::result_of(function as u64, taken.all())?;
+        let (element, sizes, rank) = function::result_of(handle(function, "function")?, taken.all())?;
         dtype.set(element.into());
         ndim.set(rank as i32);
         shape.set(sizes);
@@ -348,6 +335,6 @@ pub unsafe extern "C" fn plinth_jiterator_call(
             let name = unsafe { CStr::from_ptr(scalar.name) };
             Some((name.to_bytes(), value(&scalar).ok()?))
         });
-        function::call(function as u64, taken.all(), written.all(), values, stream as usize)
+        function::call(handle(function, "function")?, taken.all(), written.all(), values, stream as usize)
     })
 }

@@ -8,7 +8,7 @@ use crate::{
     ffi::{
         compile_kernel::plinth_kernel_t,
         guard::guard,
-        null, plinth_stream_t,
+        handle, null, plinth_stream_t,
         sanitizer::{PLINTH_SANITIZER_READ, PLINTH_SANITIZER_WRITE},
         status::plinth_status_t,
         structs::{self, StructList},
@@ -206,6 +206,7 @@ pub unsafe extern "C" fn plinth_kernel_launch(
     stream: plinth_stream_t,
 ) -> plinth_status_t {
     guard(|| {
+        let kernel = handle(kernel, "kernel")?;
         // SAFETY: the caller passes NULL or a launch configuration.
         let launch = unsafe { structs::read(launch, ONE_THREAD, "launch") }?;
         if launch.flags & !PLINTH_LAUNCH_COOPERATIVE != 0 {
@@ -213,7 +214,7 @@ pub unsafe extern "C" fn plinth_kernel_launch(
         }
         // SAFETY: the caller passes `count` arguments.
         let arguments = unsafe { StructList::new(arguments, count, NO_ARGUMENT, "arguments") }?;
-        let device = kernel::device_of(kernel as u64)?;
+        let device = kernel::device_of(kernel)?;
         let mut values = Arguments::default();
         for index in 0..count {
             // SAFETY: the caller promises that each argument has a value of its kind.
@@ -235,6 +236,6 @@ pub unsafe extern "C" fn plinth_kernel_launch(
                 unsafe { add_operands(&arguments.get(index)?, device, &mut operands) };
             }
         }
-        kernel::launch(kernel as u64, &shape, &values, &operands, stream as usize)
+        kernel::launch(kernel, &shape, &values, &operands, stream as usize)
     })
 }

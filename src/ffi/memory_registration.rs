@@ -12,11 +12,11 @@
 
 use crate::{
     driver::FABRIC_HANDLE_BYTES,
-    error::{Error, Result},
+    error::Error,
     ffi::{
         Output,
         guard::{guard, release},
-        null,
+        handle, null,
         status::plinth_status_t,
         string,
         structs::{self, StructOutput},
@@ -169,10 +169,6 @@ const NO_OPTIONS: plinth_memory_registration_options_t = plinth_memory_registrat
     context: ptr::null_mut(),
 };
 
-fn handle(registration: plinth_memory_registration_t) -> Result<u64> {
-    if registration.is_null() { Err(null("registration")) } else { Ok(registration as u64) }
-}
-
 /// Returns what a block of the caching allocator can be used for, and why not.
 ///
 /// @param pointer Any address in memory of plinth_caching_allocator_alloc.
@@ -289,7 +285,7 @@ pub unsafe extern "C" fn plinth_memory_registration_info(
     guard(|| {
         // SAFETY: the caller passes NULL or a struct that begins with its size.
         let result = unsafe { StructOutput::new(result, "result") }?;
-        let info = registration::info(handle(registration)?)?;
+        let info = registration::info(handle(registration, "registration")?)?;
         result.set(plinth_memory_registration_info_t {
             struct_size: size_of::<plinth_memory_registration_info_t>(),
             pointer: info.address as *mut c_void,
@@ -328,7 +324,7 @@ pub unsafe extern "C" fn plinth_memory_registration_dma_buf(
         let (descriptor, offset, size) = unsafe {
             (Output::new(descriptor, "descriptor")?, Output::new(offset, "offset")?, Output::new(size, "size")?)
         };
-        let exported = registration::dma_buf(handle(registration)?)?;
+        let exported = registration::dma_buf(handle(registration, "registration")?)?;
         offset.set(exported.offset as usize);
         size.set(exported.bytes as usize);
         descriptor.set(exported.descriptor.into_raw_fd());
@@ -366,7 +362,7 @@ pub unsafe extern "C" fn plinth_memory_registration_part(
                 return Err(Error::new(Status::INVALID_VALUE, what));
             }
         };
-        let exported = registration::part(handle(registration)?, index, fabric)?;
+        let exported = registration::part(handle(registration, "registration")?, index, fabric)?;
         let mut part = plinth_memory_part_t {
             struct_size: size_of::<plinth_memory_part_t>(),
             pointer: exported.address as *mut c_void,

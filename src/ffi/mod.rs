@@ -72,13 +72,14 @@ pub mod version;
 
 use crate::{
     driver::Span,
-    error::{Error, Result},
+    error::{Error, Result, invalid},
     status::Status,
 };
 use std::{
     ffi::{CStr, CString, OsStr, c_char, c_void},
     os::unix::ffi::OsStrExt,
     path::PathBuf,
+    slice,
 };
 
 /// The opaque `struct CUstream_st` of C: a stream of the driver, never dereferenced here.
@@ -95,6 +96,45 @@ pub type plinth_stream_t = *mut CUstream_st;
 #[cold]
 fn null(name: &str) -> Error {
     Error::new(Status::NULL_POINTER, format!("{name} is NULL"))
+}
+
+#[cold]
+fn too_many(name: &str, count: usize) -> Error {
+    invalid(format!("{name}: {count} elements do not fit in the address space; pass the number of elements"))
+}
+
+/// Converts the handle of an object that must exist.
+#[inline]
+fn handle<T>(object: *mut T, name: &str) -> Result<u64> {
+    if object.is_null() { Err(null(name)) } else { Ok(object as u64) }
+}
+
+/// Returns an array that C passes; NULL is one without elements.
+///
+/// # Safety
+/// `first` is NULL or points to `count` elements.
+#[inline]
+unsafe fn array<'a, T>(first: *const T, count: usize, name: &str) -> Result<&'a [T]> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if first.is_null() {
+        return Err(null(name));
+    }
+    if count > isize::MAX as usize / size_of::<T>() {
+        return Err(too_many(name, count));
+    }
+    // SAFETY: the pointer is not NULL, so the caller promises so many elements.
+    Ok(unsafe { slice::from_raw_parts(first, count) })
+}
+
+/// Does the same for an array that may be missing, for which C passes NULL.
+///
+/// # Safety
+/// As [`array`].
+unsafe fn optional_array<'a, T>(first: *const T, count: usize, name: &str) -> Result<Option<&'a [T]>> {
+    // SAFETY: the caller makes this promise.
+    if first.is_null() { Ok(None) } else { unsafe { array(first, count, name) }.map(Some) }
 }
 
 /// An output parameter: rejected if NULL, written only on success.

@@ -19,9 +19,9 @@ use crate::{
         communicator::{PLINTH_UNIQUE_ID_SIZE, plinth_communicator_t, unique_id},
         communicator_work::reduction,
         guard::guard,
-        null, owned_text, plinth_stream_t,
+        optional_array, owned_text, plinth_stream_t,
         status::plinth_status_t,
-        tensor::{DLTensor, tensor},
+        tensor::{self, DLTensor, tensor},
     },
     runtime::{self, tensor::Tensor, thread::MAX_DEVICES},
     status::Status,
@@ -36,17 +36,14 @@ const REPORT_TIMEOUT: Duration = Duration::from_secs(15);
 /// # Safety
 /// `tensors` is NULL or points to `count` DLTensors, each as [`tensor`] requires.
 unsafe fn tensors(tensors: *const DLTensor, count: usize, name: &str) -> Result<Vec<Tensor>> {
-    if tensors.is_null() {
-        return Err(null(name));
-    }
     if count > MAX_DEVICES {
         return Err(Error::new(
             Status::INVALID_VALUE,
             format!("{count} tensors exceed the limit of {MAX_DEVICES} devices; each tensor must be on its own device"),
         ));
     }
-    // SAFETY: the caller promises this many tensors.
-    (0..count).map(|index| unsafe { tensor(tensors.add(index), &format!("{name}[{index}]")) }).collect()
+    // SAFETY: the caller makes the same promise.
+    unsafe { tensor::list(tensors, count, name) }
 }
 
 /// Reads the output tensors that C passed; NULL stands for the inputs.
@@ -69,13 +66,13 @@ unsafe fn overrides<'a>(
     streams: *const plinth_stream_t,
     communicators: *const plinth_communicator_t,
     count: usize,
-) -> Overrides<'a> {
+) -> Result<Overrides<'a>> {
     // SAFETY: the caller makes this promise; both handles are pointers in C and have the size of these numbers.
     unsafe {
-        Overrides {
-            streams: (!streams.is_null()).then(|| std::slice::from_raw_parts(streams.cast(), count)),
-            communicators: (!communicators.is_null()).then(|| std::slice::from_raw_parts(communicators.cast(), count)),
-        }
+        Ok(Overrides {
+            streams: optional_array(streams.cast(), count, "streams")?,
+            communicators: optional_array(communicators.cast(), count, "communicators")?,
+        })
     }
 }
 
@@ -239,7 +236,7 @@ pub unsafe extern "C" fn plinth_nccl_all_reduce(
         group::run_request(|| {
             // SAFETY: the caller passes NULL or `count` elements of each.
             let (inputs, overrides) =
-                unsafe { (tensors(inputs, count, "inputs")?, overrides(streams, communicators, count)) };
+                unsafe { (tensors(inputs, count, "inputs")?, overrides(streams, communicators, count)?) };
             // SAFETY: as above.
             let outputs = unsafe { tensors_or(outputs, &inputs, "outputs") }?;
             nccl::all_reduce(&inputs, &outputs, reduction(op)?, &overrides)
@@ -272,7 +269,7 @@ pub unsafe extern "C" fn plinth_nccl_reduce(
         group::run_request(|| {
             // SAFETY: the caller passes NULL or `count` elements of each.
             let (inputs, overrides) =
-                unsafe { (tensors(inputs, count, "inputs")?, overrides(streams, communicators, count)) };
+                unsafe { (tensors(inputs, count, "inputs")?, overrides(streams, communicators, count)?) };
             let output = match inputs.get(root as usize) {
                 Some(input) if output.is_null() => *input,
                 // SAFETY: the caller passes NULL or a tensor. The core rejects an invalid root.
@@ -303,7 +300,7 @@ pub unsafe extern "C" fn plinth_nccl_broadcast(
         group::run_request(|| {
             // SAFETY: the caller passes NULL or `count` elements of each.
             let (tensors, overrides) =
-                unsafe { (self::tensors(tensors, count, "tensors")?, overrides(streams, communicators, count)) };
+                unsafe { (self::tensors(tensors, count, "tensors")?, overrides(streams, communicators, count)?) };
             nccl::broadcast(&tensors, root, &overrides)
         })
     })
@@ -331,7 +328,7 @@ pub unsafe extern "C" fn plinth_nccl_all_gather(
             // SAFETY: the caller passes NULL or `count` elements of each.
             let (inputs, outputs, overrides) = unsafe {
                 let outputs = tensors(outputs, count, "outputs")?;
-                (tensors(inputs, count, "inputs")?, outputs, overrides(streams, communicators, count))
+                (tensors(inputs, count, "inputs")?, outputs, overrides(streams, communicators, count)?)
             };
             nccl::all_gather(&inputs, &outputs, &overrides)
         })
@@ -362,7 +359,7 @@ pub unsafe extern "C" fn plinth_nccl_reduce_scatter(
             // SAFETY: the caller passes NULL or `count` elements of each.
             let (inputs, outputs, overrides) = unsafe {
                 let outputs = tensors(outputs, count, "outputs")?;
-                (tensors(inputs, count, "inputs")?, outputs, overrides(streams, communicators, count))
+                (tensors(inputs, count, "inputs")?, outputs, overrides(streams, communicators, count)?)
             };
             nccl::reduce_scatter(&inputs, &outputs, reduction(op)?, &overrides)
         })

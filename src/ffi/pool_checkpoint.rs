@@ -14,17 +14,16 @@
 //! and its contents are lost.
 
 use crate::{
-    error::{Error, Result},
+    error::Result,
     ffi::{
-        Output,
+        Output, array,
         guard::{guard, release},
-        null,
+        handle,
         pool::plinth_pool_id_t,
         status::plinth_status_t,
     },
     memory::checkpoint,
     runtime::thread::call_program,
-    status::Status,
 };
 use std::ffi::c_void;
 
@@ -52,20 +51,8 @@ pub type plinth_pool_checkpoint_callback_t =
 /// # Safety
 /// `pointers` is NULL or points to `count` pointers.
 unsafe fn addresses(pointers: *const *mut c_void, count: usize, name: &str) -> Result<Vec<u64>> {
-    if count == 0 {
-        return Ok(Vec::new());
-    }
-    if pointers.is_null() {
-        return Err(null(name));
-    }
-    if count > isize::MAX as usize / size_of::<*mut c_void>() {
-        return Err(Error::new(
-            Status::INVALID_VALUE,
-            format!("count is {count}: that many pointers do not fit in the address space"),
-        ));
-    }
-    // SAFETY: the pointer is not NULL, so the caller promises `count` pointers.
-    let pointers = unsafe { std::slice::from_raw_parts(pointers, count) };
+    // SAFETY: the caller makes this promise.
+    let pointers = unsafe { array(pointers, count, name) }?;
     Ok(pointers.iter().map(|pointer| *pointer as u64).collect())
 }
 
@@ -131,7 +118,7 @@ pub unsafe extern "C" fn plinth_pool_checkpoint_restore(
     guard(|| {
         // SAFETY: the caller passes NULL or `count` pointers.
         let stale = unsafe { addresses(stale, count, "stale") }?;
-        let restored = checkpoint::restore(checkpoint as u64, &stale)?;
+        let restored = checkpoint::restore(handle(checkpoint, "checkpoint")?, &stale)?;
         let Some(callback) = callback else { return Ok(()) };
         for (blocks, allocated) in [(restored.freed, false), (restored.revived, true)] {
             for block in blocks {
@@ -162,8 +149,9 @@ pub unsafe extern "C" fn plinth_pool_checkpoint_destroy(checkpoint: plinth_pool_
 ///        if count is 0.
 /// @param count The number of addresses.
 /// @param equal Out: whether these blocks, and no others, are allocated.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE as for plinth_mem_pool_memory;
-///         PLINTH_ERROR_INVALID_DEVICE; the errors of initialization.
+/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for a count of more addresses than there are;
+///         PLINTH_ERROR_INVALID_HANDLE as for plinth_mem_pool_memory; PLINTH_ERROR_INVALID_DEVICE; the errors of
+///         initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_pool_check_live_allocations(
     device: i32,

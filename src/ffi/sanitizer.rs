@@ -11,8 +11,8 @@
 use crate::{
     error::{Result, invalid},
     ffi::{
-        CUstream_st, Output, c_text, graph::plinth_graph_t, graph_build::plinth_graph_node_t, guard::guard, null,
-        owned_text, plinth_stream_t, status::plinth_status_t, string, structs::StructList,
+        CUstream_st, Output, c_text, graph::plinth_graph_t, graph_build::plinth_graph_node_t, guard::guard, handle,
+        null, owned_text, plinth_stream_t, status::plinth_status_t, string, structs::StructList,
     },
     graph::node,
     memory, observe,
@@ -413,7 +413,7 @@ pub unsafe extern "C" fn plinth_sanitizer_graph_operation(
     guard(|| {
         // SAFETY: the caller passes NULL or a NUL-terminated string, and NULL or `access_count` elements.
         let (name, operands) = unsafe { (string(name, "name")?, operands(accesses, access_count)?) };
-        node::declare_accesses(super::graph::handle(graph)?, node as usize, &name, &operands)
+        node::declare_accesses(handle(graph, "graph")?, node as usize, &name, &operands)
     })
 }
 

@@ -9,12 +9,12 @@
 
 use crate::{
     collectives::{communicator, store},
-    error::{Error, Result},
+    error::Error,
     ffi::{
-        Output,
+        Output, array,
         communicator::PLINTH_UNIQUE_ID_SIZE,
         guard::{guard, release},
-        null, path,
+        handle, null, path,
         status::plinth_status_t,
         string,
     },
@@ -35,10 +35,6 @@ pub struct plinth_store {
 /// The handle of a store.
 #[allow(non_camel_case_types)]
 pub type plinth_store_t = *mut plinth_store;
-
-fn handle(store: plinth_store_t) -> Result<u64> {
-    if store.is_null() { Err(null("store")) } else { Ok(store as u64) }
-}
 
 fn limit(milliseconds: u64) -> Duration {
     if milliseconds == 0 { store::TIMEOUT } else { Duration::from_millis(milliseconds) }
@@ -92,17 +88,10 @@ pub unsafe extern "C" fn plinth_store_set(
     guard(|| {
         // SAFETY: the caller passes NULL or a NUL-terminated string.
         let name = unsafe { string(name, "name") }?;
-        if value.is_null() && bytes > 0 {
-            return Err(null("value"));
-        }
-        // A slice cannot be as long as any number.
         store::check_value(bytes)?;
-        let value = match bytes {
-            0 => &[],
-            // SAFETY: it is not NULL, so the caller promises `bytes` readable bytes.
-            _ => unsafe { std::slice::from_raw_parts(value.cast::<u8>(), bytes) },
-        };
-        store::get(handle(store)?)?.set(&name, value)
+        // SAFETY: the caller passes NULL or `bytes` readable bytes.
+        let value = unsafe { array(value.cast::<u8>(), bytes, "value") }?;
+        store::get(handle(store, "store")?)?.set(&name, value)
     })
 }
 
@@ -132,7 +121,7 @@ pub unsafe extern "C" fn plinth_store_get(
         if value.is_null() && capacity > 0 {
             return Err(null("value"));
         }
-        let found = store::get(handle(store)?)?.wait(&name, limit(timeout_milliseconds))?;
+        let found = store::get(handle(store, "store")?)?.wait(&name, limit(timeout_milliseconds))?;
         if !bytes.is_null() {
             // SAFETY: it is not NULL, so the caller passes a valid pointer.
             unsafe { bytes.write(found.len()) };
@@ -169,7 +158,7 @@ pub unsafe extern "C" fn plinth_store_barrier(
     guard(|| {
         // SAFETY: the caller passes NULL or a NUL-terminated string.
         let name = unsafe { string(name, "name") }?;
-        store::get(handle(store)?)?.barrier(&name, ranks, limit(timeout_milliseconds))
+        store::get(handle(store, "store")?)?.barrier(&name, ranks, limit(timeout_milliseconds))
     })
 }
 
@@ -197,7 +186,7 @@ pub unsafe extern "C" fn plinth_store_unique_id(
         let output = unsafe { Output::new(id.cast::<[u8; PLINTH_UNIQUE_ID_SIZE]>(), "id") }?;
         // SAFETY: the caller passes NULL or a NUL-terminated string.
         let name = unsafe { string(name, "name") }?;
-        let store = store::get(handle(store)?)?;
+        let store = store::get(handle(store, "store")?)?;
         output.set(store.share_id(&name, rank, ranks, limit(timeout_milliseconds), communicator::unique_id)?);
         Ok(())
     })

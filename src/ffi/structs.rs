@@ -10,7 +10,7 @@
 
 use crate::{
     error::{Error, Result},
-    ffi::null,
+    ffi::{null, too_many},
     status::Status,
 };
 use std::{mem, ptr, slice};
@@ -201,10 +201,7 @@ unsafe fn element_size<T>(first: *const T, count: usize, name: &str) -> Result<u
         return Err(wrong_size(name, size));
     }
     if count.checked_mul(size).is_none_or(|bytes| bytes > isize::MAX as usize) {
-        return Err(Error::new(
-            Status::INVALID_VALUE,
-            format!("{count} elements of {name} do not fit in the address space; pass the number of elements"),
-        ));
+        return Err(too_many(name, count));
     }
     Ok(size)
 }

@@ -12,7 +12,7 @@ use crate::{
     ffi::{
         Output,
         guard::{guard, release},
-        null, owned_text,
+        handle, null, owned_text,
         status::plinth_status_t,
         structs::{StructOutput, StructOutputList},
     },
@@ -399,7 +399,7 @@ pub unsafe extern "C" fn plinth_telemetry_sampler_take(
         }
         // SAFETY: the caller passes `capacity` structs, of which the first begins with its size.
         let output = unsafe { StructOutputList::new(readings, capacity, "readings") }?;
-        let (samples, gone) = sampler::take(sampler as u64, capacity)?;
+        let (samples, gone) = sampler::take(handle(sampler, "sampler")?, capacity)?;
         output.set(samples.iter().map(plinth_telemetry_t::from));
         count.set(samples.len());
         if !lost.is_null() {

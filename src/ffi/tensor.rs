@@ -9,7 +9,7 @@
 use crate::{
     driver::Span,
     error::{Error, Result},
-    ffi::null,
+    ffi::{array, null},
     memory,
     ops::host_copy::{PAGEABLE, PINNED},
     runtime::tensor::{ElementType, Tensor},
@@ -148,6 +148,17 @@ pub unsafe fn tensor(tensor: *const DLTensor, name: &str) -> Result<Tensor> {
     let device = device_number(device_id, name).map_err(|error| misplaced(error, described, name))?;
     // SAFETY: the caller makes this promise.
     unsafe { laid_out(described, element, device, name) }
+}
+
+/// Reads and validates the DLTensors of an array.
+///
+/// # Safety
+/// `first` is NULL or points to `count` DLTensors, each as [`tensor`] requires.
+pub(super) unsafe fn list(first: *const DLTensor, count: usize, name: &str) -> Result<Vec<Tensor>> {
+    // SAFETY: the caller makes this promise.
+    let described = unsafe { array(first, count, name) }?.iter().enumerate();
+    // SAFETY: likewise.
+    described.map(|(index, one)| unsafe { tensor(one, &format!("{name}[{index}]")) }).collect()
 }
 
 /// Reads and validates a DLTensor on a CUDA device or in memory of the CPU, whose element type is known.
