@@ -101,6 +101,8 @@ TEST(tagged_pools_sleep_and_wake) {
   plinth::MemPool pool;
   CHECK(pool.tag().empty());
   pool.set_tag("weights");
+  THROWS(pool.set_tag("weights,kv"), PLINTH_ERROR_INVALID_VALUE);
+  THROWS(pool.set_tag("\xff"), PLINTH_ERROR_INVALID_VALUE);
   CHECK_TEXT(pool.tag().c_str(), "weights");
   plinth::DeviceBuffer weights;
   {

@@ -71,6 +71,10 @@ TEST(invalid_arguments_are_errors) {
   CHECK_STATUS(plinth_store_barrier(store, "x", 2, 50), PLINTH_ERROR_TIMED_OUT);
   CHECK_MESSAGE("1 of 2 did not come to the barrier \"x\"");
   CHECK_STATUS(plinth_store_set(store, "huge", "x", SIZE_MAX), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_store_set(store, "\xff", "x", 1), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("name is not UTF-8");
+  CHECK_STATUS(plinth_store_get(store, "\xfe", 50, NULL, 0, NULL), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_store_barrier(store, "\xfd", 1, 50), PLINTH_ERROR_INVALID_VALUE);
   CHECK_OK(plinth_store_destroy(store));
   CHECK_STATUS(plinth_store_set(store, "x", "x", 1), PLINTH_ERROR_INVALID_HANDLE);
   CHECK_STATUS(plinth_store_destroy(store), PLINTH_ERROR_INVALID_HANDLE);

@@ -71,7 +71,7 @@ PLINTH_API plinth_status_t plinth_store_destroy(plinth_store_t store) PLINTH_NOE
  * Sets the value of a key that has none. Other processes see all of the value or nothing.
  *
  * @param store The store.
- * @param name The key: 1 to 1024 bytes.
+ * @param name The key: 1 to 1024 bytes of UTF-8.
  * @param value The value; NULL if `bytes` is 0.
  * @param bytes Size of the value in bytes, at most 1 MiB.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a wrong

@@ -16,12 +16,11 @@
 use crate::{
     error::{Error, Result},
     ffi::{
-        Output,
+        Output, exact_string,
         guard::{guard, release},
         owned_text, plinth_stream_t,
         pool::plinth_pool_id_t,
         status::plinth_status_t,
-        string,
         structs::{self, StructOutput},
     },
     graph,
@@ -154,7 +153,7 @@ fn invalid(message: String) -> Error {
 /// `tags` is NULL or a NUL-terminated string.
 unsafe fn read_tags(tags: *const c_char, name: &str) -> Result<String> {
     // SAFETY: the caller makes this promise.
-    if tags.is_null() { Ok(String::new()) } else { unsafe { string(tags, name) } }
+    if tags.is_null() { Ok(String::new()) } else { unsafe { exact_string(tags, name) } }
 }
 
 /// Sets the tag of a pool, which the other functions of this page find it by. Several pools may have one tag.

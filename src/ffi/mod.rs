@@ -167,6 +167,22 @@ unsafe fn string(pointer: *const c_char, name: &str) -> Result<String> {
     Ok(unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned())
 }
 
+/// Copies a C string that names something. It must be UTF-8, because other bytes would make one name of two.
+///
+/// # Safety
+/// As [`string`].
+unsafe fn exact_string(pointer: *const c_char, name: &str) -> Result<String> {
+    if pointer.is_null() {
+        return Err(null(name));
+    }
+    // SAFETY: it is not NULL, so the caller promises a NUL-terminated string.
+    let text = unsafe { CStr::from_ptr(pointer) };
+    match text.to_str() {
+        Ok(text) => Ok(text.to_owned()),
+        Err(_) => Err(invalid(format!("{name} is not UTF-8: {:?}; pass text in UTF-8", text.to_string_lossy()))),
+    }
+}
+
 /// Converts a C string to a path. A path may contain any bytes, as in the operating system.
 ///
 /// # Safety

@@ -13,10 +13,10 @@ use crate::{
     ffi::{
         Output, array,
         communicator::PLINTH_UNIQUE_ID_SIZE,
+        exact_string,
         guard::{guard, release},
         handle, null, path,
         status::plinth_status_t,
-        string,
     },
     status::Status,
 };
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn plinth_store_destroy(store: plinth_store_t) -> plinth_s
 /// Sets the value of a key that has none. Other processes see all of the value or nothing.
 ///
 /// @param store The store.
-/// @param name The key: 1 to 1024 bytes.
+/// @param name The key: 1 to 1024 bytes of UTF-8.
 /// @param value The value; NULL if `bytes` is 0.
 /// @param bytes Size of the value in bytes, at most 1 MiB.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for a wrong
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn plinth_store_set(
 ) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a NUL-terminated string.
-        let name = unsafe { string(name, "name") }?;
+        let name = unsafe { exact_string(name, "name") }?;
         store::check_value(bytes)?;
         // SAFETY: the caller passes NULL or `bytes` readable bytes.
         let value = unsafe { array(value.cast::<u8>(), bytes, "value") }?;
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn plinth_store_get(
 ) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a NUL-terminated string.
-        let name = unsafe { string(name, "name") }?;
+        let name = unsafe { exact_string(name, "name") }?;
         if value.is_null() && capacity > 0 {
             return Err(null("value"));
         }
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn plinth_store_barrier(
 ) -> plinth_status_t {
     guard(|| {
         // SAFETY: the caller passes NULL or a NUL-terminated string.
-        let name = unsafe { string(name, "name") }?;
+        let name = unsafe { exact_string(name, "name") }?;
         store::get(handle(store, "store")?)?.barrier(&name, ranks, limit(timeout_milliseconds))
     })
 }
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn plinth_store_unique_id(
         // SAFETY: the caller passes NULL or room for 128 bytes.
         let output = unsafe { Output::new(id.cast::<[u8; PLINTH_UNIQUE_ID_SIZE]>(), "id") }?;
         // SAFETY: the caller passes NULL or a NUL-terminated string.
-        let name = unsafe { string(name, "name") }?;
+        let name = unsafe { exact_string(name, "name") }?;
         let store = store::get(handle(store, "store")?)?;
         output.set(store.share_id(&name, rank, ranks, limit(timeout_milliseconds), communicator::unique_id)?);
         Ok(())
