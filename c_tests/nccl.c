@@ -75,6 +75,8 @@ TEST(reduce_writes_the_result_to_the_root) {
   expect_floats(inputs[1].data, COUNT, 10, 1);
   CHECK_STATUS(plinth_nccl_reduce(inputs, &output, 2, 2, PLINTH_REDUCE_SUM, NULL, NULL), PLINTH_ERROR_INVALID_VALUE);
   CHECK_MESSAGE("the root is 2");
+  CHECK_STATUS(plinth_nccl_reduce(inputs, NULL, 2, -1, PLINTH_REDUCE_SUM, NULL, NULL), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("the root is -1, and there are 2 tensors");
   CHECK_STATUS(plinth_nccl_reduce(inputs, &output, 2, 0, PLINTH_REDUCE_SUM, NULL, NULL), PLINTH_ERROR_DEVICE_MISMATCH);
 }
 

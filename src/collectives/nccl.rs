@@ -153,11 +153,19 @@ pub fn all_reduce(inputs: &[Tensor], outputs: &[Tensor], op: ReduceOp, overrides
     operate(inputs, outputs, Kind::AllReduce { op }, inputs[0].numel, overrides)
 }
 
-/// Reduces the inputs; the output, on the device of the root, receives the result.
-pub fn reduce(inputs: &[Tensor], output: &Tensor, root: i32, op: ReduceOp, overrides: &Overrides) -> Result<()> {
+/// Reduces the inputs; the output, on the device of the root, receives the result. Without an output, the root's input does.
+pub fn reduce(
+    inputs: &[Tensor],
+    output: Option<&Tensor>,
+    root: i32,
+    op: ReduceOp,
+    overrides: &Overrides,
+) -> Result<()> {
     let root = rank(root, inputs)?;
     let mut outputs = inputs.to_vec();
-    outputs[root as usize] = *output;
+    if let Some(output) = output {
+        outputs[root as usize] = *output;
+    }
     check(inputs, &outputs, 1, 1)?;
     operate(inputs, &outputs, Kind::Reduce { op, root }, inputs[0].numel, overrides)
 }

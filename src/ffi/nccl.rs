@@ -270,12 +270,9 @@ pub unsafe extern "C" fn plinth_nccl_reduce(
             // SAFETY: the caller passes NULL or `count` elements of each.
             let (inputs, overrides) =
                 unsafe { (tensors(inputs, count, "inputs")?, overrides(streams, communicators, count)?) };
-            let output = match inputs.get(root as usize) {
-                Some(input) if output.is_null() => *input,
-                // SAFETY: the caller passes NULL or a tensor. The core rejects an invalid root.
-                _ => unsafe { tensor(output, "output") }?,
-            };
-            nccl::reduce(&inputs, &output, root, reduction(op)?, &overrides)
+            // SAFETY: the caller passes NULL or a tensor.
+            let output = if output.is_null() { None } else { Some(unsafe { tensor(output, "output") }?) };
+            nccl::reduce(&inputs, output.as_ref(), root, reduction(op)?, &overrides)
         })
     })
 }
