@@ -79,6 +79,7 @@ TEST(errors_of_calls) {
   CHECK_MESSAGE("is no template");
   CHECK_STATUS(plinth_jiterator_create_multi_output_jit_fn(ADD, 1, NULL, 0, &untouched), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_jiterator_create_multi_output_jit_fn(ADD, -1, NULL, 0, &untouched), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("1 to 8 outputs, not -1");
   CHECK_SAME(untouched, UNTOUCHED_POINTER);
   drop(&x);
   drop(&y);

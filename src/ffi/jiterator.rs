@@ -212,7 +212,8 @@ pub unsafe extern "C" fn plinth_jiterator_create_multi_output_jit_fn(
         let output = unsafe { Output::new(function, "function") }?;
         // SAFETY: the caller passes NULL or a NUL-terminated string, and `count` scalars.
         let (code, scalars) = unsafe { (string(code, "code")?, declared(scalars, count)?) };
-        let outputs = usize::try_from(num_outputs).unwrap_or(0);
+        let outputs = usize::try_from(num_outputs)
+            .map_err(|_| invalid(format!("a jiterated function has 1 to {MAX_TENSORS} outputs, not {num_outputs}")))?;
         output.set(function::create(&code, Some(outputs), scalars)? as plinth_jit_function_t);
         Ok(())
     })
