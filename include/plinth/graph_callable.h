@@ -172,9 +172,9 @@ PLINTH_NOEXCEPT;
  *        callable is reset or destroyed.
  * @param output_count The number of outputs; must equal the described number.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for other
- *         counts, and for an input of another type, shape or memory layout; PLINTH_ERROR_DEVICE_MISMATCH;
- *         PLINTH_ERROR_GRAPH_NOT_CAPTURED for a callable that was reset; PLINTH_ERROR_CAPTURE_FORBIDS if the current
- *         stream captures; the errors of plinth_graph_replay.
+ *         counts, and for an input of another type, shape or memory layout; PLINTH_ERROR_INVALID_DEVICE;
+ *         PLINTH_ERROR_DEVICE_MISMATCH; PLINTH_ERROR_GRAPH_NOT_CAPTURED for a callable that was reset;
+ *         PLINTH_ERROR_CAPTURE_FORBIDS if the current stream captures; the errors of plinth_graph_replay.
  */
 PLINTH_API
 plinth_status_t plinth_graphed_callable_call(plinth_graphed_callable_t callable,

@@ -191,7 +191,7 @@ typedef struct plinth_sanitizer_report_t {
    */
   const struct plinth_sanitizer_side_t *access;
   /**
-   * The earlier access; its name is NULL if freed memory was used.
+   * The earlier access; its name is NULL unless the kind is PLINTH_SANITIZER_RACE or _REUSE.
    */
   const struct plinth_sanitizer_side_t *previous;
   /**
@@ -434,10 +434,10 @@ PLINTH_NOEXCEPT;
 /**
  * Returns all reports as JSON: a list of objects, in the order in which they were found.
  *
- * A report has "kind" ("race", "reuse", "use_after_free"), "message", "times", "address", "bytes", "access",
- * "previous" (null if freed memory was used), "missing" ("wait", "later_wait", "record_stream", "later_free"),
- * "advice", "allocation" (the block that contains the bytes, or null), and "former_allocation" (the block that
- * contained them before, if it is involved). An access has "name", "kind" ("read", "write", "read_write"), "device"
+ * A report has "kind" ("race", "reuse", "use_after_free", "out_of_bounds", "use_while_asleep"), "message", "times",
+ * "address", "bytes", "access", "previous" (null unless the kind is "race" or "reuse"), "missing" ("wait", "later_wait",
+ * "record_stream", "later_free", "larger_block", "wake"), "advice", "allocation" (the block that contains the bytes, or
+ * null), and "former_allocation" (the block that contained them before, if it is involved). An access has "name", "kind" ("read", "write", "read_write"), "device"
  * and "stream" (null for the CPU), "graph" (the driver's handle of the executable graph, or null), "address", "bytes",
  * "operation" and "frames". A block has "address", "bytes", "device", "stream", "frames" and "freed_frames" (null if
  * it is not freed). A frame has "name", "filename" and "line". Needs no device.

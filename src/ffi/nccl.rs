@@ -214,15 +214,14 @@ pub unsafe extern "C" fn plinth_nccl_init_rank(
 /// @param outputs The output tensors, on the same devices; NULL to write the results to the inputs.
 /// @param count The number of inputs, and of outputs.
 /// @param op One of the PLINTH_REDUCE_ constants.
-/// @param streams One stream per device; NULL for the current streams of all
-///        devices.
+/// @param streams One stream per device; NULL for the current streams of all devices.
 /// @param communicators One communicator per device; NULL for communicators that the library creates for each list of
 ///        devices and caches.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_VALUE for tensors or numbers that do not meet
 ///         these conditions; PLINTH_ERROR_DEVICE_MISMATCH if an input and its output, stream or communicator are on
-///         different devices, and for tensors on the CPU; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_NOT_SUPPORTED;
-///         PLINTH_ERROR_TIMED_OUT; PLINTH_ERROR_ABORTED; PLINTH_ERROR_NCCL; PLINTH_ERROR_DRIVER; the errors of
-///         initialization.
+///         different devices, and for tensors on the CPU; PLINTH_ERROR_INVALID_DEVICE; PLINTH_ERROR_INVALID_HANDLE;
+///         PLINTH_ERROR_NOT_SUPPORTED; PLINTH_ERROR_TIMED_OUT; PLINTH_ERROR_ABORTED; PLINTH_ERROR_NCCL;
+///         PLINTH_ERROR_DRIVER; the errors of initialization.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_nccl_all_reduce(
     inputs: *const DLTensor,
