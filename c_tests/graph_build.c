@@ -351,6 +351,7 @@ TEST(invalid_nodes_and_arguments_are_errors) {
   plinth_graph_t other = empty_graph();
   plinth_graph_t fresh = new_graph(PLINTH_GRAPH_KEEP_GRAPH);
   char *memory = device_memory(BYTES, 0);
+  char pageable[4];
   plinth_graph_node_t node = fill_node(graph, NULL, 0, memory, 1);
   plinth_graph_node_t twice[2];
   plinth_graph_node_t out = (plinth_graph_node_t)UNTOUCHED_POINTER;
@@ -368,6 +369,13 @@ TEST(invalid_nodes_and_arguments_are_errors) {
   CHECK_MESSAGE("element_size is 3");
   CHECK_STATUS(plinth_graph_add_fill(graph, NULL, 0, memory + 1, 1, 4, 1, &out), PLINTH_ERROR_INVALID_VALUE);
   CHECK_STATUS(plinth_graph_add_fill(graph, NULL, 0, memory, 1, 4, SIZE_MAX, &out), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_graph_add_fill(graph, NULL, 0, pageable, 1, 4, 1, &out), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("adding a fill to a graph: the memory at ");
+  CHECK_MESSAGE(" is host memory that is not pinned");
+  if (on_host_device()) {
+    CHECK_STATUS(plinth_graph_add_copy(graph, NULL, 0, memory, memory, 2 * BYTES, &out), PLINTH_ERROR_INVALID_VALUE);
+    CHECK_MESSAGE("lie past its end");
+  }
   CHECK_STATUS(plinth_graph_add_copy(graph, NULL, 0, memory, NULL, 4, &out), PLINTH_ERROR_NULL_POINTER);
   CHECK_MESSAGE("source");
   CHECK_STATUS(plinth_graph_add_copy(graph, NULL, 0, memory, memory, 0, &out), PLINTH_ERROR_INVALID_VALUE);

@@ -108,7 +108,8 @@ pub fn add_copy(handle: u64, dependencies: &[usize], destination: Span, source: 
             let NodeTarget { driver, graph, context, dependencies, .. } = *target;
             node = Some(driver.graph_add_copy(graph, dependencies, destination, source, context)?);
             Ok(())
-        })?;
+        })
+        .map_err(|error| copy::explain_ranges(error, &[("destination", destination), ("source", source)]))?;
         node.ok_or_else(|| Error::new(Status::PANIC, "a copy was added without its node"))
     })
 }
@@ -141,7 +142,8 @@ pub fn add_fill(
             let NodeTarget { driver, graph, context, dependencies, .. } = *target;
             node = Some(driver.graph_add_fill(graph, dependencies, &fill, context)?);
             Ok(())
-        })?;
+        })
+        .map_err(|error| copy::explain_ranges(error, &[("memory", memory)]))?;
         node.ok_or_else(|| Error::new(Status::PANIC, "a fill was added without its node"))
     })
 }

@@ -302,7 +302,7 @@ pub fn between_current_streams(destination: Span, source: Span, non_blocking: bo
 /// Adds to the driver's error about an argument the range that runs past the end of its block, or what the ranges are. The
 /// driver names neither.
 #[cold]
-fn explain_ranges(error: Error, ranges: &[(&str, Span)]) -> Error {
+pub fn explain_ranges(error: Error, ranges: &[(&str, Span)]) -> Error {
     if error.driver_code() != codes::CUDA_ERROR_INVALID_VALUE {
         return error;
     }
