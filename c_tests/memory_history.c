@@ -197,6 +197,21 @@ TEST(the_state_mode_has_no_entries) {
   expect_nothing_left();
 }
 
+TEST(the_state_mode_discards_earlier_entries_and_adds_none) {
+  record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 0);
+  release(alloc_on(KIB, 0, NULL));
+  plinth_memory_history_options_t options = history_options();
+  options.enabled = PLINTH_MEMORY_HISTORY_STATE;
+  CHECK_OK(plinth_record_memory_history(&options));
+  release(alloc_on(KIB, 0, NULL));
+  CHECK_EQ(read_history(0), 0);
+  record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 0);
+  release(alloc_on(KIB, 0, NULL));
+  CHECK_EQ(read_history(0), 3);
+  stop_recording();
+  expect_nothing_left();
+}
+
 TEST(the_newest_entries_are_kept) {
   plinth_stream_t stream = stream_on(0);
   record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 1000);

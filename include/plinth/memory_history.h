@@ -37,7 +37,7 @@
 #define PLINTH_MEMORY_HISTORY_OFF 0
 
 /**
- * Records the stack trace of each live block's allocation.
+ * Records the stack trace of each live block's allocation. Discards entries from before.
  */
 #define PLINTH_MEMORY_HISTORY_STATE 1
 

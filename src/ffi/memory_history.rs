@@ -38,7 +38,7 @@ use std::{
 
 /// Records nothing.
 pub const PLINTH_MEMORY_HISTORY_OFF: i32 = 0;
-/// Records the stack trace of each live block's allocation.
+/// Records the stack trace of each live block's allocation. Discards entries from before.
 pub const PLINTH_MEMORY_HISTORY_STATE: i32 = 1;
 /// Records the stack traces of live blocks, and an entry for every event.
 pub const PLINTH_MEMORY_HISTORY_ALL: i32 = 2;

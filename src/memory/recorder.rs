@@ -93,11 +93,12 @@ pub fn update(device: u32, inner: &mut Inner) {
     inner.space.recorder = Some(Box::new(recorder));
 }
 
-/// Starts, changes or stops the history. Stopping clears it, as in torch.
+/// Starts, changes or stops the history. A mode without entries discards those so far, as in torch: without later ones
+/// they would not lead to the present blocks.
 pub fn record_history(options: Options) -> Result<()> {
     history::check(&options)?;
     let off = options.enabled == Enabled::Off;
-    let clear = off || options.clear_history;
+    let clear = options.enabled != Enabled::All || options.clear_history;
     reconfigure(runtime::ready()?, |arenas| {
         history::configure(options, clear);
         for (_, inner) in arenas {
