@@ -231,6 +231,33 @@ TEST(the_newest_entries_are_kept) {
   stop_recording();
 }
 
+/* A program that runs for long may tag each of its steps, and name each of its blocks. */
+TEST(texts_are_dropped_with_their_entries) {
+  char text[256];
+  long pages = 0;
+  record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 1000);
+  for (int step = 1; step <= 40000; step++) {
+    snprintf(text, sizeof text, "step %d %200d", step, 0);
+    CHECK_OK(plinth_set_memory_metadata(text));
+    void *memory = alloc_on(KIB, 0, NULL);
+    CHECK_OK(plinth_memory_set_name(memory, text));
+    release(memory);
+    if (step == 10000) {
+      pages = resident_pages();
+    }
+  }
+#if !HARNESS_SANITIZED
+  /* If each text were kept once, they would occupy more than 1600 pages. */
+  CHECK(resident_pages() - pages < 500);
+#else
+  (void)pages;
+#endif
+  CHECK_EQ(read_history(0), 1000);
+  CHECK(strncmp(entries[999].metadata, "step 40000 ", 11) == 0);
+  CHECK_OK(plinth_set_memory_metadata(""));
+  stop_recording();
+}
+
 TEST(a_history_is_cleared_on_request) {
   record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 0);
   release(alloc_on(KIB, 0, NULL));

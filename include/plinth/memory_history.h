@@ -328,8 +328,7 @@ const char *plinth_memory_action_name(int32_t action)
 PLINTH_NOEXCEPT;
 
 /**
- * Sets the calling thread's tag, which is stored in every entry that the thread records from now on. Each distinct
- * string is stored once, for the lifetime of the process. Needs no device.
+ * Sets the calling thread's tag, which is stored in every entry that the thread records from now on. Needs no device.
  *
  * @param text The tag; an empty string for none.
  * @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.

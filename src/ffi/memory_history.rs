@@ -358,8 +358,7 @@ pub unsafe extern "C" fn plinth_memory_action_name(action: i32) -> *const c_char
     })
 }
 
-/// Sets the calling thread's tag, which is stored in every entry that the thread records from now on. Each distinct
-/// string is stored once, for the lifetime of the process. Needs no device.
+/// Sets the calling thread's tag, which is stored in every entry that the thread records from now on. Needs no device.
 ///
 /// @param text The tag; an empty string for none.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER.
@@ -381,7 +380,7 @@ pub unsafe extern "C" fn plinth_get_memory_metadata(text: *mut *mut c_char) -> p
     guard(|| {
         // SAFETY: the caller passes NULL or a valid pointer.
         let text = unsafe { Output::new(text, "text") }?;
-        text.set(owned_text(&tags::get())?);
+        text.set(owned_text(tags::current().as_deref().unwrap_or_default())?);
         Ok(())
     })
 }

@@ -8,7 +8,7 @@
 use super::{
     log::{Log, RawEntry},
     pool::PoolId,
-    tags,
+    tags::Texts,
 };
 pub use crate::base::stack::{Frame, Line, StackId, fold, frames};
 use crate::{
@@ -190,11 +190,21 @@ pub struct Source {
     pub pool: PoolId,
 }
 
-/// An entry together with its source, for entries outside of an arena's log.
-#[derive(Debug, Clone, Copy)]
+/// An entry outside of an arena's log.
+#[derive(Debug, Clone)]
 struct UnownedEntry {
     source: Source,
     raw: RawEntry,
+    texts: Texts,
+}
+
+/// An entry that a reader found.
+struct FoundEntry<'a> {
+    source: Source,
+    /// The time, which does not decrease within a log.
+    ticks: u64,
+    raw: &'a RawEntry,
+    texts: Option<&'a Texts>,
 }
 
 /// A stored annotation.
@@ -285,8 +295,12 @@ pub(super) fn store_log(source: Source, mut log: Log) {
         let of_device = |log: &&(Source, Log)| log.0.device == device;
         let count: usize = stored.logs.iter().filter(of_device).map(|(_, log)| log.len()).sum();
         if count / 2 > max_entries {
-            let mut times: Vec<u64> =
-                stored.logs.iter().filter(of_device).flat_map(|(_, log)| log.entries().map(|raw| raw.ticks)).collect();
+            let mut times: Vec<u64> = stored
+                .logs
+                .iter()
+                .filter(of_device)
+                .flat_map(|(_, log)| log.entries().map(|(raw, _)| raw.ticks))
+                .collect();
             let rank = times.len() - max_entries;
             let (_, oldest, _) = times.select_nth_unstable(rank);
             let oldest = *oldest;
@@ -296,9 +310,9 @@ pub(super) fn store_log(source: Source, mut log: Log) {
 }
 
 /// Stores an entry outside of an arena's log.
-pub(super) fn store_entry(source: Source, raw: RawEntry) {
+pub(super) fn store_entry(source: Source, raw: RawEntry, texts: Texts) {
     with(|stored| {
-        stored.unowned.push_back(UnownedEntry { source, raw });
+        stored.unowned.push_back(UnownedEntry { source, raw, texts });
         stored.trim();
     });
 }
@@ -326,24 +340,28 @@ impl HistorySnapshot {
         let names = names::all().into_iter().filter_map(of_memory).collect();
         with(|stored| {
             logs.extend(stored.logs.iter().filter(|(source, _)| source.device == device).cloned());
-            let unowned = stored.unowned.iter().filter(|unowned| unowned.source.device == device).copied().collect();
+            let unowned = stored.unowned.iter().filter(|unowned| unowned.source.device == device).cloned().collect();
             HistorySnapshot { logs, unowned, max_entries: stored.options.max_entries, names }
         })
     }
 
     /// Returns the entries, oldest first.
     pub fn entries(self) -> Vec<Entry> {
-        let mut found: Vec<UnownedEntry> = Vec::new();
+        let mut found: Vec<FoundEntry> = Vec::new();
         for (source, log) in &self.logs {
             collect(&mut found, *source, log);
         }
-        found.extend(self.unowned);
+        found.extend(self.unowned.iter().map(|UnownedEntry { source, raw, texts }| FoundEntry {
+            source: *source,
+            ticks: raw.ticks,
+            raw,
+            texts: Some(texts),
+        }));
         // The sort is stable, so entries with equal times keep their order.
-        found.sort_by_key(|unowned| unowned.raw.ticks);
+        found.sort_by_key(|entry| entry.ticks);
         let reader = clock::TickConverter::new();
-        let texts = tags::all();
         let newest = &found[found.len().saturating_sub(self.max_entries)..];
-        let mut entries: Vec<Entry> = newest.iter().map(|unowned| unowned.resolve(&reader, &texts)).collect();
+        let mut entries: Vec<Entry> = newest.iter().map(|entry| entry.resolve(&reader)).collect();
         name_blocks(&mut entries, self.names);
         entries
     }
@@ -375,27 +393,26 @@ fn name_blocks(entries: &mut [Entry], mut names: HashMap<u64, Arc<str>>) {
     }
 }
 
-fn collect(found: &mut Vec<UnownedEntry>, source: Source, log: &Log) {
+fn collect<'a>(found: &mut Vec<FoundEntry<'a>>, source: Source, log: &'a Log) {
     let mut last = 0;
     // Clocks of processors may differ by some ticks; make times non-decreasing within a log.
-    found.extend(log.entries().map(|raw| {
+    found.extend(log.entries().map(|(raw, texts)| {
         last = raw.ticks.max(last);
-        UnownedEntry { source, raw: RawEntry { ticks: last, ..*raw } }
+        FoundEntry { source, ticks: last, raw, texts }
     }));
 }
 
-impl UnownedEntry {
-    fn resolve(&self, reader: &clock::TickConverter, texts: &[tags::Texts]) -> Entry {
-        let RawEntry { ticks, address, size, stack, thread, tag, action } = self.raw;
-        let tags::Texts { tag, name } =
-            (tag as usize).checked_sub(1).and_then(|index| texts.get(index)).cloned().unwrap_or_default();
+impl FoundEntry<'_> {
+    fn resolve(&self, reader: &clock::TickConverter) -> Entry {
+        let RawEntry { address, size, stack, thread, action, .. } = *self.raw;
+        let Texts { tag, name } = self.texts.cloned().unwrap_or_default();
         Entry {
             action,
             address,
             size,
             stream: self.source.stream,
             pool: self.source.pool,
-            time_us: reader.microseconds(ticks),
+            time_us: reader.microseconds(self.ticks),
             stack,
             metadata: tag,
             thread: thread.into(),

@@ -14,7 +14,8 @@ use super::{
     history::{self, Action, Context, Enabled, Entry, HistorySnapshot, Options, Source, StackId},
     log::{Log, RawEntry},
     space::Space,
-    tags, trace,
+    tags::{self, Texts},
+    trace,
     trackers::{self, Tracker},
 };
 use crate::{
@@ -174,11 +175,12 @@ pub fn record_without_arena(source: Source, action: Action, address: u64, size: 
         return;
     }
     let raw = RawEntry::now(action, address, size, options.context >= action.min_context());
-    if to_log {
-        history::store_entry(source, raw);
-    }
+    let texts = Texts { tag: tags::current(), name: None };
     if to_trackers {
-        trackers::enqueue(source, &raw);
+        trackers::enqueue(source, &raw, &texts);
+    }
+    if to_log {
+        history::store_entry(source, raw, texts);
     }
 }
 
@@ -215,8 +217,8 @@ impl Recorder {
         self.log.is_some() && self.skip & action.bit() == 0
     }
 
-    /// Records an event, or two of one moment, which then have the same time, stack and name of the block. Returns the stack if it is to
-    /// be stored for a live block.
+    /// Records an event, or two of one moment, which then have the same time, stack and name of the block. Returns the
+    /// stack if it is to be stored for a live block.
     fn record(&mut self, actions: &[Action], address: u64, size: u64, name: Option<Arc<str>>) -> StackId {
         let is_alloc = actions.contains(&Action::Alloc);
         if self.to_trace {
@@ -230,20 +232,18 @@ impl Recorder {
             return StackId::NONE;
         }
         let with_stack = for_block || actions.iter().any(|action| self.context >= action.min_context());
-        let mut raw = RawEntry::now(actions[0], address, size, with_stack);
-        if let Some(name) = name {
-            raw.tag = tags::with_name(raw.tag, name);
-        }
+        let raw = RawEntry::now(actions[0], address, size, with_stack);
+        let texts = Texts { tag: tags::current(), name };
         for action in actions {
             let stack = if self.context >= action.min_context() { raw.stack } else { StackId::NONE };
             let entry = RawEntry { action: *action, stack, ..raw };
             if self.logs(*action)
                 && let Some(log) = &mut self.log
             {
-                log.push(entry);
+                log.push(entry, &texts);
             }
             if self.to_trackers {
-                trackers::enqueue(self.source, &entry);
+                trackers::enqueue(self.source, &entry, &texts);
             }
         }
         raw.stack

@@ -7,7 +7,7 @@ use super::{
     callbacks::Callback,
     history::{Entry, Source},
     log::RawEntry,
-    tags,
+    tags::Texts,
 };
 use crate::{
     error::{Error, Result},
@@ -25,7 +25,7 @@ use std::{
 pub type Tracker = fn(function: usize, context: usize, device: u32, entry: &Entry);
 
 static TRACKERS: Mutex<Vec<Callback<Tracker>>> = Mutex::new(Vec::new());
-static QUEUE: Mutex<VecDeque<(u32, Entry, u32)>> = Mutex::new(VecDeque::new());
+static QUEUE: Mutex<VecDeque<(u32, Entry)>> = Mutex::new(VecDeque::new());
 /// Held by the thread that notifies the trackers.
 static DELIVERING: Mutex<()> = Mutex::new(());
 
@@ -89,26 +89,17 @@ pub(super) fn detach(function: usize, context: usize) -> Result<()> {
 }
 
 /// Queues an event, unless a tracker on this thread caused it.
-pub(super) fn enqueue(source: Source, raw: &RawEntry) {
+pub(super) fn enqueue(source: Source, raw: &RawEntry, texts: &Texts) {
     if INSIDE.with(Cell::get) {
         return;
     }
     let time_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
-    let RawEntry { address, size, stack, thread, tag, action, .. } = *raw;
+    let RawEntry { address, size, stack, thread, action, .. } = *raw;
+    let Texts { tag, name } = texts.clone();
     let Source { device, stream, pool } = source;
-    let entry = Entry {
-        action,
-        address,
-        size,
-        stream,
-        pool,
-        time_us,
-        stack,
-        metadata: None,
-        thread: thread.into(),
-        name: None,
-    };
-    QUEUE.lock().push_back((device, entry, tag));
+    let entry =
+        Entry { action, address, size, stream, pool, time_us, stack, metadata: tag, thread: thread.into(), name };
+    QUEUE.lock().push_back((device, entry));
 }
 
 /// Notifies the trackers of queued events; later, while there is a [`Deferral`]. The caller must hold no other lock.
@@ -132,9 +123,7 @@ pub fn deliver() {
     INSIDE.with(|inside| inside.set(true));
     let _clear_inside = ClearInside;
     loop {
-        let Some((device, mut entry, tag)) = QUEUE.lock().pop_front() else { return };
-        let tags::Texts { tag, name } = tags::texts(tag);
-        (entry.metadata, entry.name) = (tag, name);
+        let Some((device, entry)) = QUEUE.lock().pop_front() else { return };
         let trackers = TRACKERS.lock().clone();
         for tracker in trackers {
             (tracker.call)(tracker.function, tracker.context, device, &entry);
