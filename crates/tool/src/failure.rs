@@ -1,5 +1,6 @@
 //! Failures and exit statuses of the tool.
 
+use super::output::printable;
 use plinth_driver::{error::Error, status::Status};
 use std::{
     fmt::Display,
@@ -38,8 +39,9 @@ impl Failure {
             Failure::Invalid(message) => (message, 2),
             Failure::Failed(message) => (message, 3),
         };
-        // If standard error cannot be written either, the message is lost.
-        let _ = writeln!(io::stderr(), "plinth: {message}");
+        // It may quote a file. If standard error cannot be written either, the message is lost.
+        let message: Vec<String> = message.lines().map(printable).collect();
+        let _ = writeln!(io::stderr(), "plinth: {}", message.join("\n"));
         ExitCode::from(status)
     }
 }

@@ -140,6 +140,11 @@ pub fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
+/// Replaces the characters of a text of others that would control the terminal.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}
+
 /// Returns whether standard output is a terminal.
 pub fn is_terminal() -> bool {
     Term::stdout().is_term()
@@ -176,6 +181,11 @@ fn wrapped(text: &str, column: usize, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn control_characters_are_replaced() {
+        assert_eq!(printable("a\x1b[2J\tb\u{9b}c"), "a [2J b c");
+    }
 
     #[test]
     fn sentences_wrap_between_words() {

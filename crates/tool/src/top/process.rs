@@ -1,5 +1,6 @@
 //! What Linux reports about a process: its user, command line and processor time.
 
+use super::super::output::printable;
 use procfs::{
     Current, Uptime, WithCurrentSystemInfo,
     process::{Process, Stat},
@@ -26,12 +27,14 @@ pub struct Details {
 impl Details {
     /// Returns the command line in one line. `short` leaves out the program's folder.
     pub fn line(&self, short: bool) -> String {
-        let Some((program, arguments)) = self.command.split_first() else { return format!("[{}]", self.name) };
+        // The name and the arguments of another user's process must not control the terminal.
+        let Some((program, arguments)) = self.command.split_first() else {
+            return format!("[{}]", printable(&self.name));
+        };
         let file = Path::new(program).file_name().map(|name| name.to_string_lossy().into_owned());
         let program = file.filter(|_| short).unwrap_or_else(|| program.clone());
         let words: Vec<&str> = std::iter::once(program.as_str()).chain(arguments.iter().map(String::as_str)).collect();
-        // The arguments of another user's process must not control the terminal.
-        words.join(" ").chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+        printable(&words.join(" "))
     }
 }
 
@@ -106,6 +109,6 @@ mod tests {
         let process = Details { name: "python3".into(), command: words.into(), ..Details::default() };
         assert_eq!(process.line(true), "python3 train.py a [2Jb");
         assert_eq!(process.line(false), "/usr/bin/python3 train.py a [2Jb");
-        assert_eq!(Details { name: "kthread".into(), ..Details::default() }.line(true), "[kthread]");
+        assert_eq!(Details { name: "k\x1b[2J".into(), ..Details::default() }.line(true), "[k [2J]");
     }
 }

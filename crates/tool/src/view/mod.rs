@@ -6,7 +6,7 @@ mod summary;
 
 use super::{
     failure::{Failure, Result},
-    output::{Columns, Output, bytes, heading, or_dash, paragraph, width},
+    output::{Columns, Output, bytes, heading, or_dash, paragraph, printable, width},
 };
 use clap::Args;
 use plinth::internal::memory::{
@@ -155,7 +155,7 @@ fn stack_text(frames: &[Frame], options: &Options) -> String {
 /// Formats a stream's number, with its name if it has one.
 fn stream_text(snapshot: &Snapshot, stream: usize) -> String {
     match snapshot.stream_names.get(&(stream as u64)) {
-        Some(name) => format!("\"{name}\" {stream:#x}"),
+        Some(name) => format!("\"{}\" {stream:#x}", printable(name)),
         None => format!("{stream:#x}"),
     }
 }
@@ -212,6 +212,7 @@ fn devices_text(snapshot: &Snapshot, summary: &Summary) -> String {
 }
 
 fn as_text(options: &Options, snapshot: &Snapshot, version: &str, summary: &Summary) -> String {
+    let version = printable(version);
     let mut text = format!("A snapshot of plinth {version}, with {} entries of history\n", summary.entries);
     text += &format!("\n{}{}", heading("Devices"), devices_text(snapshot, summary));
     if !summary.pools.is_empty() {

@@ -540,6 +540,23 @@ fn invalid_snapshots_are_refused() {
 }
 
 #[test]
+fn snapshots_of_others_neither_control_the_terminal_nor_wait() {
+    let folder = folder("hostile");
+    let (path, pipe) = (folder.join("memory.json"), folder.join("pipe"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let contents = r#"{"stacks": [[], [{"name": "f", "filename": "PIPE", "line": 2}]], "segments": [{"device": 0,
+        "address": 4096, "stream": 0, "segment_type": "large", "segment_pool_id": [0, 0], "is_expandable": true,
+        "blocks": [{"address": 4096, "size": 512, "requested_size": 1, "state": "active_allocated", "frames": 1}]}],
+        "plinth": {"version": "0\u001b[2J", "time_us": 0, "stream_names": [{"stream": 0, "name": "a\u001b\nb"}]}}"#;
+    let contents = contents.replace("PIPE", pipe.to_str().unwrap());
+    fs::write(&path, &contents).unwrap();
+    contains(&text(&["view", path.to_str().unwrap()]), &["plinth 0 [2J,", "\"a  b\" 0x0", "f (pipe:2)\n"]);
+    fs::write(&path, contents.replace("large", r"\u001b[2J")).unwrap();
+    let (status, _, stderr) = output(&mut tool(&["view", path.to_str().unwrap()]));
+    assert!(status == 2 && stderr.contains("unknown variant ` [2J`"), "{stderr}");
+}
+
+#[test]
 fn arguments_are_explained() {
     contains(&text(&["--help"]), &["info", "top", "doctor", "replay", "view", "Exit status:"]);
     contains(&text(&["--version"]), &[env!("CARGO_PKG_VERSION")]);
