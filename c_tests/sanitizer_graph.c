@@ -438,6 +438,22 @@ TEST(clean_graph_that_was_updated) {
   RACE(MISSING_WAIT, other, SIZE, reads("sum", b), writes("plinth_memset_pattern", a));
 }
 
+/* CUDA orders all launches of an executable graph, also those before an update. */
+TEST(clean_built_graph_that_was_updated_between_replays_in_two_streams) {
+  plinth_graph_node_t node;
+  plinth_graph_t graphs[2];
+  begin();
+  for (int index = 0; index < 2; index++) {
+    CHECK_OK(plinth_graph_create_empty(0, &graphs[index]));
+    CHECK_OK(plinth_graph_add_fill(graphs[index], NULL, 0, memory, 3 + index, 1, SIZE, &node));
+    CHECK_OK(plinth_graph_instantiate(graphs[index]));
+  }
+  replay_in(graphs[0], a);
+  CHECK_OK(plinth_graph_update(graphs[0], graphs[1]));
+  replay_in(graphs[0], b);
+  CLEAN();
+}
+
 TEST(racy_destroyed_graph_that_still_runs) {
   begin();
   plinth_graph_t graph = graph_of_fill(memory, 5, SIZE, a, 0);

@@ -200,14 +200,15 @@ impl Observer for DriverObserver {
         if with(|state| state.copy_graph(template(graph), exec)) == Some(false) {
             let mut steps = Vec::new();
             let examined = collect_steps(driver, graph, &[], MAX_DEPTH, &mut steps);
-            // A graph that cannot be examined is not checked.
-            if examined.is_some() {
-                let stack = caller();
-                with(|state| {
-                    let recording = record(state, &steps, stack);
-                    state.add_graph(exec, recording);
-                });
-            }
+            let stack = caller();
+            with(|state| {
+                // A graph that cannot be examined is not checked.
+                if examined.is_none() {
+                    return state.forget_graph(exec);
+                }
+                let recording = record(state, &steps, stack);
+                state.add_graph(exec, recording);
+            });
         }
     }
 

@@ -87,7 +87,7 @@ pub struct Capture {
 }
 
 /// An executable graph.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Graph {
     /// Its operations.
     pub recording: Recording,

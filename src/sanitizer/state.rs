@@ -527,18 +527,12 @@ impl State {
     /// Copies the operations of a graph to another. Returns whether the first is known.
     pub fn copy_graph(&mut self, from: u64, to: u64) -> bool {
         let recording = self.graphs.get(&from).map(|graph| graph.recording.clone());
-        let known = recording.is_some();
-        match recording {
-            Some(recording) => self.add_graph(to, recording),
-            None => self.forget_graph(to),
-        }
-        known
+        recording.map(|recording| self.add_graph(to, recording)).is_some()
     }
 
-    /// Adds a graph, or replaces it.
+    /// Adds a graph, or replaces its operations: its next replay comes after those so far.
     pub fn add_graph(&mut self, graph: u64, recording: Recording) {
-        self.forget_graph(graph);
-        self.graphs.insert(graph, Graph { recording, tracks: Vec::new(), last: None });
+        self.graphs.entry(graph).or_default().recording = recording;
     }
 
     /// Removes a graph.
