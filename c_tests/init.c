@@ -184,6 +184,16 @@ TEST(the_error_names_an_invalid_device_variable) {
   CHECK(!plinth_is_initialized());
 }
 
+TEST(an_invalid_variable_of_fault_injection_is_named) {
+  setenv("PLINTH_FAULT_INJECTION", "yes", 1);
+  CHECK_STATUS(plinth_inject_fault(1, 2), PLINTH_ERROR_INVALID_CONFIGURATION);
+  CHECK_STATUS(plinth_init(), PLINTH_ERROR_INVALID_CONFIGURATION);
+  CHECK_MESSAGE("PLINTH_FAULT_INJECTION is \"yes\"; set it to 1 or 0");
+  setenv("PLINTH_FAULT_INJECTION", "", 1);
+  CHECK_OK(plinth_init());
+  CHECK_STATUS(plinth_inject_fault(1, 2), PLINTH_ERROR_NOT_SUPPORTED);
+}
+
 TEST(init_may_be_retried_after_a_failure) {
   setenv("PLINTH_DEVICE", "toaster", 1);
   CHECK_STATUS(plinth_init(), PLINTH_ERROR_INVALID_CONFIGURATION);

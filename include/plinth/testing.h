@@ -113,7 +113,7 @@ PLINTH_NOEXCEPT;
  * @param nth The index of the call, where 1 is the next call; 0 cancels a pending fault.
  * @param driver_code The CUresult to return; 2 is CUDA_ERROR_OUT_OF_MEMORY. Must not be 0, unless nth is 0.
  * @return PLINTH_OK; PLINTH_ERROR_NOT_SUPPORTED without plinth_enable_fault_injection; PLINTH_ERROR_INVALID_VALUE for
- *         a driver_code of 0.
+ *         a driver_code of 0; PLINTH_ERROR_INVALID_CONFIGURATION if PLINTH_FAULT_INJECTION is neither 1 nor 0.
  */
 PLINTH_API
 plinth_status_t plinth_inject_fault(uint64_t nth,

@@ -47,7 +47,7 @@ pub unsafe extern "C" fn plinth_enable_fault_injection() -> plinth_status_t {
 /// @param nth The index of the call, where 1 is the next call; 0 cancels a pending fault.
 /// @param driver_code The CUresult to return; 2 is CUDA_ERROR_OUT_OF_MEMORY. Must not be 0, unless nth is 0.
 /// @return PLINTH_OK; PLINTH_ERROR_NOT_SUPPORTED without plinth_enable_fault_injection; PLINTH_ERROR_INVALID_VALUE for
-///         a driver_code of 0.
+///         a driver_code of 0; PLINTH_ERROR_INVALID_CONFIGURATION if PLINTH_FAULT_INJECTION is neither 1 nor 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_inject_fault(nth: u64, driver_code: i32) -> plinth_status_t {
     guard(|| testing::inject_fault(nth, driver_code as u32))

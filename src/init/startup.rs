@@ -34,6 +34,7 @@ pub fn refused_variables() -> Vec<Error> {
         ipc::mode::mode().err(),
         sanitizer::mode_from_environment().err(),
         availability::is_nvml_enabled().err(),
+        runtime::are_faults_enabled().err(),
         EngineKind::Auto.or_from_environment().err(),
         engine::local_nccl_from().err(),
         Threshold::CopyEngine.bytes().err(),

@@ -13,8 +13,8 @@ pub use crate::runtime::enable_faults;
 /// Makes the `nth` driver call from now on fail with `code`. Does not load the driver, so that the loading calls can
 /// fail too.
 pub fn inject_fault(nth: u64, code: u32) -> Result<()> {
-    let on = runtime::usable().map_or_else(runtime::are_faults_enabled, |runtime| runtime.driver.is_faulty());
-    if !on {
+    let on = runtime::usable().map_or_else(runtime::are_faults_enabled, |runtime| Ok(runtime.driver.is_faulty()));
+    if !on? {
         return Err(Error::new(
             Status::NOT_SUPPORTED,
             "injecting a fault: call plinth_enable_fault_injection before the first use of a device",

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     base::log,
+    driver::environment,
     error::{Error, Result},
     status::Status,
 };
@@ -214,14 +215,10 @@ pub fn names_fraction(text: &str) -> bool {
 fn read(find: impl Fn(&str) -> Option<String>) -> Result<Config> {
     let invalid =
         |variable: &str, what: String| Error::new(Status::INVALID_CONFIGURATION, format!("{variable}: {what}"));
-    let switch = |variable: &str| match find(variable).as_deref().map(str::trim) {
-        None | Some("" | "0") => Ok(false),
-        Some("1") => Ok(true),
-        Some(other) => Err(invalid(variable, format!("must be 0 or 1, not {other:?}"))),
-    };
+    let switch = |variable: &str| environment::switch(variable, find(variable).map(Into::into));
     let mut config = Config::default();
-    let (mut variable, mut text) = (VARIABLE, find(VARIABLE));
-    if text.is_none() && switch(USE_TORCH_VARIABLES)? {
+    let (mut variable, mut text) = (VARIABLE, find(VARIABLE).filter(|text| !text.is_empty()));
+    if text.is_none() && switch(USE_TORCH_VARIABLES)? == Some(true) {
         for name in TORCH_VARIABLES.into_iter().rev() {
             if let Some(found) = find(name) {
                 (variable, text) = (name, Some(found));
@@ -235,7 +232,7 @@ fn read(find: impl Fn(&str) -> Option<String>) -> Result<Config> {
     if let Some(words) = find(DEBUG) {
         config.debug = grammar::debug(&words).map_err(|what| invalid(DEBUG, what))?;
     }
-    if switch(NO_CACHING)? || find(NO_CACHING).is_none() && find(TORCH_NO_CACHING).as_deref() == Some("1") {
+    if switch(NO_CACHING)?.unwrap_or_else(|| find(TORCH_NO_CACHING).as_deref() == Some("1")) {
         config.backend = Kind::Uncached;
     }
     check(&config).map_err(|what| invalid(variable, what))?;
@@ -338,6 +335,8 @@ mod tests {
         assert_eq!(read_from(&[(TORCH_NO_CACHING, "1")]).unwrap().kind(), Kind::Uncached);
         assert_eq!(read_from(&[(TORCH_NO_CACHING, "0")]).unwrap().kind(), Kind::Native);
         assert_eq!(read_from(&[(TORCH_NO_CACHING, "1"), (NO_CACHING, "0")]).unwrap().kind(), Kind::Native);
+        assert_eq!(split(&[on, torchs, (VARIABLE, "")]), 100 << 20);
+        assert_eq!(read_from(&[(TORCH_NO_CACHING, "1"), (NO_CACHING, "")]).unwrap().kind(), Kind::Uncached);
         assert_eq!(read_from(&[(DEBUG, "guard,fill")]).unwrap().kind(), Kind::Debug);
     }
 

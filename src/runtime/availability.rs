@@ -9,7 +9,7 @@
 use super::{DeviceKind, chosen_kind, loaded, loaded_already, nvml, properties, ready};
 use crate::{
     base::cancellation,
-    driver::{Driver, Kind, cuda, visible::visible_devices},
+    driver::{Driver, Kind, cuda, environment, visible::visible_devices},
     error::{Error, Result},
     status::Status,
 };
@@ -125,14 +125,6 @@ fn gpus() -> Result<Option<usize>> {
 
 /// Returns whether NVML counts the GPUs, where it is installed.
 pub fn is_nvml_enabled() -> Result<bool> {
-    let get = |name| env::var_os(name).filter(|value| !value.is_empty());
-    match get(CHECK) {
-        None => Ok(get(CHECK_OF_PYTORCH).is_none_or(|value| value != "0")),
-        Some(value) if value == "1" => Ok(true),
-        Some(value) if value == "0" => Ok(false),
-        Some(value) => Err(Error::new(
-            Status::INVALID_CONFIGURATION,
-            format!("{CHECK} is {value:?}; set it to 1 (NVML counts the GPUs) or 0 (the CUDA driver counts them)"),
-        )),
-    }
+    let value = environment::switch(CHECK, env::var_os(CHECK))?;
+    Ok(value.unwrap_or_else(|| env::var_os(CHECK_OF_PYTORCH).is_none_or(|value| value != "0")))
 }

@@ -21,7 +21,7 @@ use crate::{
         cancellation,
         log::{self, Level},
     },
-    driver::{self, Driver, Kind, PointerInfo, Stream, StreamTable, codes},
+    driver::{self, Driver, Kind, PointerInfo, Stream, StreamTable, codes, environment},
     error::{Context, Error, Result},
     status::Status,
 };
@@ -161,9 +161,10 @@ pub fn enable_faults() -> Result<()> {
 }
 
 /// Returns whether fault injection was enabled, by [`enable_faults`] or by `PLINTH_FAULT_INJECTION=1`.
-pub fn are_faults_enabled() -> bool {
-    FAULTS_ENABLED.load(Ordering::Acquire)
-        || std::env::var_os("PLINTH_FAULT_INJECTION").is_some_and(|value| value == "1")
+pub fn are_faults_enabled() -> Result<bool> {
+    const VARIABLE: &str = "PLINTH_FAULT_INJECTION";
+    let value = environment::switch(VARIABLE, std::env::var_os(VARIABLE))?;
+    Ok(FAULTS_ENABLED.load(Ordering::Acquire) || value == Some(true))
 }
 
 #[cold]
@@ -311,7 +312,7 @@ impl Runtime {
     }
 
     fn load_cuda() -> Result<Runtime> {
-        let driver = driver::cuda::load(are_faults_enabled())?;
+        let driver = driver::cuda::load(are_faults_enabled()?)?;
         match driver.init() {
             Ok(()) => Self::with(driver),
             Err(failure) if failure.code == codes::CUDA_ERROR_STUB_LIBRARY => Err(Error::from(failure).context(
@@ -326,7 +327,7 @@ impl Runtime {
     }
 
     fn load_host() -> Result<Runtime> {
-        let driver = Driver::new(Kind::Host, crate::host::table(), are_faults_enabled());
+        let driver = Driver::new(Kind::Host, crate::host::table(), are_faults_enabled()?);
         if let Err(failure) = driver.init() {
             return Err(match crate::host::config_error() {
                 Some(reason) => Error::new(Status::INVALID_CONFIGURATION, reason),

@@ -7,6 +7,10 @@
 //! - A process that has more rights than the user who started it (set-user-ID, set-group-ID, file capabilities) ignores
 //!   these variables, as the system's loader ignores `LD_LIBRARY_PATH` there.
 
+use crate::{
+    error::{self, Error},
+    status::Status,
+};
 use std::{
     env,
     ffi::{OsStr, OsString},
@@ -54,6 +58,16 @@ pub fn is_secure() -> bool {
 pub fn is_relative(path: &OsStr) -> bool {
     let bytes = path.as_bytes();
     bytes.contains(&b'/') && !bytes.starts_with(b"/")
+}
+
+/// Returns the value of a variable that is 1 or 0; `None` if it is not set or empty.
+pub fn switch(name: &str, value: Option<OsString>) -> error::Result<Option<bool>> {
+    match value.unwrap_or_default().to_string_lossy().trim() {
+        "" => Ok(None),
+        "0" => Ok(Some(false)),
+        "1" => Ok(Some(true)),
+        other => Err(Error::new(Status::INVALID_CONFIGURATION, format!("{name} is {other:?}; set it to 1 or 0"))),
+    }
 }
 
 /// The environment that variables are read from.

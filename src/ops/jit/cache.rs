@@ -15,7 +15,10 @@
 use super::digest::{Digest, hex, sha256};
 use crate::{
     base::log,
-    driver::{environment::Environment, user},
+    driver::{
+        environment::{self, Environment},
+        user,
+    },
     error::{Error, Result},
     status::Status,
 };
@@ -30,6 +33,7 @@ use std::{
 };
 use tempfile::Builder;
 
+const USE_VARIABLE: &str = "PLINTH_USE_KERNEL_CACHE";
 /// The start of every file; the number is the version of the layout.
 const MAGIC: &[u8; 8] = b"plinthK1";
 /// Magic, key, checksum, length.
@@ -96,8 +100,8 @@ impl Cache {
         static CACHE: OnceCell<Cache> = OnceCell::new();
         CACHE.get_or_try_init(|| {
             let text = env::var_os("PLINTH_KERNEL_CACHE_MAX_BYTES").map(|text| text.to_string_lossy().into_owned());
-            let is_disabled = env::var_os("PLINTH_USE_KERNEL_CACHE").is_some_and(|value| value == "0");
-            let folder = if is_disabled { None } else { folder(&Environment::of_process())? };
+            let is_used = environment::switch(USE_VARIABLE, env::var_os(USE_VARIABLE))?;
+            let folder = if is_used == Some(false) { None } else { folder(&Environment::of_process())? };
             Ok(Cache { folder, limit: limit(text.as_deref())? })
         })
     }

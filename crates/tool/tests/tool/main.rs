@@ -233,12 +233,14 @@ fn doctor_checks_the_settings() {
         "PLINTH_COMMUNICATOR_ENGINE",
         "PLINTH_COMMUNICATOR_NCCL_FROM",
         "PLINTH_COMM_CONF",
+        "PLINTH_FAULT_INJECTION",
         "PLINTH_GROUP_TUNING",
         "PLINTH_IPC",
         "PLINTH_KERNEL_CACHE_MAX_BYTES",
         "PLINTH_MEMORY_DEBUG",
         "PLINTH_NVML_BASED_CUDA_CHECK",
         "PLINTH_SANITIZER",
+        "PLINTH_USE_KERNEL_CACHE",
     ] {
         let (status, stdout, _) = output(tool(&["doctor", "--no-trial"]).env(name, "nonsense"));
         assert_eq!(status, 1, "{name}");
