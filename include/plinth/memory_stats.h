@@ -113,7 +113,7 @@ typedef struct plinth_memory_stats_t {
    */
   struct plinth_memory_stat_by_pool_t inactive_split_bytes;
   /**
-   * Bytes that the program requested, before rounding.
+   * Bytes that the program requested for the active blocks, before rounding.
    */
   struct plinth_memory_stat_by_pool_t requested_bytes;
   /**
@@ -174,8 +174,8 @@ extern "C" {
  * measurable time; this call visits all blocks.
  *
  * The values are those of one moment, whatever other threads do, so they agree with each other: `all` is the sum of both
- * pools, no current value exceeds its peak, and requested_bytes, allocated_bytes, active_bytes and reserved_bytes are in
- * ascending order. Three values do not follow: reserved_bytes.all also includes memory that a call is just creating or
+ * pools, no current value exceeds its peak, and allocated_bytes and requested_bytes are at most active_bytes, which are at
+ * most reserved_bytes. Three values do not follow: reserved_bytes.all also includes memory that a call is just creating or
  * releasing, inactive_split is counted shortly before, and memory of a pool that is asleep is active but not reserved.
  *
  * The peaks are those of the device: the most that was in use at one moment, over all streams, pools and threads. They

@@ -82,7 +82,7 @@ pub struct plinth_memory_stats_t {
     pub active_bytes: plinth_memory_stat_by_pool_t,
     /// Bytes of the blocks of inactive_split, counted in the same way.
     pub inactive_split_bytes: plinth_memory_stat_by_pool_t,
-    /// Bytes that the program requested, before rounding.
+    /// Bytes that the program requested for the active blocks, before rounding.
     pub requested_bytes: plinth_memory_stat_by_pool_t,
     /// Allocated blocks of at least max_split_size, counted when statistics are read, as inactive_split is. 0 if that is not
     /// set, and for memory of expandable segments, which it does not limit.
@@ -159,8 +159,8 @@ impl From<Stats> for plinth_memory_stats_t {
 /// measurable time; this call visits all blocks.
 ///
 /// The values are those of one moment, whatever other threads do, so they agree with each other: `all` is the sum of both
-/// pools, no current value exceeds its peak, and requested_bytes, allocated_bytes, active_bytes and reserved_bytes are in
-/// ascending order. Three values do not follow: reserved_bytes.all also includes memory that a call is just creating or
+/// pools, no current value exceeds its peak, and allocated_bytes and requested_bytes are at most active_bytes, which are at
+/// most reserved_bytes. Three values do not follow: reserved_bytes.all also includes memory that a call is just creating or
 /// releasing, inactive_split is counted shortly before, and memory of a pool that is asleep is active but not reserved.
 ///
 /// The peaks are those of the device: the most that was in use at one moment, over all streams, pools and threads. They

@@ -13,7 +13,7 @@ pub enum Quantity {
     Count,
     /// Bytes of allocated blocks.
     Bytes,
-    /// Requested bytes of allocated blocks.
+    /// Requested bytes of the active blocks.
     Requested,
     /// Allocated blocks, and freed ones that wait for other streams.
     Active,
@@ -122,7 +122,7 @@ pub struct ZoneCounters {
     pub count: RunningCount,
     /// Bytes of allocated blocks.
     pub bytes: RunningCount,
-    /// Requested bytes of allocated blocks.
+    /// Requested bytes of allocated blocks, and of freed blocks that wait for other streams.
     pub requested: RunningCount,
     /// Freed blocks that wait for other streams.
     pub waiting: Stat,
@@ -292,17 +292,23 @@ impl Counters {
         self.requested.sub(requested);
     }
 
-    /// Counts a freed block that waits for other streams.
-    pub fn count_deferred_free(&mut self, zone: Zone, bytes: u64) {
-        self.zones[zone as usize].waiting.add(1);
-        self.zones[zone as usize].waiting_bytes.add(bytes);
+    /// Counts a block, whose free was just counted, as waiting for other streams.
+    pub fn count_deferred_free(&mut self, zone: Zone, bytes: u64, requested: u64) {
+        let counters = &mut self.zones[zone as usize];
+        counters.waiting.add(1);
+        counters.waiting_bytes.add(bytes);
+        counters.requested.level.add(requested);
+        self.requested.add(requested);
         self.set_limits();
     }
 
     /// Counts the end of such a wait.
-    pub fn count_deferred_free_done(&mut self, zone: Zone, bytes: u64) {
-        self.zones[zone as usize].waiting.sub(1);
-        self.zones[zone as usize].waiting_bytes.sub(bytes);
+    pub fn count_deferred_free_done(&mut self, zone: Zone, bytes: u64, requested: u64) {
+        let counters = &mut self.zones[zone as usize];
+        counters.waiting.sub(1);
+        counters.waiting_bytes.sub(bytes);
+        counters.requested.level.sub(requested);
+        self.requested.sub(requested);
         self.set_limits();
     }
 
@@ -510,7 +516,7 @@ mod tests {
             counters.count_alloc(Zone::Large, 4096, 4000);
         }
         counters.count_free(Zone::Large, 4096, 4000);
-        counters.count_deferred_free(Zone::Large, 4096);
+        counters.count_deferred_free(Zone::Large, 4096, 4000);
         counters.map(Zone::Large, 1 << 20);
         counters.zones[1].set_pinned((3, 300));
         counters.zones[1].set_pinned((1, 500));
@@ -522,14 +528,16 @@ mod tests {
         counters.reset_accumulated();
         assert_eq!(stat(&counters, Quantity::Count), Stat { current: 2, peak: 3, allocated: 0, freed: 0 });
         assert_eq!(stat(&counters, Quantity::Active), Stat { current: 3, peak: 3, allocated: 0, freed: 0 });
-        let requested = Stat { current: 8000, peak: 12_000, allocated: 0, freed: 0 };
+        let requested = Stat { current: 12_000, peak: 12_000, allocated: 0, freed: 0 };
         assert_eq!(stat(&counters, Quantity::Requested), requested);
         let reserved = Stat { current: 1 << 20, peak: 1 << 20, allocated: 0, freed: 0 };
         assert_eq!(stat(&counters, Quantity::Reserved), reserved);
-        counters.count_deferred_free_done(Zone::Large, 4096);
+        counters.count_deferred_free_done(Zone::Large, 4096, 4000);
         counters.count_free(Zone::Large, 4096, 4000);
         assert_eq!((stat(&counters, Quantity::Count).freed, stat(&counters, Quantity::Active).freed), (1, 2));
         let freed = (stat(&counters, Quantity::Bytes).freed, stat(&counters, Quantity::ActiveBytes).freed);
         assert_eq!(freed, (4096, 8192));
+        let requested = Stat { current: 4000, peak: 12_000, allocated: 0, freed: 8000 };
+        assert_eq!(stat(&counters, Quantity::Requested), requested);
     }
 }

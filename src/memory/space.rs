@@ -367,14 +367,14 @@ impl Space {
     fn begin_deferred_free(&mut self, id: BlockId) {
         let block = &mut self.blocks[id];
         block.state = BlockState::DeferredFree;
-        self.counters.count_deferred_free(block.zone, block.size);
+        self.counters.count_deferred_free(block.zone, block.size, block.requested);
     }
 
     /// Frees a block whose deferred free is over.
     pub fn finish_deferred_free(&mut self, id: BlockId) {
         let block = &mut self.blocks[id];
         block.used_elsewhere = false;
-        self.counters.count_deferred_free_done(block.zone, block.size);
+        self.counters.count_deferred_free_done(block.zone, block.size, block.requested);
         if self.recorder.is_some() {
             self.on_deferred_free_done(id);
         }

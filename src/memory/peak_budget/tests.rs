@@ -110,13 +110,14 @@ impl Program {
             }
         };
         let live = self.live.iter().map(|(_, requested)| requested);
-        for requested in live.chain(&self.other) {
+        let waiting = self.waiting.iter().map(|(_, requested)| requested);
+        for requested in live.clone().chain(&self.other) {
             let size = size_of(*requested);
-            add(*requested, &[(Quantity::Count, 1), (Quantity::Bytes, size), (Quantity::Requested, *requested)]);
-            add(*requested, &[(Quantity::Active, 1), (Quantity::ActiveBytes, size)]);
+            add(*requested, &[(Quantity::Count, 1), (Quantity::Bytes, size)]);
         }
-        for (_, requested) in &self.waiting {
-            add(*requested, &[(Quantity::Active, 1), (Quantity::ActiveBytes, size_of(*requested))]);
+        for requested in live.chain(waiting).chain(&self.other) {
+            let size = size_of(*requested);
+            add(*requested, &[(Quantity::Active, 1), (Quantity::ActiveBytes, size), (Quantity::Requested, *requested)]);
         }
         for (_, bytes) in &self.mapped {
             add(*bytes, &[(Quantity::Segments, 1), (Quantity::Reserved, *bytes)]);
@@ -139,7 +140,7 @@ impl Program {
                 change(memory, self.arenas[arena], |counters| {
                     counters.count_free(zone(requested), size_of(requested), requested);
                     if deferred {
-                        counters.count_deferred_free(zone(requested), size_of(requested));
+                        counters.count_deferred_free(zone(requested), size_of(requested), requested);
                     }
                 });
                 if deferred {
@@ -149,7 +150,7 @@ impl Program {
             Step::Complete(index) if !self.waiting.is_empty() => {
                 let (arena, requested) = self.waiting.swap_remove(index % self.waiting.len());
                 change(memory, self.arenas[arena], |counters| {
-                    counters.count_deferred_free_done(zone(requested), size_of(requested));
+                    counters.count_deferred_free_done(zone(requested), size_of(requested), requested);
                 });
             }
             Step::Map(arena, bytes) => {
