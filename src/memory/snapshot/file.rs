@@ -78,16 +78,10 @@ fn fill(file: &File, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io
 
 /// Creates a new file in the folder of `target`, with the permissions `mode` if given.
 fn create_temporary(target: &Path, mode: Option<u32>) -> io::Result<NamedTempFile> {
-    let Some(name) = target.file_name() else { return Err(io::ErrorKind::InvalidInput.into()) };
-    let mut prefix = std::ffi::OsString::from(".");
-    prefix.push(name);
-    prefix.push(".");
+    let Some(folder) = target.parent() else { return Err(io::ErrorKind::InvalidInput.into()) };
     let permissions = Permissions::from_mode(mode.unwrap_or(0o666));
-    let temporary = Builder::new()
-        .prefix(&prefix)
-        .suffix(".part")
-        .permissions(permissions.clone())
-        .tempfile_in(target.parent().unwrap_or(Path::new("")))?;
+    let temporary =
+        Builder::new().prefix(".plinth-").suffix(".part").permissions(permissions.clone()).tempfile_in(folder)?;
     if mode.is_some() {
         // The umask has removed some permissions. If they cannot be restored, the file has too few rather than too
         // many.

@@ -365,9 +365,11 @@ impl Folder {
 #[test]
 fn a_file_is_replaced_when_it_is_complete() {
     let folder = Folder::new();
-    let path = folder.path().join("snapshot");
+    // The longest name that a file can have.
+    let name = "n".repeat(255);
+    let path = folder.path().join(&name);
     fs::write(&path, "old").unwrap();
-    symlink("snapshot", folder.path().join("link")).unwrap();
+    symlink(&name, folder.path().join("link")).unwrap();
     let failure = file::replace(&folder.path().join("link"), |out| {
         out.write_all(b"half")?;
         out.flush()?;
@@ -378,7 +380,7 @@ fn a_file_is_replaced_when_it_is_complete() {
     assert!(message.contains("link: the disk is full"), "{message}");
     assert_eq!((fs::read(&path).unwrap(), folder.names().len()), (b"old".to_vec(), 2));
     file::replace(&folder.path().join("link"), |out| out.write_all(b"new")).unwrap();
-    assert_eq!((fs::read(&path).unwrap(), folder.names()), (b"new".to_vec(), vec!["link".into(), "snapshot".into()]));
+    assert_eq!((fs::read(&path).unwrap(), folder.names()), (b"new".to_vec(), vec!["link".into(), name]));
     assert!(fs::symlink_metadata(folder.path().join("link")).unwrap().is_symlink());
 }
 
