@@ -10,6 +10,8 @@ use super::{
 pub const GRANULE: u64 = 2 << 20;
 /// The maximum number of devices of a process: access rights are stored as one bit per device.
 pub const MAX_DEVICES: usize = 64;
+/// The most bytes of memory of a device.
+pub const MAX_MEMORY: u64 = 64 << 40;
 
 /// How the costs of driver calls are accounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +114,7 @@ impl Config {
         let memory = match set("PLINTH_HOST_MEMORY") {
             None => 4 << 30,
             Some(text) => match parse_bytes(&text) {
-                Some(bytes) if (GRANULE..=1 << 46).contains(&bytes) => bytes / GRANULE * GRANULE,
+                Some(bytes) if (GRANULE..=MAX_MEMORY).contains(&bytes) => bytes / GRANULE * GRANULE,
                 _ => {
                     return Err(format!(
                         "PLINTH_HOST_MEMORY is \"{text}\"; set it to 2MiB to 64TiB, in bytes or with KiB, MiB, GiB, TiB"

@@ -12,6 +12,7 @@ use crate::{
     failure::{Failure, Result},
     output::{Columns, Output, bytes},
 };
+use plinth_host::config::MAX_MEMORY;
 use serde_json::{Value, json};
 use std::process::Command;
 
@@ -83,7 +84,7 @@ pub fn run(options: &Options, device: &str, output: &Output) -> Result<()> {
 }
 
 fn forecast(options: &Options, device: &str, scenario: &Scenario, text: String, peak_live: u64) -> Result<Forecast> {
-    let memory = scenario.memory.unwrap_or_else(|| peak_live.saturating_mul(2).max(LEAST_MEMORY));
+    let memory = scenario.memory.unwrap_or_else(|| peak_live.saturating_mul(2).clamp(LEAST_MEMORY, MAX_MEMORY));
     let replay = |limit: Option<u64>| {
         // Of two limits the last one holds.
         let limited = limit.map_or_else(|| text.clone(), |limit| format!("{text} limit={limit}B"));
@@ -92,7 +93,8 @@ fn forecast(options: &Options, device: &str, scenario: &Scenario, text: String, 
     let mut report = replay(None)?;
     let mut least = None;
     if scenario.limit == Some(Limit::Least) && report["out_of_memory"].is_null() {
-        let (mut low, mut high) = (peak_live.max(1), number(&report["first"]["peak_held"]).max(peak_live));
+        let mut low = peak_live.max(1);
+        let mut high = number(&report["first"]["peak_held"]).max(low);
         while (high - low) as f64 > low as f64 * PRECISION {
             let middle = low + (high - low) / 2;
             let tried = replay(Some(middle))?;

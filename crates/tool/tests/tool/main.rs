@@ -368,6 +368,11 @@ fn other_programs_are_forecast() {
         assert_eq!(status, 2, "{wrong}: {stderr}");
         contains(&stderr, &["plinth: ", words]);
     }
+    // One block of no bytes, and one of more than any device has.
+    fs::write(path, [0; 16]).unwrap();
+    assert_eq!(json(&["replay", path, "--what-if", "limit=least", "--json"])[1]["least_limit"], 1);
+    fs::write(path, [&[0; 14][..], &[0, 1]].concat()).unwrap();
+    contains(&output(&mut tool(&["replay", path, "--what-if", "scale=2"])).1, &["out of memory at event 0"]);
 }
 
 #[test]
