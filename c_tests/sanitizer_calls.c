@@ -535,3 +535,24 @@ TEST(an_access_has_the_name_of_its_call) {
   CHECK(state()->allocated > 0);
   RACE(MISSING_WAIT, numbers, NUMBERS * sizeof(int64_t), writes("plinth_randperm", stream), reads("sum", other));
 }
+
+/* A program may name each of its operations, for example with the number of a step. */
+TEST(names_without_use_are_dropped) {
+  char name[256];
+  long pages = 0;
+  begin(PLINTH_SANITIZER_COLLECT);
+  for (int step = 1; step <= 40000; step++) {
+    snprintf(name, sizeof name, "step %d %200d", step, 0);
+    kernel(name, WRITE, memory, KIB, a);
+    if (step == 10000) {
+      pages = resident_pages();
+    }
+  }
+#if !HARNESS_SANITIZED
+  /* If each name were kept, they would occupy more than 1600 pages. */
+  CHECK(resident_pages() - pages < 500);
+#else
+  (void)pages;
+#endif
+  CLEAN();
+}

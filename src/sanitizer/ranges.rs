@@ -108,6 +108,11 @@ impl Ranges {
         self.0.len()
     }
 
+    /// Iterates over the accesses.
+    pub fn accesses(&self) -> impl Iterator<Item = &Access> {
+        self.0.values().flat_map(|cell| cell.write.iter().chain(&cell.reads))
+    }
+
     /// Returns the start of the cell that contains a byte.
     fn cell_of(&self, byte: u64) -> Option<u64> {
         let (start, cell) = self.0.range(..=byte).next_back()?;

@@ -199,9 +199,7 @@ impl State {
         let planned =
             operands.iter().map(|operand| PlannedAccess { operand: *operand, allocation: 0, graph_owned: false });
         let reports = self.run(Operation { track, name, stack: call.stack }, planned, refuse);
-        if self.ranges.len() >= self.sweep_at {
-            self.sweep();
-        }
+        self.sweep_if_due();
         reports
     }
 
@@ -298,11 +296,21 @@ impl State {
         }
     }
 
-    /// Removes everything that is known to be complete, which cannot conflict any more.
+    fn sweep_if_due(&mut self) {
+        if self.ranges.len() >= self.sweep_at || self.names.is_full() {
+            self.sweep();
+        }
+    }
+
+    /// Removes everything that is known to be complete, which cannot conflict any more, and names without use.
     pub fn sweep(&mut self) {
         let order = &self.order;
         self.ranges.sweep(|access| order.is_done(access.track, access.epoch));
         self.order.sweep();
+        let graphs = self.graphs.values().map(|graph| &graph.recording);
+        let recordings = graphs.chain(self.captures.values().map(|capture| &capture.recording));
+        let of_nodes = recordings.flat_map(|recording| recording.nodes.iter().map(|node| node.name));
+        self.names.retain(self.ranges.accesses().map(|access| access.name).chain(of_nodes));
         self.sweep_at = (2 * self.ranges.len()).max(MIN_SWEEP);
     }
 }

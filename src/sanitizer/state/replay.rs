@@ -111,9 +111,7 @@ impl State {
             _ => launched.last = Some(self.order.moment(track)),
         }
         self.graphs.insert(graph, launched);
-        if self.ranges.len() >= self.sweep_at {
-            self.sweep();
-        }
+        self.sweep_if_due();
         reports
     }
 }
