@@ -231,6 +231,20 @@ TEST(the_newest_entries_are_kept) {
   stop_recording();
 }
 
+TEST(each_device_keeps_its_newest_entries) {
+  void *pointer = NULL;
+  need_devices(2);
+  record_blocks(PLINTH_MEMORY_CONTEXT_NONE, 2);
+  for (int index = 0; index < 3; index++) {
+    const int32_t device = index == 0;
+    CHECK_STATUS(plinth_caching_allocator_alloc((size_t)1 << 50, device, NULL, &pointer), PLINTH_ERROR_OUT_OF_MEMORY);
+  }
+  CHECK_EQ(read_history(0), 2);
+  CHECK_EQ(read_history(1), 1);
+  CHECK_EQ(entries[0].raw.action, PLINTH_MEMORY_ACTION_OOM);
+  stop_recording();
+}
+
 /* A program that runs for long may tag each of its steps, and name each of its blocks. */
 TEST(texts_are_dropped_with_their_entries) {
   char text[256];

@@ -22,7 +22,7 @@ use crate::{
 };
 use parking_lot::Mutex;
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -221,7 +221,8 @@ struct StoredHistory {
     options: Options,
     /// The logs of retired arenas.
     logs: Vec<(Source, Log)>,
-    unowned: VecDeque<UnownedEntry>,
+    /// By the ordinals of the devices.
+    unowned: BTreeMap<u32, VecDeque<UnownedEntry>>,
     annotations: VecDeque<RawAnnotation>,
 }
 
@@ -276,7 +277,9 @@ impl StoredHistory {
     /// Drops the oldest stored entries and annotations beyond the maximum.
     fn trim(&mut self) {
         let max_entries = self.options.max_entries;
-        self.unowned.drain(..self.unowned.len().saturating_sub(max_entries));
+        for unowned in self.unowned.values_mut() {
+            unowned.drain(..unowned.len().saturating_sub(max_entries));
+        }
         self.annotations.drain(..self.annotations.len().saturating_sub(max_entries));
     }
 }
@@ -312,7 +315,7 @@ pub(super) fn store_log(source: Source, mut log: Log) {
 /// Stores an entry outside of an arena's log.
 pub(super) fn store_entry(source: Source, raw: RawEntry, texts: Texts) {
     with(|stored| {
-        stored.unowned.push_back(UnownedEntry { source, raw, texts });
+        stored.unowned.entry(source.device).or_default().push_back(UnownedEntry { source, raw, texts });
         stored.trim();
     });
 }
@@ -340,7 +343,7 @@ impl HistorySnapshot {
         let names = names::all().into_iter().filter_map(of_memory).collect();
         with(|stored| {
             logs.extend(stored.logs.iter().filter(|(source, _)| source.device == device).cloned());
-            let unowned = stored.unowned.iter().filter(|unowned| unowned.source.device == device).cloned().collect();
+            let unowned = stored.unowned.get(&device).into_iter().flatten().cloned().collect();
             HistorySnapshot { logs, unowned, max_entries: stored.options.max_entries, names }
         })
     }
