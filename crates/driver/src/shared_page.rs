@@ -3,7 +3,8 @@
 //! Every access is atomic, so another process can write what it wants: it cannot break more than the meaning of a number.
 
 use rustix::{
-    io::Errno,
+    fs::{FallocateFlags, fallocate, fstat, ftruncate},
+    io::{Errno, retry_on_intr},
     thread::futex::{self, Flags, Timespec},
 };
 use std::{
@@ -20,11 +21,15 @@ pub struct SharedPage {
 }
 
 impl SharedPage {
-    /// Maps the first `count` counters of a file, which is made as long as they need.
+    /// Maps the first `count` counters of a file, which is made as long as they need. Fails if the file system is full:
+    /// an access to a page that it cannot store would end the process (SIGBUS).
     pub fn map(file: impl AsFd, count: usize) -> io::Result<SharedPage> {
         let bytes = count * size_of::<AtomicU32>();
-        if rustix::fs::fstat(&file)?.st_size < bytes as i64 {
-            rustix::fs::ftruncate(&file, bytes as u64)?;
+        match retry_on_intr(|| fallocate(&file, FallocateFlags::empty(), 0, bytes as u64)) {
+            // The file system cannot reserve pages.
+            Err(Errno::OPNOTSUPP) if fstat(&file)?.st_size < bytes as i64 => ftruncate(&file, bytes as u64)?,
+            Err(Errno::OPNOTSUPP) => {}
+            reserved => reserved?,
         }
         // SAFETY: without MAP_FIXED the kernel chooses addresses that nothing uses.
         let address = unsafe {
@@ -78,7 +83,19 @@ pub fn wake(counter: &AtomicU32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
     use std::{sync::atomic::Ordering, thread};
+
+    #[test]
+    fn the_file_system_stores_the_counters_or_refuses_them() {
+        let create = || memfd_create(c"plinth-test", MemfdFlags::ALLOW_SEALING).unwrap();
+        let (file, refused) = (create(), create());
+        SharedPage::map(&file, 3000).unwrap();
+        let found = fstat(&file).unwrap();
+        assert!(found.st_size == 12_000 && found.st_blocks * 512 >= 12_000, "{found:?}");
+        fcntl_add_seals(&refused, SealFlags::GROW).unwrap();
+        assert!(SharedPage::map(&refused, 3000).is_err());
+    }
 
     #[test]
     fn a_change_in_one_mapping_wakes_the_other() {

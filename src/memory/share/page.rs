@@ -88,7 +88,7 @@ impl Page {
         let path = slot_file::path_of(&file);
         let joined = || -> io::Result<Page> {
             let slots = SlotFile::join(path.clone(), SLOTS as u64)?;
-            let page = SharedPage::map(slots.file(), SLOTS * STRIDE)?;
+            let page = SharedPage::map(slots.file(), SLOTS * STRIDE).inspect_err(|_| slots.leave())?;
             Ok(Page { slots, page })
         };
         let joined = joined().map_err(|error| {
