@@ -3,6 +3,7 @@
 /* also: PLINTH_COMMUNICATOR_ENGINE=nccl */
 /* library: fake_nccl */
 /* alone: the_version_has_three_parts calls_after_an_error_of_a_group_succeed; they set the environment */
+/* alone: communicators_that_are_replaced_keep_no_memory; sets the environment */
 #include "ranks.h"
 
 enum { COUNT = 600 };
@@ -202,6 +203,25 @@ TEST(calls_after_an_error_of_a_group_succeed) {
   CHECK_OK(plinth_nccl_all_reduce(tensors, NULL, 2, PLINTH_REDUCE_SUM, NULL, NULL));
   synchronize_both();
   expect_floats(tensors[1].data, COUNT, 0, 2);
+}
+
+/* NCCL reports an error of the communicators of the library, which nobody else can end. The next call makes others. */
+TEST(communicators_that_are_replaced_keep_no_memory) {
+  size_t before = 0, after = 0, total = 0;
+  DLTensor tensors[2];
+  need_host_device(); /* Sets the fake's environment. */
+  harness_setenv("PLINTH_COMMUNICATOR_ENGINE", "nccl");
+  two_tensors(tensors);
+  CHECK_OK(plinth_nccl_all_reduce(tensors, NULL, 2, PLINTH_REDUCE_MAX, NULL, NULL));
+  synchronize_both();
+  CHECK_OK(plinth_mem_get_info(0, &before, &total));
+  setenv("FAKE_NCCL_ASYNC", "6", 1);
+  CHECK_STATUS(plinth_nccl_all_reduce(tensors, NULL, 2, PLINTH_REDUCE_MAX, NULL, NULL), PLINTH_ERROR_PEER_LOST);
+  unsetenv("FAKE_NCCL_ASYNC");
+  CHECK_OK(plinth_nccl_all_reduce(tensors, NULL, 2, PLINTH_REDUCE_MAX, NULL, NULL));
+  synchronize_both();
+  CHECK_OK(plinth_mem_get_info(0, &after, &total));
+  CHECK_EQ(after, before);
 }
 
 /* The numbers of a thread do not change, unless they are mixed with those of another thread. */

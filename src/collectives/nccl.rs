@@ -88,10 +88,16 @@ fn participants(tensors: &[Tensor]) -> Result<Participants> {
     let devices: Vec<u32> = tensors.iter().map(|tensor| tensor.device).collect();
     let mut cache = CACHE.lock();
     let cache = cache.get_or_insert_default();
-    // Those that an error has aborted, perhaps at the end of an enclosing group, are replaced.
-    let is_usable = |participants: &&Participants| participants.iter().all(|communicator| communicator.query().is_ok());
-    if let Some(participants) = cache.get(&devices).filter(is_usable) {
-        return Ok(participants.clone());
+    if let Some(participants) = cache.get(&devices) {
+        if participants.iter().all(|communicator| communicator.query().is_ok()) {
+            return Ok(participants.clone());
+        }
+        // An error has aborted them, perhaps at the end of an enclosing group, or NCCL has one, whose work may wait for
+        // ever.
+        for communicator in participants.iter() {
+            // This call needs the new ones only.
+            let _ = communicator.abort();
+        }
     }
     let numbers: Vec<i32> = devices.iter().map(|device| *device as i32).collect();
     let participants = Arc::new(communicator::create_in_process(&numbers, Options::default())?);
