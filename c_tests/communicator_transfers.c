@@ -8,9 +8,10 @@
 /* also: PLINTH_GROUP_TUNING= */
 /* also: PLINTH_HOST_CONTENTS=arbitrary */
 /* timeout: 240 */
+#include "driver.h"
 #include "ranks.h"
 
-enum { MILLISECONDS = 30000, LARGEST = (1 << 20) + 1, GUARD = 64, SPACE = LARGEST + 3 * GUARD, UNUSED = 0xEE };
+enum { MILLISECONDS = 30000, LARGEST = (1 << 20) + 1, GUARD = 64, SPACE = LARGEST + 4 * GUARD, UNUSED = 0xEE };
 
 /* Around the units of packets, and around what is sent in packets, in one round, and in the ring, with each tuning. */
 static const size_t SIZES[] = {0,     1,     7,     8,     9,     15,    16,     17,     4095,   4096,    4097,       8200,
@@ -136,6 +137,39 @@ TEST(a_rank_sends_to_itself_and_to_another_at_once) {
     for (int rank = 0; rank < 2; rank++) {
       expect(rank, GUARD, bytes, rank, 0, 0);
       expect(rank, second, bytes + 1, 1 - rank, 0, 5);
+    }
+  }
+  leave();
+}
+
+/* A group with messages in the default stream and in streams that wait for its work, and the other way round. */
+TEST(messages_of_a_group_do_not_wait_for_each_other_in_any_streams) {
+  enum { STREAMS = 4 };
+  const uintptr_t legacy = 1, per_thread = 2;
+  plinth_stream_t known[2][STREAMS];
+  begin();
+  for (int rank = 0; rank < 2; rank++) {
+    const plinth_stream_t all[STREAMS] = {NULL, (plinth_stream_t)legacy, (plinth_stream_t)per_thread,
+                                          known_foreign_stream(rank, 0)};
+    memcpy(known[rank], all, sizeof all);
+    CHECK_OK(plinth_communicator_set_timeout(communicators[rank], 5000));
+  }
+  for (int pair = 0; pair < STREAMS * STREAMS; pair++) {
+    clear_outputs();
+    finish();
+    for (int rank = 0; rank < 2; rank++) {
+      const plinth_stream_t sender = known[rank][pair / STREAMS], receiver = known[rank][pair % STREAMS];
+      CHECK_OK(plinth_communicator_group_start());
+      CHECK_OK(plinth_communicator_send(communicators[rank], inputs[rank], LARGEST, UINT8, 1 - rank, sender));
+      CHECK_OK(plinth_communicator_recv(communicators[rank], outputs[rank] + GUARD, LARGEST, UINT8, 1 - rank, receiver));
+      CHECK_OK(plinth_communicator_send(communicators[rank], inputs[rank], 9, UINT8, rank, streams[rank]));
+      CHECK_OK(plinth_communicator_recv(communicators[rank], outputs[rank] + 3 * GUARD + LARGEST, 9, UINT8, rank, NULL));
+      CHECK_OK(plinth_communicator_group_end());
+    }
+    for (int rank = 0; rank < 2; rank++) {
+      CHECK_OK(plinth_communicator_wait(communicators[rank], MILLISECONDS, known[rank][pair % STREAMS]));
+      expect(rank, GUARD, LARGEST, 1 - rank, 0, 0);
+      CHECK_OK(plinth_communicator_wait(communicators[rank], MILLISECONDS, NULL));
     }
   }
   leave();

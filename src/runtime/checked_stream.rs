@@ -2,7 +2,7 @@
 //! refer to later.
 
 use super::{names, thread};
-use crate::driver::{self, StreamInfo, StreamOrigin};
+use crate::driver::{self, StreamInfo, StreamOrigin, types::CU_STREAM_LEGACY};
 
 /// A stream whose handle was validated.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +24,16 @@ impl Stream {
     #[inline]
     pub fn is_default(self) -> bool {
         self.info.is_default()
+    }
+
+    /// Returns whether it is the legacy default stream.
+    pub fn is_legacy(self) -> bool {
+        self.raw.handle() <= CU_STREAM_LEGACY
+    }
+
+    /// Returns whether it is the legacy default stream, or is known to synchronize with it.
+    pub fn is_blocking(self) -> bool {
+        self.is_default() || self.origin() == (StreamOrigin::External { blocking: Some(true) })
     }
 
     /// Returns where it comes from.

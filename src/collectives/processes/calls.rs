@@ -15,7 +15,7 @@ use crate::{
     observe::{self, Operand},
     runtime::{self, tensor::ElementType},
     status::Status,
-    stream::{self, Stream, capture_scope, kernel::Kernel, stream_id::StreamId},
+    stream::{self, Stream, capture_scope, kernel::Kernel, ordering, stream_id::StreamId},
 };
 
 /// One transfer of [`ProcessGroup::exchange`], to or from a rank.
@@ -201,12 +201,19 @@ impl ProcessGroup {
             self.check_rank(transfer.peer)?;
             number_of(transfer.element)?;
         }
-        let by_launch = by_launch(transfers, |one: Stream, other: Stream| one.raw == other.raw);
+        // Work of the legacy default stream, and of streams that synchronize with it, does not run at the same time.
+        let has_legacy = transfers.iter().any(|(_, stream)| stream.is_legacy());
+        let is_same =
+            |one: Stream, other: Stream| one.raw == other.raw || has_legacy && one.is_blocking() && other.is_blocking();
+        let by_launch = by_launch(transfers, is_same);
         by_launch.chunk_by(|one, other| one.launch == other.launch).try_for_each(|launch| self.exchange_once(launch))
     }
 
     fn exchange_once(&self, transfers: &[TransferOfLaunch<Stream>]) -> Result<()> {
         let Some(TransferOfLaunch { stream, .. }) = transfers.first() else { return Ok(()) };
+        let runtime = runtime::ready()?;
+        let others = transfers.iter().map(|one| one.stream).filter(|other| other.raw != stream.raw);
+        let others: Vec<Stream> = others.collect();
         let transfers = transfers.iter().map(|one| one.transfer);
         let group_info = self.group_info();
         let mut arguments = Transfers { group_info, transfers: [Default::default(); MAX_TRANSFERS] };
@@ -227,9 +234,11 @@ impl ProcessGroup {
         });
         let used: Vec<Operand> = used.collect();
         let count = used.len() as u32;
+        others.iter().try_for_each(|other| stream::make_wait(runtime, *stream, *other))?;
         self.launch(&additions, *stream, Kernel::GroupTransfer, &used, |function| {
             GroupKernel::transfers(function, count, arguments)
-        })
+        })?;
+        if others.is_empty() { Ok(()) } else { ordering::make_streams_wait(runtime, &others, *stream) }
     }
 
     /// Returns whether the one-shot algorithm applies: rows go whole from every rank to every other.
@@ -366,9 +375,9 @@ struct TransferOfLaunch<S> {
     stream: S,
 }
 
-/// Sorts the transfers of an exchange by launch. A launch has each direction to each rank at most once, and one stream. The
-/// n-th transfer of a direction to a rank is in round n, regardless of its stream, as it is at the other rank; so a round waits
-/// only for earlier rounds.
+/// Sorts the transfers of an exchange by launch. A launch has each direction to each rank at most once, and one stream, or
+/// streams that count as the same. The n-th transfer of a direction to a rank is in round n, regardless of its stream, as
+/// it is at the other rank; so a round waits only for earlier rounds.
 fn by_launch<S: Copy>(transfers: &[(Transfer, S)], is_same: impl Fn(S, S) -> bool) -> Vec<TransferOfLaunch<S>> {
     let of_launch = |(index, &(transfer, stream)): (usize, &(Transfer, S))| {
         let before = transfers[..index].iter();
