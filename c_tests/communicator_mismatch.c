@@ -130,3 +130,28 @@ TEST(memory_that_overlaps_is_refused_in_one_process) {
   harness_setenv("PLINTH_COMMUNICATOR_ENGINE", "local");
   run_processes(1, reduce_in_one_process);
 }
+
+/* ---- memory that ends beyond all addresses */
+
+static void *const beyond = (void *)(UINTPTR_MAX - 4095);
+
+static void use_what_is_no_memory(int rank) {
+  plinth_communicator_t communicator = join(rank, MILLISECONDS);
+  void *block = block_on(BLOCK, rank);
+#define REFUSED(call) CHECK_STATUS(plinth_communicator_##call, PLINTH_ERROR_INVALID_VALUE)
+  REFUSED(all_reduce(communicator, block, beyond, COUNT, FLOAT32, PLINTH_REDUCE_SUM, NULL));
+  CHECK_MESSAGE("the memory that is written, 12000 bytes at 0xfffffffffffff000, ends beyond all addresses");
+  REFUSED(all_gather(communicator, beyond, block, COUNT, FLOAT32, NULL));
+  REFUSED(reduce_scatter(communicator, beyond, block, 513, FLOAT32, PLINTH_REDUCE_SUM, NULL));
+  REFUSED(send(communicator, beyond, COUNT, FLOAT32, 1 - rank, NULL));
+  CHECK_OK(plinth_communicator_register(communicator, block, BLOCK));
+  CHECK_STATUS(plinth_communicator_register(communicator, beyond, 8192), PLINTH_ERROR_INVALID_POINTER);
+  finish(communicator);
+  CHECK_OK(plinth_communicator_destroy(communicator));
+  CHECK_OK(plinth_caching_allocator_delete(block));
+}
+
+TEST(memory_that_ends_beyond_all_addresses_is_refused) {
+  ranks = 2;
+  run_processes(ranks, use_what_is_no_memory);
+}

@@ -151,7 +151,11 @@ impl Operation {
         if !span.address().is_multiple_of(self.element.bytes()) {
             return Err(invalid(format!("{what}, at {:#x}, is not aligned to its {}", span.address(), self.element)));
         }
-        Ok(span.with_length((self.bytes() * buffer_counts) as usize))
+        let bytes = self.bytes() * buffer_counts;
+        if span.address().checked_add(bytes).is_none() {
+            return Err(invalid(format!("{what}, {bytes} bytes at {:#x}, ends beyond all addresses", span.address())));
+        }
+        Ok(span.with_length(bytes as usize))
     }
 }
 

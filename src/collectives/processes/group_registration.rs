@@ -194,9 +194,11 @@ impl ProcessGroup {
         if bytes >= 1 << PLACE_BITS {
             return Err(invalid(format!("{} are too many for one registration", Bytes(bytes))));
         }
+        // The allocator refuses what ends beyond all addresses.
+        let end = address.saturating_add(bytes);
         let overlaps = |registered: &GroupRegistration| {
             let own = registered.own();
-            own.address() < address + bytes && address < own.address() + own.bytes() as u64
+            own.address() < end && address < own.address() + own.bytes() as u64
         };
         if self.registrations.read().iter().any(overlaps) {
             return Err(invalid("the memory overlaps memory that is registered with this communicator already"));
