@@ -193,6 +193,41 @@ static void run_with_shared_memory(void (*body)(int rank)) {
 TEST(a_replay_that_needs_a_rank_that_left_is_an_error) { run_with_shared_memory(lose_a_rank_by_replay); }
 TEST(a_call_that_needs_a_rank_that_left_is_an_error_after_replays) { run_with_shared_memory(lose_a_rank_after_replays); }
 
+/* ---- a communicator that is destroyed before a replay */
+
+static void destroy_before_a_replay(int rank) {
+  static uint8_t id[PLINTH_UNIQUE_ID_SIZE];
+  const plinth_communicator_options_t options = options_of(PLINTH_ENGINE_SHARED, MILLISECONDS, 0);
+  plinth_communicator_t communicators[2];
+  plinth_graph_t graphs[2];
+  need_devices(2);
+  CHECK_OK(plinth_set_device(rank));
+  const plinth_stream_t stream = stream_on(rank);
+  CHECK_OK(plinth_set_stream(stream));
+  float *memory = floats_on(rank, COUNT, 1, 0);
+  for (int index = 0; index < 2; index++) {
+    share_id(rank, id);
+    CHECK_OK(plinth_communicator_init_rank(2, id, rank, rank, &options, &communicators[index]));
+    CHECK_OK(plinth_graph_create(&graphs[index]));
+    CHECK_OK(plinth_graph_capture_begin(graphs[index], NULL, PLINTH_CAPTURE_THREAD_LOCAL));
+    CHECK_OK(plinth_communicator_all_reduce(communicators[index], memory, memory, COUNT, FLOAT32, PLINTH_REDUCE_MAX,
+                                            stream));
+    CHECK_OK(plinth_graph_capture_end(graphs[index]));
+    CHECK_OK(plinth_graph_replay(graphs[index]));
+    CHECK_OK(plinth_communicator_wait(communicators[index], MILLISECONDS, stream));
+  }
+  CHECK_OK(plinth_communicator_destroy(communicators[0]));
+  CHECK_STATUS(plinth_graph_replay(graphs[0]), PLINTH_ERROR_ABORTED);
+  CHECK_MESSAGE("a communicator whose calls the graph has captured was destroyed");
+  CHECK_OK(plinth_graph_replay(graphs[1]));
+  CHECK_OK(plinth_communicator_wait(communicators[1], MILLISECONDS, stream));
+  CHECK_OK(plinth_graph_destroy(graphs[0]));
+  CHECK_OK(plinth_graph_destroy(graphs[1]));
+  CHECK_OK(plinth_communicator_destroy(communicators[1]));
+}
+
+TEST(graphs_of_a_destroyed_communicator_are_refused) { run_with_shared_memory(destroy_before_a_replay); }
+
 /* ---- captures at once */
 
 static float *output_in_capture(plinth_communicator_t communicator, const float *input, int32_t op, plinth_stream_t stream,

@@ -43,9 +43,9 @@ TEST(graphs_and_calls_continue_after_a_sleep) {
   }
   SLEEP();
   destroy_communicators();
-  /* The graph of a communicator that was destroyed in its sleep stays refused, and others are not. */
+  /* The graph of a communicator that was destroyed in its sleep stays refused, for another reason, and others are not. */
   run_threads(RANKS, replay_as);
-  CHECK_EQ(statuses[0], PLINTH_ERROR_GRAPH_ASLEEP);
+  CHECK_EQ(statuses[0], PLINTH_ERROR_ABORTED);
   destroy_graphs();
 }
 

@@ -14,21 +14,30 @@ use crate::{
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether a communicator sleeps. Graphs that captured its work hold it.
+/// Whether a communicator sleeps, or is destroyed. Graphs that captured its work hold it.
 #[derive(Debug, Default)]
-pub struct SleepState(AtomicBool);
+pub struct SleepState {
+    asleep: AtomicBool,
+    is_destroyed: AtomicBool,
+}
 
 impl SleepState {
     /// Returns whether it sleeps.
     pub fn get(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.asleep.load(Ordering::Relaxed)
     }
 
     /// Sets whether it sleeps.
     pub fn set(&self, asleep: bool) {
-        if self.0.swap(asleep, Ordering::Relaxed) != asleep {
+        if self.asleep.swap(asleep, Ordering::Relaxed) != asleep {
             capture_scope::count_asleep(asleep);
         }
+    }
+
+    /// Makes replays of the graphs fail from now on: the memory of the communicator is about to be released.
+    pub fn destroy(&self) {
+        self.is_destroyed.store(true, Ordering::Relaxed);
+        self.set(true);
     }
 }
 
@@ -36,6 +45,11 @@ impl CaptureResource for SleepState {
     fn check_awake(&self) -> Result<()> {
         if !self.get() {
             return Ok(());
+        }
+        if self.is_destroyed.load(Ordering::Relaxed) {
+            let what =
+                "a communicator whose calls the graph has captured was destroyed; capture the calls of another one";
+            return Err(Error::new(Status::ABORTED, what));
         }
         Err(Error::new(Status::GRAPH_ASLEEP, "the communicator is asleep; call plinth_communicator_wake on all ranks"))
     }

@@ -516,6 +516,7 @@ impl Drop for ProcessGroup {
 impl ProcessGroup {
     fn release(&mut self, runtime: &'static Runtime) {
         let driver = &runtime.driver;
+        self.sleep.destroy();
         let mut release = || {
             let Ok(device) = runtime.device(self.device as i32) else { return Ok(()) };
             device.with_context(driver, |driver| {
