@@ -76,6 +76,41 @@ TEST(a_message_that_another_rank_takes_for_empty_is_a_mismatch) {
   run_processes(ranks, receive_nothing);
 }
 
+static bool learns_by_a_call;
+
+/* Rank 0 has no kernel that runs when rank 1 finds the mismatch. It learns of it on the CPU, where it waits. */
+static void split_after_a_mismatch(int rank) {
+  plinth_communicator_t communicator = join(rank, MILLISECONDS), part = UNTOUCHED_POINTER;
+  float *memory = floats_on(rank, COUNT, 1, 0);
+  const double start = seconds_now();
+  if (rank == 0) {
+    CHECK_OK(plinth_communicator_send(communicator, memory, 1, FLOAT32, 1, NULL));
+    CHECK_OK(plinth_synchronize(0));
+    CHECK_STATUS(plinth_communicator_split(communicator, 0, rank, &part), PLINTH_ERROR_RANK_MISMATCH);
+    CHECK(seconds_now() - start < SOON);
+    CHECK_EQ(write(processes.pipes[1][1], "", 1), 1);
+  } else {
+    char byte = 1;
+    CHECK_OK(plinth_communicator_recv(communicator, memory, 2, FLOAT32, 0, NULL));
+    CHECK_OK(plinth_synchronize(1));
+    CHECK_STATUS(learns_by_a_call
+                     ? plinth_communicator_all_reduce(communicator, memory, memory, 1, FLOAT32, PLINTH_REDUCE_SUM, NULL)
+                     : plinth_communicator_wait(communicator, MILLISECONDS, NULL),
+                 PLINTH_ERROR_RANK_MISMATCH);
+    /* It keeps its communicator until rank 0 has learned of it. */
+    CHECK_EQ(read(processes.pipes[1][0], &byte, 1), 1);
+  }
+  CHECK_OK(plinth_communicator_destroy(communicator));
+}
+
+TEST(a_rank_that_waits_on_the_cpu_learns_of_a_mismatch) {
+  ranks = 2;
+  for (int round = 0; round < 2; round++) {
+    learns_by_a_call = round == 1;
+    run_processes(ranks, split_after_a_mismatch);
+  }
+}
+
 /* ---- memory that overlaps */
 
 static void reduce_to_itself(int rank) {

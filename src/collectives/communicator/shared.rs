@@ -119,7 +119,7 @@ impl ProcessRank {
 
     /// Returns the error that aborted the group, or NCCL's asynchronous error.
     pub fn sticky_error(&self) -> Option<Error> {
-        self.group.error().or_else(|| self.nccl.as_ref()?.check_health().err())
+        self.group_error().err().or_else(|| self.nccl.as_ref()?.check_health().err())
     }
 
     /// Sets the timeout of later waits for other ranks.
@@ -129,14 +129,14 @@ impl ProcessRank {
 
     /// Releases the memory of the group, and NCCL's if its version can. Collective.
     pub fn put_to_sleep(&self, runtime: &Runtime, limit: Duration) -> std::result::Result<(), IssueError> {
-        self.group.put_to_sleep()?;
+        self.announced(self.group.put_to_sleep())?;
         self.nccl_that_sleeps().map_or(Ok(()), |rank| rank.suspend(runtime, limit, || self.group_error()))
     }
 
     /// Allocates the memory again. Collective.
     pub fn wake(&self, runtime: &Runtime, limit: Duration) -> std::result::Result<(), IssueError> {
         let check_room = || self.nccl_that_sleeps().map_or(Ok(()), |rank| rank.check_room(runtime));
-        self.group.wake(check_room)?;
+        self.announced(self.group.wake(check_room))?;
         // The group may be awake already, if an earlier call failed after that.
         check_room()?;
         self.nccl_that_sleeps().map_or(Ok(()), |rank| rank.resume(runtime, limit, || self.group_error()))
@@ -147,7 +147,12 @@ impl ProcessRank {
     }
 
     fn group_error(&self) -> Result<()> {
-        self.group.error().map_or(Ok(()), Err)
+        self.announced(self.group.error().map_or(Ok(()), Err))
+    }
+
+    /// Notifies the other ranks if a call fails because of a failure of the group.
+    fn announced<T>(&self, outcome: Result<T>) -> Result<T> {
+        outcome.inspect_err(|_| self.group.announce_failure())
     }
 
     /// Fails while the communicator sleeps.
@@ -172,7 +177,7 @@ impl ProcessRank {
 
     /// Registers memory with all ranks. Collective; blocks.
     pub fn register(&self, memory: Span) -> Result<()> {
-        self.group.register(memory)
+        self.announced(self.group.register(memory))
     }
 
     /// Ends the registration of memory at this rank.
@@ -184,7 +189,7 @@ impl ProcessRank {
     pub fn issue_collective(&self, operation: &Operation) -> Result<()> {
         let Operation { kind, from, to, count, element, stream } = *operation;
         let group = &self.group;
-        match kind {
+        self.announced(match kind {
             Kind::AllReduce { op } => group.all_reduce(from, to, count, element, op, stream),
             Kind::Reduce { op, root } => group.reduce(from, to, count, element, op, root, stream),
             Kind::Broadcast { root } => group.broadcast(from, to, count, element, root, stream),
@@ -192,20 +197,18 @@ impl ProcessRank {
             Kind::ReduceScatter { op } => group.reduce_scatter(from, to, count, element, op, stream),
             Kind::AllToAll => group.all_to_all(from, to, count, element, stream),
             Kind::Send { .. } | Kind::Receive { .. } => Ok(()),
-        }
+        })
     }
 
     /// Enqueues this rank's point-to-point operations in their streams, together.
     pub fn issue_transfers(&self, transfers: &[(Transfer, Stream)]) -> Result<()> {
-        self.group.exchange_in_streams(transfers)
+        self.announced(self.group.exchange_in_streams(transfers))
     }
 
     /// Starts a split and sends this rank's color and key to the others. Splits are matched by the order of these
     /// calls.
     fn begin_split(&self, color: Option<u32>, key: i32) -> Result<GatherRow> {
-        if let Some(error) = self.group.error() {
-            return Err(error);
-        }
+        self.group_error()?;
         self.group.check_awake()?;
         let mut own_row = Vec::from(ProcessGroup::new_id()?);
         own_row.extend(color.map_or(-1, i64::from).to_le_bytes());

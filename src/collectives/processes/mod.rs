@@ -291,6 +291,14 @@ impl ProcessGroup {
         self.sticky_error()
     }
 
+    /// Notifies the other ranks of a failure that kernels have found: they may wait for this rank on the CPU, where
+    /// kernels tell them nothing.
+    pub fn announce_failure(&self) {
+        if let Some(failure) = self.report.as_ref().and_then(Report::read) {
+            self.fail_with(failure.word);
+        }
+    }
+
     /// Aborts the group: its pending work ends, here and at the other ranks, and later calls fail.
     pub fn abort(&self) {
         self.fail_with(Reason::Aborted.word(self.rank));
