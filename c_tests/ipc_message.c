@@ -34,6 +34,25 @@ static void enlarge(unsigned char *bytes) {
   memcpy(bytes + SUM, &sum, 8);
 }
 
+/* Imports a message with another file of the holders, on which there is a lease: a blocking open waits for 45 seconds. */
+static void import_with_a_leased_file(const unsigned char *bytes, size_t size, const int32_t *inherited, size_t count) {
+  int32_t descriptors[64];
+  char path[] = "/dev/shm/plinth-lease-XXXXXX";
+  plinth_ipc_memory_t memory = PLINTH_IPC_MEMORY_INIT;
+  memcpy(descriptors, inherited, count * sizeof *descriptors);
+  descriptors[0] = mkstemp(path);
+  CHECK(descriptors[0] >= 0 && unlink(path) == 0);
+  /* The signal that asks for the lease would end the process. */
+  CHECK(signal(SIGIO, SIG_IGN) != SIG_ERR);
+  if (fcntl(descriptors[0], F_SETLEASE, F_WRLCK) == 0) {
+    const double start = seconds_now();
+    CHECK_OK(plinth_ipc_import(bytes, size, descriptors, count, -1, &memory));
+    CHECK(seconds_now() - start < 10);
+    CHECK_OK(plinth_ipc_close(memory.pointer));
+  }
+  CHECK(close(descriptors[0]) == 0);
+}
+
 HELPER(imports_an_inherited_message) {
   uint32_t sizes[2];
   int32_t descriptors[64];
@@ -51,6 +70,7 @@ HELPER(imports_an_inherited_message) {
   bytes[40] ^= 1;
   CHECK_STATUS(plinth_ipc_import(bytes, sizes[0], descriptors, sizes[1], -1, &memory), PLINTH_ERROR_INVALID_VALUE);
   bytes[40] ^= 1;
+  import_with_a_leased_file(bytes, sizes[0], descriptors, sizes[1]);
   CHECK_OK(plinth_ipc_import(bytes, sizes[0], descriptors, sizes[1], -1, &memory));
   /* The memory is mapped. A later message cannot make it larger. */
   plinth_ipc_memory_t larger = PLINTH_IPC_MEMORY_INIT;

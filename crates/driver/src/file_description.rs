@@ -6,14 +6,20 @@
 use std::{
     fs::{File, OpenOptions},
     io,
-    os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+    os::{
+        fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+        unix::fs::OpenOptionsExt,
+    },
 };
 
 /// Opens another description of the file behind a descriptor of `process` (this one if `None`), with its own position
-/// and its own locks. Needs /proc.
+/// and its own locks. Needs /proc. Another process may have selected the file, so the call waits for nothing, such as
+/// the end of a lease.
 pub fn reopen(process: Option<i32>, descriptor: RawFd) -> io::Result<OwnedFd> {
     let directory = process.map_or("self".to_owned(), |process| process.to_string());
-    let file: File = OpenOptions::new().read(true).write(true).open(format!("/proc/{directory}/fd/{descriptor}"))?;
+    let path = format!("/proc/{directory}/fd/{descriptor}");
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file: File = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
     Ok(file.into())
 }
 

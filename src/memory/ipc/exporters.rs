@@ -55,8 +55,8 @@ impl Exporters {
                 *owner.bytes.entry(byte).or_default() += 1;
             }
             None => {
-                // Without /proc, use the received description. It holds the block, so it stays open until the new
-                // description has the lock.
+                // Without /proc, and for a file that cannot be opened at once, use the received description. It holds the
+                // block, so it stays open until the new description has the lock.
                 let (file, received) = match file_description::reopen(None, hold.as_raw_fd()) {
                     Ok(file) => (file, Some(hold)),
                     Err(_) => (hold, None),
