@@ -164,10 +164,13 @@ def _wait_in_thread(block):
     # Not a threading.Thread, whose start is another wait for the thread.
     _thread.start_new_thread(run, ())
     done.acquire()
-    result, error = results[0]
-    if error is not None:
+    result, error = results.pop()
+    if error is None:
+        return result
+    try:
         raise error
-    return result
+    finally:
+        del error  # Its traceback has this frame: a cycle would keep what the callers' frames hold.
 
 
 lib, library_path = _load()

@@ -1,6 +1,7 @@
 """Tests how the library is found and loaded, errors, and waits that end on Ctrl-C."""
 
 import ctypes
+import gc
 import os
 import pathlib
 import pickle
@@ -14,6 +15,7 @@ import textwrap
 import threading
 import time
 import unittest
+import weakref
 from unittest import mock
 
 import support  # noqa: F401  so that processes of the tests get SIGINT
@@ -235,6 +237,23 @@ class Waiting(unittest.TestCase):
             self.assertEqual(_native.wait(query, lambda: 5), 5)
             with self.assertRaisesRegex(errors.PlinthError, "the wait failed"):
                 _native.wait(query, fail)
+
+    def test_a_failed_wait_keeps_nothing_alive(self):
+        def fail():
+            raise errors.PlinthError("the wait failed")
+
+        def waits():
+            thing = threading.Event()
+            try:  # assertRaises clears the frames of the traceback.
+                _native.wait(None, fail)
+            except errors.PlinthError:
+                return weakref.ref(thing)
+
+        gc.disable()
+        try:
+            self.assertIsNone(waits()())
+        finally:
+            gc.enable()
 
     def test_other_threads_just_block(self):
         calls = []
