@@ -108,8 +108,10 @@ def collect() -> bool:
     """Frees the buffers that consumers no longer hold, and reports whether there were any."""
     global _collect_at
     with _lock:
-        live = [entry for entry in _exports if not _is_released(entry)]
-        freed = [entry for entry in _exports if entry not in live] if len(live) < len(_exports) else []
+        live: List[_Export] = []
+        freed: List[_Export] = []
+        for entry in _exports:
+            (freed if _is_released(entry) else live).append(entry)
         _exports[:] = live
         _collect_at = 2 * len(live) if len(live) > 64 else 0
         for entry in freed:

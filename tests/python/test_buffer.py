@@ -231,6 +231,16 @@ class Exports(unittest.TestCase):
             self.assertFalse(_dlpack.collect())
         self.buffer.free()
 
+    def test_the_cost_of_a_collection_is_linear(self):
+        capsules = [self.buffer.__dlpack__() for _ in range(100)]
+        del capsules[50:]
+        # No export is compared with others.
+        with mock.patch.object(_dlpack._Export, "__eq__", side_effect=AssertionError, create=True):
+            self.assertTrue(_dlpack.collect())
+        self.assertEqual(self.buffer._exports, 50)
+        del capsules
+        self.assertTrue(_dlpack.collect())
+
     @support.host_device
     @unittest.skipIf(numpy is None, "numpy is not installed")
     def test_numpy_shares_the_memory(self):
