@@ -128,14 +128,14 @@ def wait(query, block):
     Signals are handled in the main thread only, so other threads just block. The main thread calls `query` until the
     work is done, with sleeps of up to an eighth of the time waited, at most 1 ms. Without `query` it blocks in a second
     thread, which after Ctrl-C ends with the work. It does not inherit the current device and streams, so `block` must
-    name them. The work itself goes on after Ctrl-C.
+    name them. In a sync debug mode it blocks in the main thread. The work itself goes on after Ctrl-C.
     """
     if threading.current_thread() is not threading.main_thread():
         return block()
     mode = ctypes.c_int32()
     lib.plinth_get_sync_debug_mode(ctypes.byref(mode))
-    if mode.value == PLINTH_SYNC_DEBUG_ERROR:
-        return block()  # It fails before it waits.
+    if mode.value == PLINTH_SYNC_DEBUG_ERROR or mode.value and query is None:
+        return block()  # It fails before it waits, or warns of the line of the caller, which is in this thread's stack.
     if query is None:
         return _wait_in_thread(block)
     try:

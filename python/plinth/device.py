@@ -7,6 +7,7 @@ Each thread has its own current device, 0 at first. A `device` argument is None 
 from __future__ import annotations
 
 import atexit
+import sys
 import uuid
 import warnings
 from ctypes import byref, c_bool, c_char, c_int32, c_size_t
@@ -183,7 +184,12 @@ def get_sync_debug_mode() -> int:
 
 
 def _warn(message: bytes, context: Any) -> None:
-    warnings.warn(message.decode(errors="replace"), UserWarning, stacklevel=3)
+    """Warns at the line of the program, not at one of this package."""
+    frame: Any = sys._getframe()
+    level = 1
+    while frame and frame.f_globals.get("__name__", "").partition(".")[0] == "plinth":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message.decode(errors="replace"), UserWarning, stacklevel=level)
 
 
 _sync_debug_callback = _native.plinth_sync_debug_callback_t(_warn)

@@ -2,6 +2,7 @@
 
 import threading
 import unittest
+import warnings
 
 import support
 import plinth
@@ -119,6 +120,22 @@ class Devices(unittest.TestCase):
         with self.assertRaises(ValueError):
             plinth.set_sync_debug_mode("quiet")
         plinth.synchronize("cuda:1")
+
+    def test_sync_debug_warnings_name_the_line_of_the_program(self):
+        buffer, event = plinth.zeros(4), plinth.Event()
+        event.record()
+        calls = (plinth.synchronize, plinth.synchronize, plinth.current_stream().synchronize, event.synchronize,
+                 buffer.tobytes, buffer.tolist)
+        plinth.set_sync_debug_mode("warn")
+        try:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("default")
+                for i, call in enumerate(calls):  # A line is reported once.
+                    exec(compile("\n" * i + "call()", "program", "exec"), {"call": call})
+        finally:
+            plinth.set_sync_debug_mode("default")
+        self.assertEqual([(found.filename, found.lineno) for found in caught],
+                         [("program", line) for line in range(1, len(calls) + 1)])
 
     def test_check_error(self):
         plinth.check_error(0)
