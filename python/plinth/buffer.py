@@ -302,9 +302,9 @@ def _copy(destination: tensor.TensorView, source: tensor.TensorView, non_blockin
 def empty(shape: Shape, dtype: Any = "uint8", device: DeviceLike = None, stream: StreamLike = None) -> Buffer:
     """Allocates memory of a device from the caching allocator, with undefined contents.
 
-    `shape` is a number of elements or a sequence of extents, `dtype` the name of an element type, or a type of numpy or
-    torch; by default the shape counts bytes. `stream` is the stream that will use the memory, by default the current
-    stream. Raises OutOfMemoryError, ValueError for a negative extent, and TypeError for an unknown type.
+    `shape` is a number of elements or a sequence of extents, `dtype` the name of an element type, or a type of Python,
+    numpy or torch; by default the shape counts bytes. `stream` is the stream that will use the memory, by default the
+    current stream. Raises OutOfMemoryError, ValueError for a negative extent, and TypeError for an unknown type.
     """
     extents = _extents(shape)
     if any(extent < 0 for extent in extents):

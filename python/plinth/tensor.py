@@ -109,7 +109,10 @@ _capsule_is_valid = ctypes.PYFUNCTYPE(c_int, ctypes.py_object, c_char_p)(("PyCap
 
 
 def dtype_name(dtype: Any) -> str:
-    """Returns the name of an element type: of "float32", numpy.float32, numpy.dtype("f4") or torch.float32."""
+    """Returns the name of an element type: of "float32", numpy.float32, numpy.dtype("f4"), torch.float32 or float.
+
+    Python's float has 64 bits, as in numpy and torch; the name "float" is torch's, with 32.
+    """
     if type(dtype) is str and dtype in _TYPES:
         return dtype
     name = (
@@ -118,8 +121,8 @@ def dtype_name(dtype: Any) -> str:
         else getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
     )
     name = str(name).rpartition(".")[2]
-    name = _ALIASES.get(name, name)
-    if name not in _TYPES:
+    name = "float64" if dtype is float else "complex128" if dtype is complex else _ALIASES.get(name, name)
+    if name not in _TYPES or not getattr(dtype, "isnative", True):
         raise TypeError(f"{dtype!r} is not an element type; the types are {', '.join(_TYPES)}")
     return name
 

@@ -97,6 +97,11 @@ class Views(unittest.TestCase):
         side.synchronize()
         self.assertEqual(order, [1, 2])
 
+    def test_types_of_python(self):
+        self.assertEqual([tensor.dtype_name(kind) for kind in (bool, int, float, complex)],
+                         ["bool", "int64", "float64", "complex128"])
+        self.assertEqual(tensor.dtype_name("float"), "float32")
+
     @unittest.skipIf(numpy is None, "numpy is not installed")
     def test_numpy(self):
         data = numpy.arange(12, dtype="i8").reshape(3, 4)
@@ -108,6 +113,8 @@ class Views(unittest.TestCase):
             tensor.view(data, writable=True)
         with self.assertRaises(TypeError):
             tensor.view(data.astype(">i8"))
+        with self.assertRaisesRegex(TypeError, "dtype.'>i8'. is not an element type"):
+            tensor.dtype_name(numpy.dtype(">i8"))
         self.assertEqual(tensor.dtype_name(numpy.float16), "float16")
         self.assertEqual(tensor.dtype_name(numpy.dtype("c8")), "complex64")
 
