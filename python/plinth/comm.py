@@ -12,7 +12,7 @@ from ctypes import byref, c_int32, c_int64, c_void_p
 from typing import Any, List, Optional, Sequence, Tuple
 
 from . import tensor
-from ._arguments import DeviceLike, known_device, stream_handle
+from ._arguments import DeviceLike, integer_argument, known_device, stream_handle
 from ._native import DLDevice, DLTensor, check, lib
 from .buffer import Buffer
 from .stream import current_stream
@@ -167,7 +167,10 @@ def scatter(
             raise ValueError(f"scatter: {len(chunk_sizes)} chunk sizes for {count} devices")
         if streams is not None and len(streams) != count:
             raise ValueError(f"scatter: {len(streams)} streams for {count} parts")
-        sizes = None if chunk_sizes is None else (c_int64 * max(count, 1))(*chunk_sizes)
+        sizes = None
+        if chunk_sizes is not None:
+            numbers = [integer_argument(size, "the chunk size", -(2**63), 2**63) for size in chunk_sizes]
+            sizes = (c_int64 * max(count, 1))(*numbers)
         handles = (
             None if streams is None else (c_void_p * max(count, 1))(*(stream_handle(stream) for stream in streams))
         )

@@ -14,7 +14,7 @@ from ctypes import byref, c_bool, c_char, c_int32, c_size_t, c_uint8, c_uint32
 from typing import Any, Callable, Iterator, List, Optional, Sequence, TypeVar
 
 from . import _native, tensor
-from ._arguments import DeviceLike, StreamLike, known_device, result, stream_handle
+from ._arguments import DeviceLike, StreamLike, integer_argument, known_device, result, stream_handle
 from ._native import c_void_p, check, lib, wait
 from ._release import Unpicklable, release
 from .errors import InvalidArgumentError
@@ -43,16 +43,18 @@ def _operation(op: Any) -> int:
     return int(number)
 
 
-def _milliseconds(timeout: Optional[float]) -> int:
-    """Converts seconds to milliseconds; None to 0, the default of the C API."""
-    return 0 if timeout is None else max(1, round(timeout * 1000))
+def milliseconds(timeout: Optional[float]) -> int:
+    """Converts seconds to milliseconds; None to 0, the default of the C API. Raises ValueError for negative ones."""
+    if timeout is None:
+        return 0
+    return max(1, integer_argument(round(timeout * 1000), "the timeout in milliseconds,", 0, 2**64))
 
 
 def _options(timeout: Optional[float], engine: str, nonblocking: bool = False) -> Any:
     if engine not in _ENGINES:
         raise ValueError(f"the engine {engine!r} is not one of {', '.join(_ENGINES)}")
     options = _native.plinth_communicator_options_t.init()
-    options.timeout_milliseconds = _milliseconds(timeout)
+    options.timeout_milliseconds = milliseconds(timeout)
     options.engine = _ENGINES[engine]
     options.flags = _native.PLINTH_COMMUNICATOR_NONBLOCKING if nonblocking else 0
     return options
@@ -172,7 +174,7 @@ class Communicator:
 
     def set_timeout(self, timeout: Optional[float]) -> None:
         """Sets how long later waits for other ranks may take; None for the default."""
-        check(lib.plinth_communicator_set_timeout(self._handle, _milliseconds(timeout)))
+        check(lib.plinth_communicator_set_timeout(self._handle, milliseconds(timeout)))
 
     def query(self) -> bool:
         """Reports whether all ranks are connected, for a communicator that init_rank made with `nonblocking`."""
@@ -185,7 +187,7 @@ class Communicator:
             from .stream import current_stream
 
             handle = current_stream(self.device)._argument
-        wait_outside_groups(lambda: check(lib.plinth_communicator_wait(self._handle, _milliseconds(timeout), handle)))
+        wait_outside_groups(lambda: check(lib.plinth_communicator_wait(self._handle, milliseconds(timeout), handle)))
 
     def sleep(self) -> None:
         """Releases the device memory of all ranks, and keeps its addresses. Every rank makes this call.
@@ -361,26 +363,26 @@ class Store(Unpicklable):
     def get(self, name: str, timeout: Optional[float] = None) -> bytes:
         """Waits until a key is set, and returns its value. Raises WaitTimeoutError."""
         buffer, size = (c_char * (1 << 20))(), c_size_t()
-        milliseconds = _milliseconds(timeout)
+        limit = milliseconds(timeout)
         wait(
             None,
             lambda: check(
-                lib.plinth_store_get(self._handle, name.encode(), milliseconds, buffer, len(buffer), byref(size))
+                lib.plinth_store_get(self._handle, name.encode(), limit, buffer, len(buffer), byref(size))
             ),
         )
         return buffer.raw[: size.value]
 
     def barrier(self, name: str, ranks: int, timeout: Optional[float] = None) -> None:
         """Waits until `ranks` processes have made this call with this key, which serves one barrier."""
-        wait(None, lambda: check(lib.plinth_store_barrier(self._handle, name.encode(), ranks, _milliseconds(timeout))))
+        wait(None, lambda: check(lib.plinth_store_barrier(self._handle, name.encode(), ranks, milliseconds(timeout))))
 
     def unique_id(self, name: str, rank: int, ranks: int, timeout: Optional[float] = None) -> bytes:
         """Distributes a unique id from rank 0 to all ranks, for Communicator.init_rank."""
         data = (c_uint8 * _native.PLINTH_UNIQUE_ID_SIZE)()
-        milliseconds = _milliseconds(timeout)
+        limit = milliseconds(timeout)
         wait(
             None,
-            lambda: check(lib.plinth_store_unique_id(self._handle, name.encode(), rank, ranks, milliseconds, data)),
+            lambda: check(lib.plinth_store_unique_id(self._handle, name.encode(), rank, ranks, limit, data)),
         )
         return bytes(data)
 

@@ -13,7 +13,7 @@ from typing import Any, Optional, Sequence, Tuple
 from . import tensor
 from ._arguments import result, stream_handle, take_text
 from ._native import DLTensor, PLINTH_REDUCE_SUM, c_bool, check, lib
-from .communicator import Communicator, _operation, id_bytes, unique_id, wait_outside_groups
+from .communicator import Communicator, _operation, id_bytes, milliseconds, unique_id, wait_outside_groups
 from .errors import PlinthError
 
 __all__ = [
@@ -45,7 +45,7 @@ def report(timeout: float = 15.0) -> str:
     numbers of collectives that they have launched, where these differ.
 
     NCCL 2.24 and newer make it while a process of this machine uses a communicator of NCCL. `timeout` is in seconds."""
-    return take_text(lib.plinth_nccl_report, max(1, round(timeout * 1000)))
+    return take_text(lib.plinth_nccl_report, milliseconds(timeout))
 
 
 def is_available(tensors: Sequence[Any]) -> bool:

@@ -78,8 +78,10 @@ class Comm(unittest.TestCase):
         columns = comm.scatter(data, [0, 1], [1, 1], dim=-1, streams=[None, plinth.Stream(1)])
         plinth.synchronize(1)
         self.assertEqual(columns[1].tolist(), [[row[1]] for row in data.tolist()])
+        rows = data.shape[0]
         for options in ({"devices": [0], "chunk_sizes": [3, 3]}, {"devices": [0, 1], "streams": [None]}, {},
-                        {"devices": [0, 1], "chunk_sizes": [1, 1]}, {"devices": [0, 1], "dim": 2}):
+                        {"devices": [0, 1], "chunk_sizes": [1, 1]}, {"devices": [0, 1], "dim": 2},
+                        {"devices": [0, 1], "chunk_sizes": [2**64 + 1, rows - 1]}):
             with self.assertRaises(ValueError, msg=options):
                 comm.scatter(data, **options)
 

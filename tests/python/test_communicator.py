@@ -230,6 +230,9 @@ class Stores(unittest.TestCase):
                 store.get("missing", timeout=0.05)
             with self.assertRaisesRegex(TimeoutError, "1"):
                 store.barrier("two", 2, timeout=0.05)
+            for timeout in (-1, 2**64):
+                with self.assertRaisesRegex(ValueError, "the timeout in milliseconds"):
+                    store.get("missing", timeout)
             with plinth.Store(f"file://{folder}/store") as other:
                 self.assertEqual(other.get("key"), b"a\0b")
                 self.assertEqual(len(other.unique_id("id", 0, 1)), 128)
