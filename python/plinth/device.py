@@ -220,8 +220,9 @@ def check_error(res: int) -> None:
 class device:
     """A context that changes the calling thread's current device, and restores it at its end.
 
-    `with plinth.device(1): ...`. None and a negative index change nothing. `index` is the device's index. The context
-    must be left by the thread that entered it; one object may be entered again and again.
+    `with plinth.device(1): ...`. None and a negative index change nothing. `index` is the device's index; two objects of
+    one index are equal, and have one hash. The context must be left by the thread that entered it; one object may be
+    entered again and again.
     """
 
     type = "cuda"
@@ -236,6 +237,12 @@ class device:
 
     def __exit__(self, *_: object) -> None:
         result(c_int32, lib.plinth_maybe_exchange_device, self._previous.pop())
+
+    def __eq__(self, other: object) -> bool:
+        return self.index == other.index if isinstance(other, device) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.index)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.index})"

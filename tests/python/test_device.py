@@ -75,6 +75,13 @@ class Devices(unittest.TestCase):
             self.fail("a device that does not exist was entered")
         self.assertEqual(plinth.current_device(), 0)
 
+    def test_equality(self):
+        first, second = plinth.empty(1, device=1), plinth.Stream("cuda:1")
+        self.assertEqual(first.device, second.device)
+        self.assertEqual({first.device, second.device}, {plinth.device(1)})
+        self.assertNotEqual(first.device, plinth.device(0))
+        self.assertNotEqual(first.device, 1)
+
     def test_device_of(self):
         buffer = plinth.empty(16, device=1)
         for obj, expected in ((buffer, 1), (support.DLPackTensor(buffer), 1), (support.ArrayInterface(buffer), 1),
