@@ -63,7 +63,7 @@ def begin_exit() -> None:
 def check_exit(what: str) -> None:
     """Raises PlinthError if the interpreter ends: a thread of the driver that then calls Python ends the process."""
     if _is_exiting:
-        raise PlinthError(  # type: ignore[no-untyped-call,unused-ignore]
+        raise PlinthError(
             f"{what}: the interpreter is ending, and no thread of the driver may call Python any more",
             PLINTH_ERROR_SHUTTING_DOWN,
             "PLINTH_ERROR_SHUTTING_DOWN",

@@ -1,5 +1,7 @@
 """CuPy on plinth's memory: `plinth.cupy.enable()`."""
 
+from typing import Any
+
 from . import _native, errors
 
 __all__ = ["disable", "enable", "record_stream"]
@@ -47,7 +49,7 @@ def _c_functions(cupy):
     return cupy.cuda.memory.CFunctionAllocator(0, *address, _native.lib)
 
 
-def enable(*, current_stream=True):
+def enable(*, current_stream: bool = True) -> None:
     """Makes plinth the allocator of CuPy's arrays in this process, from now on. Arrays that exist stay where they are.
 
     With current_stream=True memory is allocated for CuPy's current stream, at the cost of a call through Python. With
@@ -67,7 +69,7 @@ def enable(*, current_stream=True):
     cupy.cuda.set_allocator(_kept.malloc)
 
 
-def record_stream(array, stream):
+def record_stream(array: Any, stream: Any) -> None:
     """Keeps an array's memory from being reused, once it is freed, before the present work of a CuPy stream is done.
 
     Call it for every stream that uses an array besides the one that was current when the array was made. Raises
@@ -79,7 +81,7 @@ def record_stream(array, stream):
         raise errors.PlinthError(message.decode(errors="replace"))
 
 
-def disable():
+def disable() -> None:
     """Gives CuPy its own memory pool back. Arrays in plinth's memory stay valid."""
     import cupy
 

@@ -1,5 +1,7 @@
 """The exceptions of plinth. All derive from PlinthError, which is a RuntimeError, as the errors of torch.cuda are."""
 
+from typing import Dict, Type
+
 from . import _bindings as c
 
 __all__ = [
@@ -15,7 +17,13 @@ class PlinthError(RuntimeError):
     constant, `name` its name, and `driver_code` the CUresult of the driver call that failed, or 0.
     """
 
-    def __init__(self, message, status=c.PLINTH_ERROR_INVALID_VALUE, name="PLINTH_ERROR_INVALID_VALUE", driver_code=0):
+    def __init__(
+        self,
+        message: str,
+        status: int = c.PLINTH_ERROR_INVALID_VALUE,
+        name: str = "PLINTH_ERROR_INVALID_VALUE",
+        driver_code: int = 0,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.name = name
@@ -67,7 +75,7 @@ class CompilationError(PlinthError):
 
 
 # The exception of each status; PlinthError for all others.
-_CLASSES = {
+_CLASSES: Dict[int, Type[PlinthError]] = {
     c.PLINTH_ERROR_OUT_OF_MEMORY: OutOfMemoryError,
     c.PLINTH_ERROR_NOT_SUPPORTED: NotSupportedError,
     c.PLINTH_ERROR_PEER_ACCESS_UNSUPPORTED: NotSupportedError,
@@ -102,7 +110,7 @@ _CLASSES = {
 _CONTEXT_LOST = {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719}
 
 
-def class_of(status, driver_code=0):
+def class_of(status: int, driver_code: int = 0) -> Type[PlinthError]:
     """Returns the exception class of a status and of the CUresult of the driver call that failed."""
     if status == c.PLINTH_ERROR_DRIVER and driver_code in _CONTEXT_LOST:
         return DeviceLostError

@@ -41,7 +41,7 @@ def _resource(rmm, device):
     return rmm.mr.CallbackMemoryResource(allocate, deallocate)
 
 
-def enable():
+def enable() -> None:
     """Makes plinth the memory resource of every device in RMM, from now on. Memory that exists stays where it is.
 
     Memory is allocated for the stream that RMM passes. RMM asks for an alignment of 256 bytes; plinth has 512. A

@@ -156,7 +156,7 @@ class Stream:
         Its exception goes to sys.unraisablehook. It must not be called in a capture, where it raises GraphError.
         """
         if self.is_capturing():
-            raise GraphError(  # type: ignore[no-untyped-call,unused-ignore]
+            raise GraphError(
                 "launch_host_function: the stream is capturing, and a graph would call the function again and again; "
                 "call it outside of the capture",
                 _native.PLINTH_ERROR_CAPTURE_FORBIDS,

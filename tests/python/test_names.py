@@ -1,7 +1,9 @@
 """Tests that each public name of torch.cuda exists in plinth with the same parameters, or has a reason not to."""
 
+import importlib
 import inspect
 import pathlib
+import pkgutil
 import unittest
 
 import support  # noqa: F401
@@ -199,6 +201,21 @@ class Names(unittest.TestCase):
                             if inspect.isfunction(function) and not method.startswith("_"):
                                 with self.subTest(name=f"{name}.{method}"):
                                     self.assertTrue((function.__doc__ or "").strip())
+
+    def test_public_functions_are_annotated(self):
+        """The package is typed (py.typed): a strict type checker refuses calls of functions that are not."""
+        found = [module.name for module in pkgutil.iter_modules(plinth.__path__) if not module.name.startswith("_")]
+        for module in (importlib.import_module(f"plinth.{name}") for name in found):
+            own = [thing for name, thing in vars(module).items()
+                   if not name.startswith("_") and getattr(thing, "__module__", "") == module.__name__]
+            methods = [method for thing in own if inspect.isclass(thing) for name, method in vars(thing).items()
+                       if name in ("__init__", "__new__", "__call__") or not name.startswith("_")]
+            for function in filter(inspect.isfunction, (inspect.unwrap(thing) for thing in own + methods)):
+                if function.__module__ != module.__name__:
+                    continue  # of a NamedTuple or a Protocol
+                parameters = [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
+                with self.subTest(module=module.__name__, function=function.__qualname__):
+                    self.assertLessEqual({*parameters, "return"}, set(function.__annotations__))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import os
 import pathlib
 import threading
 import warnings
+from typing import Any, Tuple
 
 from .. import _native
 from . import _build
@@ -124,7 +125,7 @@ def _install_pluggable(torch):
     _kept.append(allocator)
 
 
-def enable(*, fallback=True):
+def enable(*, fallback: bool = True) -> None:
     """Makes plinth the allocator of all CUDA memory of PyTorch in this process.
 
     Call it before anything uses CUDA; it does not initialize CUDA itself. It cannot be undone. The first call for a
@@ -158,12 +159,12 @@ def enable(*, fallback=True):
         _process = os.getpid()
 
 
-def is_enabled():
+def is_enabled() -> bool:
     """Returns whether plinth is PyTorch's allocator in this process, by enable() here or in the parent of a fork."""
     return _enabled_by is not None
 
 
-def pool_id(pool, device=None):
+def pool_id(pool: Any, device: Any = None) -> Tuple[int, int]:
     """Returns plinth's id of a pool of PyTorch on a device, by default the current one, as a pair of integers.
 
     `pool` is a torch.cuda.MemPool, a torch.cuda.CUDAGraph, or the pair that torch.cuda.graph_pool_handle returns. The
