@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import numbers
 import os
 import time
 import traceback
@@ -47,16 +48,16 @@ class Kernel(Unpicklable):
         """Launches the kernel in a stream, by default the current one, asynchronously.
 
         An argument is a tensor on the device or in pinned memory (its address is passed), a ctypes value, an int (a C
-        int), a float (a C float) or a bool. `shared_mem` is in bytes. Tensors must live until the work is done. Raises
-        ValueError for extents below 1 and (InvalidArgumentError) for arguments that do not match the kernel's parameters,
-        and TypeError for other objects.
+        int), a float (a C float), a bool, or a number of another library, such as numpy.int64. `shared_mem` is in bytes.
+        Tensors must live until the work is done. Raises ValueError for extents that are not three or below 1 and
+        (InvalidArgumentError) for arguments that do not match the kernel's parameters, and TypeError for other objects.
         """
         args = () if args is None else args
         raw = (_native.plinth_kernel_argument_t * max(len(args), 1))()
         keep = [_argument(raw[i], item, stream) for i, item in enumerate(args)]
         launch = _native.plinth_kernel_launch_t.init()
-        launch.grid[:] = [integer_argument(extent, "an extent of the grid,", 1, 2**32) for extent in grid]
-        launch.block[:] = [integer_argument(extent, "an extent of the block,", 1, 2**32) for extent in block]
+        launch.grid[:] = _extents(grid, "grid")
+        launch.block[:] = _extents(block, "block")
         launch.shared_bytes = integer_argument(shared_mem, "shared_mem", 0, 2**32)
         _launches.append(self)
         try:
@@ -80,6 +81,12 @@ class Kernel(Unpicklable):
         return address.value or 0, size.value
 
 
+def _extents(extents: Sequence[int], what: str) -> List[int]:
+    if len(extents) != 3:
+        raise ValueError(f"the {what} {extents} does not have three extents")
+    return [integer_argument(extent, f"an extent of the {what},", 1, 2**32) for extent in extents]
+
+
 def _argument(raw: Any, item: Any, stream: StreamLike) -> Any:
     """Describes an argument, and returns what must live during the launch."""
     raw.struct_size = ctypes.sizeof(raw)
@@ -97,6 +104,9 @@ def _argument(raw: Any, item: Any, stream: StreamLike) -> Any:
         raw.value = ctypes.addressof(item)
         return item
     view = tensor.view(item, stream=stream)
+    if isinstance(item, numbers.Number):
+        raw.kind, raw.bytes, raw.value = _native.PLINTH_ARGUMENT_BYTES, view.nbytes, view.pointer
+        return view
     if view.dl.device.device_type == tensor.CPU and _is_pinned(view.pointer):
         pinned = tensor.describe(view.pointer, (tensor.CUDA_HOST, 0), view.dtype, view.shape, view.strides)
         view = tensor.TensorView(pinned, view.read_only, view)

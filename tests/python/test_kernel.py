@@ -1,7 +1,9 @@
 """Tests kernels and green contexts. On the host device kernels need a C++ compiler."""
 
+import array
 import copy
 import ctypes
+import numbers
 import pickle
 import struct
 import unittest
@@ -9,6 +11,11 @@ import unittest
 import support
 import plinth
 from plinth import _native, kernel
+
+
+@numbers.Number.register
+class Number(array.array):
+    """A number of another library, which has the buffer protocol as those of numpy."""
 
 
 class Kernels(unittest.TestCase):
@@ -28,16 +35,18 @@ class Kernels(unittest.TestCase):
         scale = self.compile(source, "scale<float>", nvcc_options=["-DUNUSED=1"])
         buffer = plinth.zeros(1000, "float32")
         buffer.fill_(struct.pack("f", 2))
-        scale((8, 1, 1), (128, 1, 1), (buffer, 3.0, 999))
+        scale((8, 1, 1), (128, 1, 1), (buffer, Number("f", [3.0]), 999))
         values = memoryview(buffer.tobytes()).cast("f")
         self.assertEqual(set(values[:999]), {6.0})
         self.assertEqual(values[999], 2.0)
         with self.assertRaises(ValueError):
             scale((1, 1, 1), (1, 1, 1), (buffer,))
         for options in ({"grid": (2**32 + 1, 1, 1)}, {"grid": (0, 1, 1)}, {"block": (1, 2**32 + 1, 1)},
-                        {"shared_mem": 2**32}):
+                        {"shared_mem": 2**32}, {"args": (buffer, Number("d", [3.0]), 1)}):
             with self.assertRaises(ValueError):
-                scale(args=(buffer, 3.0, 1), **options)
+                scale(**{"args": (buffer, 3.0, 1), **options})
+        with self.assertRaisesRegex(ValueError, "the grid .8, 1. does not have three extents"):
+            scale((8, 1), args=(buffer, 3.0, 1))
         self.assertEqual(memoryview(buffer.tobytes()).cast("f")[0], 6.0)
         with self.assertRaises(ctypes.ArgumentError):
             scale.set_shared_memory_config(2**32)
@@ -93,11 +102,17 @@ class Kernels(unittest.TestCase):
         self.assertEqual(ctypes.c_int32.from_address(raw[1].value).value, 3)
         self.assertEqual(ctypes.c_int64.from_address(raw[4].value).value, 1 << 40)
         self.assertEqual((raw[5].bytes, raw[4].bytes), (8, 0))
+        number = Number("q", [1 << 40])
+        keep.append(kernel._argument(raw[4], number, None))
+        self.assertEqual((raw[4].kind, raw[4].bytes, ctypes.c_int64.from_address(raw[4].value).value),
+                         (_native.PLINTH_ARGUMENT_BYTES, 8, 1 << 40))
         with self.assertRaises(OverflowError):
             kernel._argument(raw[0], 1 << 31, None)
         with self.assertRaises(TypeError):
+            kernel._argument(raw[0], 1j, None)
+        with self.assertRaises(TypeError):
             kernel._argument(raw[0], "text", None)
-        self.assertEqual(len(keep), 6)
+        self.assertEqual(len(keep), 7)
 
     def test_symbols(self):
         source = "__constant__ float by[2]; __global__ void scale(float *at) { *at *= by[1]; }"
