@@ -182,7 +182,7 @@ class Kernels(unittest.TestCase):
             self.skipTest("the device has no green contexts")
         self.assertGreaterEqual(context.sm_count, 8)
         stream = context.Stream()
-        buffer = plinth.zeros(16).fill_(3, stream)
+        buffer = plinth.empty(16, stream=stream).fill_(3, stream)
         stream.synchronize()
         self.assertEqual(buffer.tobytes(), b"\3" * 16)
         context.set_context()
