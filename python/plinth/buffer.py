@@ -108,6 +108,10 @@ class Buffer:
     def __repr__(self) -> str:
         return f"<plinth.Buffer {self.dtype}{list(self.shape)} device={self._device} ptr={self.ptr:#x}>"
 
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        # Without this, numpy makes an array of one object.
+        raise TypeError(f"numpy cannot use a buffer on a device; copy it: copy_to(numpy.empty({self.shape}, ...))")
+
     def __reduce__(self) -> Any:
         raise TypeError("a buffer cannot be pickled; use tobytes(), or plinth.ipc to share its memory")
 

@@ -241,6 +241,12 @@ class Exports(unittest.TestCase):
         del capsules
         self.assertTrue(_dlpack.collect())
 
+    @unittest.skipIf(numpy is None, "numpy is not installed")
+    def test_numpy_makes_no_array_of_an_object(self):
+        for convert in numpy.asarray, numpy.sum, lambda buffer: numpy.zeros(4) + buffer:
+            with self.assertRaisesRegex(TypeError, r"copy_to\(numpy.empty\(\(4,\)"):
+                convert(self.buffer)
+
     @support.host_device
     @unittest.skipIf(numpy is None, "numpy is not installed")
     def test_numpy_shares_the_memory(self):
