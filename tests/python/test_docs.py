@@ -1,10 +1,13 @@
-"""Runs the Python code of the package's README and of docs/python.md, each page in a process of its own."""
+"""Runs the Python code of the README and of docs/python.md in processes of their own; checks the page's signatures."""
 
+import inspect
 import pathlib
 import re
 import subprocess
 import sys
 import unittest
+
+from plinth import sleeping
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -27,6 +30,16 @@ class Pages(unittest.TestCase):
 
     def test_page(self):
         self.run_page("docs/python.md")
+
+    def test_signatures_of_the_table(self):
+        rows = re.findall(r"^\| (`.+?) \|", (ROOT / "docs/python.md").read_text(), re.MULTILINE)
+        signatures = [found for row in rows for found in re.findall(r"`(\w+)\((.*?)\)`", row)]
+        signatures = [found for found in signatures if hasattr(sleeping, found[0])]
+        self.assertGreater(len(signatures), 8)
+        for name, parameters in signatures:
+            own = inspect.signature(getattr(sleeping, name)).parameters.values()
+            own = [str(parameter.replace(annotation=parameter.empty)) for parameter in own]
+            self.assertEqual(parameters.replace('"', "'"), ", ".join(own), name)
 
 
 if __name__ == "__main__":
