@@ -123,7 +123,7 @@ def foreign_stream(stream: Any) -> Tuple[int, int]:
             raise TypeError(f"__cuda_stream__ of {type(stream).__name__} has version {version}; only 0 is known")
     elif hasattr(stream, "cuda_stream"):
         handle = stream.cuda_stream
-    elif hasattr(stream, "ptr"):
+    elif hasattr(stream, "ptr") and not hasattr(stream, "__dlpack__"):  # A buffer's address is no stream.
         handle = stream.ptr
     else:
         raise TypeError(

@@ -194,7 +194,7 @@ class Streams(unittest.TestCase):
             self.assertEqual(plinth.ExternalStream(kind(own.cuda_stream)), own)
 
     def test_bad_streams(self):
-        for stream in ("s", 1.5, object()):
+        for stream in ("s", 1.5, object(), plinth.empty(1), plinth.Event()):
             with self.assertRaises(TypeError):
                 plinth.current_stream().wait_stream(stream)
         with self.assertRaises(plinth.errors.InvalidArgumentError):
