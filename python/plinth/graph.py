@@ -70,7 +70,6 @@ class CUDAGraph:
     def __init__(self, keep_graph: bool = False) -> None:
         self._handle = result(c_void_p, lib.plinth_graph_create)
         weakref.finalize(self, release, lib.plinth_graph_destroy, self._handle).atexit = False
-        self._generators: List[Any] = []
         if keep_graph:
             check(lib.plinth_graph_set_flags(self._handle, _native.PLINTH_GRAPH_KEEP_GRAPH))
 
@@ -120,9 +119,11 @@ class CUDAGraph:
         return [self.pool()]
 
     def register_generator_state(self, generator: "Generator") -> None:
-        """Registers a generator, before the capture, so that each replay draws new numbers from it."""
+        """Registers a generator, before the capture, so that each replay draws new numbers from it.
+
+        The graph keeps the generator's state, also when the object is collected.
+        """
         check(lib.plinth_graph_register_generator_state(self._handle, generator._handle))
-        self._generators.append(generator)
 
     def enable_debug_mode(self) -> None:
         """Makes the graph keep its nodes for debug_dump; call it before the capture ends."""

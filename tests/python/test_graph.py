@@ -6,6 +6,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import weakref
 
 import support
 import plinth
@@ -155,6 +156,10 @@ class Graphs(unittest.TestCase):
         generator.set_offset(0)
         graph.replay()
         self.assertEqual(first, numbers.tolist())
+        generator = weakref.ref(generator)
+        self.assertIsNone(generator())
+        graph.replay()
+        self.assertNotEqual(first, numbers.tolist())
 
     def test_dump_summary_and_times(self):
         graph = self.capture_fill(5, keep_graph=True)
