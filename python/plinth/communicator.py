@@ -69,12 +69,9 @@ class _Groups(threading.local):
 _groups = _Groups()
 
 
-def wait_outside_groups(block: Callable[[], None]) -> None:
+def wait_outside_groups(block: Callable[[], T]) -> T:
     """Waits as `wait` does. In a group it calls `block` in the calling thread, whose group makes the library refuse it."""
-    if _groups.open:
-        block()
-    else:
-        wait(None, block)
+    return block() if _groups.open else wait(None, block)
 
 
 def unique_id() -> bytes:
@@ -131,11 +128,13 @@ class Communicator:
         join.
         """
         data, index, options = id_bytes(uid), known_device(device), _options(timeout, engine, nonblocking)
-        handle = c_void_p()
-        wait_outside_groups(
-            lambda: check(lib.plinth_communicator_init_rank(ranks, data, rank, index, byref(options), byref(handle)))
-        )
-        return cls._own(handle.value or 0)
+
+        def block() -> "Communicator":
+            handle = c_void_p()
+            check(lib.plinth_communicator_init_rank(ranks, data, rank, index, byref(options), byref(handle)))
+            return cls._own(handle.value or 0)  # After Ctrl-C it is collected, and the other ranks do not wait for it.
+
+        return wait_outside_groups(block)
 
     @classmethod
     def init_all(

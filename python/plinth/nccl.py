@@ -62,14 +62,13 @@ def init_rank(num_ranks: int, uid: bytes, rank: int) -> Communicator:
     """Creates the communicator of one rank through NCCL, on the current device. Waits for all ranks."""
     from .device import current_device, device
 
-    data, index, handle = id_bytes(uid), current_device(), c_void_p()
+    data, index = id_bytes(uid), current_device()
 
-    def block() -> None:
+    def block() -> Communicator:
         with device(index):
-            check(lib.plinth_nccl_init_rank(num_ranks, data, rank, byref(handle)))
+            return Communicator._own(result(c_void_p, lib.plinth_nccl_init_rank, num_ranks, data, rank) or 0)
 
-    wait_outside_groups(block)
-    return Communicator._own(handle.value or 0)
+    return wait_outside_groups(block)
 
 
 def _array(stack: ExitStack, tensors: Sequence[Any], writable: bool = False) -> Any:

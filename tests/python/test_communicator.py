@@ -178,6 +178,27 @@ class InThreads(unittest.TestCase):
         if results or plinth.device_kind() == "host":
             self.assertEqual(results, {0: [3], 1: [3]})
 
+    @support.host_device
+    def test_ranks_do_not_wait_for_one_that_ctrl_c_ended(self):
+        code = """
+            import os, signal, threading, plinth
+            uid = plinth.communicator.unique_id()
+            try:
+                threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+                plinth.Communicator.init_rank(2, uid, 0, 0, timeout=10)
+            except KeyboardInterrupt:
+                pass
+            with plinth.Communicator.init_rank(2, uid, 1, LAST, timeout=10) as rank:
+                try:
+                    rank.all_reduce(plinth.zeros(4, "float32", LAST))
+                    rank.wait()
+                except plinth.errors.WaitTimeoutError as error:
+                    print(error)
+                except plinth.errors.CommunicatorError as error:
+                    print(error.name)
+        """.replace("LAST", str(support.LAST))
+        self.assertEqual(support.run_python(code, timeout=60), (0, "PLINTH_ERROR_PEER_LOST\n"))
+
     def test_missing_rank(self):
         with self.assertRaises(TimeoutError):
             plinth.Communicator.init_rank(2, communicator.unique_id(), 0, 0, timeout=0.2)
