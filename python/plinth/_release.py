@@ -12,7 +12,7 @@ from typing import Any, Callable, List, Set, Tuple
 
 from ._arguments import call_and_report
 from ._native import PLINTH_ERROR_CAPTURE_FORBIDS, PLINTH_ERROR_SHUTTING_DOWN, check
-from .errors import PlinthError
+from .errors import DeviceLostError, PlinthError
 
 _driver_threads: Set[int] = set()
 _delayed: List[Tuple[Callable[..., int], Tuple[Any, ...]]] = []
@@ -29,14 +29,18 @@ class Unpicklable:
 def release(function: Callable[..., int], *arguments: Any) -> None:
     """Calls a function of the C API that destroys or frees. In a thread of the driver another thread calls it later.
 
-    A stream that is a part of a capture is destroyed when the capture has ended.
+    A stream that is a part of a capture is destroyed when the capture has ended. What is on a device whose context is
+    lost is lost with it, which other calls have reported.
     """
     delays = bool(_driver_threads) and _thread.get_ident() in _driver_threads
     status = 0 if delays else function(*arguments)
     if delays or status == PLINTH_ERROR_CAPTURE_FORBIDS:
         _delayed.append((function, arguments))
     else:
-        check(status)
+        try:
+            check(status)
+        except DeviceLostError:
+            pass
 
 
 def call_in_driver_thread(function: Callable[[], object]) -> None:

@@ -74,12 +74,14 @@ class Kernels(unittest.TestCase):
     def test_assertion(self):
         code = """
             import plinth
+            stream = plinth.Stream(dedicated=True)
             fail = plinth.compile_kernel("#include <cassert>\\n__global__ void f() { assert(false); }", "f")
             fail()
             try:
                 plinth.synchronize()
             except plinth.errors.DeviceLostError as error:
                 print(error.driver_code)
+            del stream  # No message of a destruction that is impossible.
         """
         self.compile("__global__ void f() {}", "f")
         self.assertEqual(support.run_python(code), (0, "710\n"))
