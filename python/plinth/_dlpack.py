@@ -42,7 +42,7 @@ class _Export:
 _exports: List[_Export] = []
 _lock = threading.RLock()
 _numbers = itertools.count(1)
-_collect_at = 0
+_calls_left = 0  # of collect_sometimes, until it collects
 
 
 def export(buffer: "Buffer", device: "tuple[int, int]", versioned: bool) -> Any:
@@ -106,22 +106,24 @@ def _is_released(entry: _Export) -> bool:
 
 def collect() -> bool:
     """Frees the buffers that consumers no longer hold, and reports whether there were any."""
-    global _collect_at
+    global _calls_left
     with _lock:
         live: List[_Export] = []
         freed: List[_Export] = []
         for entry in _exports:
             (freed if _is_released(entry) else live).append(entry)
         _exports[:] = live
-        _collect_at = 2 * len(live) if len(live) > 64 else 0
+        _calls_left = len(live)
         for entry in freed:
             entry.buffer._exports -= 1
     return bool(freed)
 
 
 def collect_sometimes() -> None:
-    """Calls collect, at a cost that does not grow with the number of exports."""
-    if _exports and len(_exports) >= _collect_at:
+    """Calls collect so rarely that a call looks at one export on average."""
+    global _calls_left
+    _calls_left -= 1
+    if _exports and _calls_left <= 0:
         collect()
 
 

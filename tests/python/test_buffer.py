@@ -231,6 +231,21 @@ class Exports(unittest.TestCase):
             self.assertFalse(_dlpack.collect())
         self.buffer.free()
 
+    def test_the_cost_of_an_allocation_does_not_grow(self):
+        capsules = [self.buffer.__dlpack__() for _ in range(50)]
+        checked = []
+        with mock.patch.object(_dlpack, "_is_released", lambda entry: checked.append(entry.name)):
+            for _ in range(100):
+                plinth.empty(1)
+        self.assertLessEqual(len(checked), 150)
+        del capsules[1:]
+        for _ in range(50):
+            plinth.empty(1)
+        self.assertEqual(self.buffer._exports, 1)
+        capsules.clear()
+        plinth.empty(1)
+        self.assertEqual(self.buffer._exports, 0)
+
     def test_the_cost_of_a_collection_is_linear(self):
         capsules = [self.buffer.__dlpack__() for _ in range(100)]
         del capsules[50:]
