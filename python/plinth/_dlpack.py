@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 from ctypes import c_char_p, c_void_p
-from typing import TYPE_CHECKING, Any, List
+from typing import TYPE_CHECKING, Any, Dict, List
 
 from . import tensor
 from ._arguments import call_and_report, result, take_text
@@ -39,7 +39,7 @@ class _Export:
         self.capsule = [capsule]  # empty once the capsule is consumed
 
 
-_exports: List[_Export] = []
+_exports: Dict[str, _Export] = {}  # by the name
 _lock = threading.RLock()
 _numbers = itertools.count(1)
 _calls_left = 0  # of collect_sometimes, until it collects
@@ -76,7 +76,7 @@ def export(buffer: "Buffer", device: "tuple[int, int]", versioned: bool) -> Any:
     managed.deleter = ctypes.cast(lib.plinth_host_free, c_void_p)
     capsule = _new_capsule(address, _NAMES[versioned], None)
     with _lock:
-        _exports.append(_Export(address, name, buffer, capsule))
+        _exports[name] = _Export(address, name, buffer, capsule)
         buffer._exports += 1
     return capsule
 
@@ -93,10 +93,7 @@ def _is_released(entry: _Export) -> bool:
     """Reports whether the consumer called the deleter, or the capsule was dropped without a consumer."""
     if entry.capsule:
         if any(tensor._capsule_is_valid(entry.capsule[0], name) for name in _NAMES.values()):
-            if _references(entry) > _UNUSED:
-                return False
-            check(lib.plinth_host_free(entry.address))
-            return True
+            return _references(entry) <= _UNUSED
         entry.capsule.clear()
     try:
         return take_text(lib.plinth_memory_get_name, entry.address) != entry.name
@@ -105,18 +102,21 @@ def _is_released(entry: _Export) -> bool:
 
 
 def collect() -> bool:
-    """Frees the buffers that consumers no longer hold, and reports whether there were any."""
+    """Frees the buffers that consumers no longer hold, and reports whether there were any.
+
+    A finalizer or the handler of a signal may call it in the middle of a call. The one that removes an entry frees it.
+    """
     global _calls_left
+    is_any = False
     with _lock:
-        live: List[_Export] = []
-        freed: List[_Export] = []
-        for entry in _exports:
-            (freed if _is_released(entry) else live).append(entry)
-        _exports[:] = live
-        _calls_left = len(live)
-        for entry in freed:
-            entry.buffer._exports -= 1
-    return bool(freed)
+        for entry in list(_exports.values()):
+            if _is_released(entry) and _exports.pop(entry.name, None) is not None:
+                is_any = True
+                entry.buffer._exports -= 1
+                if entry.capsule:  # It had no consumer, who calls the deleter.
+                    check(lib.plinth_host_free(entry.address))
+        _calls_left = len(_exports)
+    return is_any
 
 
 def collect_sometimes() -> None:
@@ -151,7 +151,7 @@ def _reset() -> None:
     """Forgets everything in a forked child, in which another thread of the parent may hold the lock."""
     global _lock
     _lock = threading.RLock()
-    for entry in _exports:
+    for entry in _exports.values():
         entry.buffer._exports = 0
     _exports.clear()
 

@@ -2,6 +2,7 @@
 
 import array
 import gc
+import itertools
 import pickle
 import sys
 import threading
@@ -230,6 +231,28 @@ class Exports(unittest.TestCase):
             self.assertTrue(_dlpack.collect())
             self.assertFalse(_dlpack.collect())
         self.buffer.free()
+
+    def test_a_finalizer_that_collects_within_a_collection(self):
+        # The collector of cycles may run in a collection, and the finalizers that it calls may free a buffer.
+        is_released = _dlpack._is_released
+        for at in range(8):
+            buffers = [plinth.empty(1) for _ in range(8)]
+            capsules = [buffer.__dlpack__() for buffer in buffers]
+            del capsules[::2]
+            calls = itertools.count()
+
+            def check(entry):
+                found = is_released(entry)
+                if next(calls) == at:
+                    _dlpack.collect()
+                return found
+
+            with mock.patch.object(_dlpack, "_is_released", check):
+                _dlpack.collect()
+            self.assertEqual([buffer._exports for buffer in buffers], [0, 1] * 4)
+            capsules.clear()
+            self.assertTrue(_dlpack.collect())
+            self.assertEqual([buffer._exports for buffer in buffers], [0] * 8)
 
     def test_the_cost_of_an_allocation_does_not_grow(self):
         capsules = [self.buffer.__dlpack__() for _ in range(50)]
