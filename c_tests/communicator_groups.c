@@ -210,7 +210,7 @@ TEST(refused_torch_nccl_calls_refuse_the_group) {
   REFUSES(plinth_nccl_all_reduce(tensors, NULL, RANKS, PLINTH_REDUCE_SUM, streams, communicators),
           PLINTH_ERROR_DEVICE_MISMATCH);
   REFUSES(plinth_nccl_all_reduce(tensors, NULL, RANKS, 9, NULL, communicators), PLINTH_ERROR_INVALID_VALUE);
-  REFUSES(plinth_nccl_reduce(tensors, NULL, RANKS, 2, PLINTH_REDUCE_SUM, NULL, communicators), PLINTH_ERROR_NULL_POINTER);
+  REFUSES(plinth_nccl_reduce(tensors, NULL, RANKS, 2, PLINTH_REDUCE_SUM, NULL, communicators), PLINTH_ERROR_INVALID_VALUE);
   REFUSES(plinth_nccl_broadcast(tensors, RANKS, 2, NULL, communicators), PLINTH_ERROR_INVALID_VALUE);
   REFUSES(plinth_nccl_all_gather(tensors, NULL, RANKS, NULL, communicators), PLINTH_ERROR_NULL_POINTER);
   REFUSES(plinth_nccl_reduce_scatter(tensors, NULL, RANKS, PLINTH_REDUCE_SUM, NULL, communicators), PLINTH_ERROR_NULL_POINTER);

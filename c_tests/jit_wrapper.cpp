@@ -93,7 +93,7 @@ TEST(functions_with_several_outputs) {
   CHECK(result.ndim == 1 && result.shape[0] == 3 && result.dtype.code == 2 && result.dtype.bits == 32);
   moved({&x.tensor, &y.tensor}, {&sum.tensor, &product.tensor});
   CHECK(sum.read() == Numbers({5, 7, 9}) && product.read() == Numbers({4, 10, 18}));
-  THROWS(both.result({&x.tensor, &y.tensor}), PLINTH_ERROR_INVALID_HANDLE);
+  THROWS(both.result({&x.tensor, &y.tensor}), PLINTH_ERROR_NULL_POINTER);
 }
 
 TEST(complex_scalars_have_two_parts) {
@@ -176,7 +176,7 @@ TEST(kernels_of_a_module_are_launched) {
     THROWS(moved({1, 1}), PLINTH_ERROR_INVALID_VALUE);
     THROWS(moved(plinth::Launch({1}, {1}).cooperative(), cycles), PLINTH_ERROR_NOT_SUPPORTED);
   }
-  THROWS(kernel({1, 1}, cycles), PLINTH_ERROR_INVALID_HANDLE);
+  THROWS(kernel({1, 1}, cycles), PLINTH_ERROR_NULL_POINTER);
 }
 
 // A launch becomes a node of the graph that its stream captures, and of no other.

@@ -265,7 +265,7 @@ static plinth_pool_id_t pool_of_helper(void) {
   plinth_pool_id_t pool = {0, 0};
   plinth_pluggable_allocator_t allocator = load_helper();
   CHECK_STATUS(plinth_mem_pool_create_with_allocator(allocator, false, false, NULL), PLINTH_ERROR_NULL_POINTER);
-  CHECK_STATUS(plinth_mem_pool_create_with_allocator(NULL, false, false, &pool), PLINTH_ERROR_INVALID_HANDLE);
+  CHECK_STATUS(plinth_mem_pool_create_with_allocator(NULL, false, false, &pool), PLINTH_ERROR_NULL_POINTER);
   CHECK_OK(plinth_mem_pool_create_with_allocator(allocator, false, false, &pool));
   CHECK_OK(plinth_pluggable_allocator_destroy(allocator));
   return pool;

@@ -163,5 +163,5 @@ TEST(samplers_return_readings_in_order) {
   CHECK(taken.count <= 2);
   THROWS(plinth::TelemetrySampler(milliseconds(0)), PLINTH_ERROR_INVALID_VALUE);
   THROWS_TYPE(plinth::TelemetrySampler(milliseconds(-1)), std::invalid_argument);
-  THROWS(sampler.take(), PLINTH_ERROR_INVALID_HANDLE);
+  THROWS(sampler.take(), PLINTH_ERROR_NULL_POINTER);
 }
