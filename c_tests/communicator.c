@@ -442,6 +442,56 @@ TEST(an_abort_ends_a_waiting_collective) {
   destroy_communicators();
 }
 
+static void *wait_for_a_destroyed_rank(void *context) {
+  float *memory = (float *)context;
+  CHECK_STATUS(plinth_communicator_all_reduce(communicators[0], memory, memory, COUNT, FLOAT32, PLINTH_REDUCE_SUM, streams[0]),
+               PLINTH_ERROR_PEER_LOST);
+  CHECK_MESSAGE("rank 0 waited for rank 1, whose communicator was destroyed");
+  return NULL;
+}
+
+TEST(a_rank_that_is_destroyed_ends_the_waits_for_it) {
+  pthread_t thread;
+  /* While another rank waits for it, and before. */
+  for (int before = 0; before < 2; before++) {
+    make_communicators();
+    float *memory = floats_on(0, COUNT, 1, 0);
+    if (before) {
+      CHECK_OK(plinth_communicator_destroy(communicators[1]));
+    }
+    CHECK(pthread_create(&thread, NULL, wait_for_a_destroyed_rank, memory) == 0);
+    if (!before) {
+      sleep_milliseconds(50);
+      CHECK_OK(plinth_communicator_destroy(communicators[1]));
+    }
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK_STATUS(plinth_communicator_recv(communicators[0], memory, COUNT, FLOAT32, 1, streams[0]), PLINTH_ERROR_ABORTED);
+    communicators[1] = NULL;
+    destroy_communicators();
+  }
+  make_communicators();
+  float *memory = floats_on(0, COUNT, 1, 0);
+  CHECK_OK(plinth_communicator_destroy(communicators[1]));
+  communicators[1] = NULL;
+  CHECK_STATUS(plinth_communicator_recv(communicators[0], memory, COUNT, FLOAT32, 1, streams[0]), PLINTH_ERROR_PEER_LOST);
+  destroy_communicators();
+}
+
+TEST(a_message_to_oneself_needs_a_group) {
+  make_communicators();
+  float *from = floats_on(0, COUNT, 1, 1), *to = floats_on(0, COUNT, 0, 0);
+  CHECK_STATUS(plinth_communicator_send(communicators[0], from, COUNT, FLOAT32, 0, streams[0]), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_STATUS(plinth_communicator_recv(communicators[0], to, 0, FLOAT32, 0, streams[0]), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("only while it receives, in one group");
+  CHECK_OK(plinth_communicator_group_start());
+  CHECK_OK(plinth_communicator_send(communicators[0], from, COUNT, FLOAT32, 0, streams[0]));
+  CHECK_OK(plinth_communicator_recv(communicators[0], to, COUNT, FLOAT32, 0, streams[0]));
+  CHECK_OK(plinth_communicator_group_end());
+  CHECK_OK(plinth_communicator_wait(communicators[0], 20000, streams[0]));
+  expect_floats(to, COUNT, 1, 1);
+  destroy_communicators();
+}
+
 TEST(invalid_arguments_are_refused) {
   plinth_communicator_t made = UNTOUCHED_POINTER;
   plinth_communicator_options_t options = PLINTH_COMMUNICATOR_OPTIONS_INIT;

@@ -52,6 +52,8 @@ pub(super) struct State {
     requests: Vec<VecDeque<PendingRequest>>,
     sends: HashMap<(u32, u32), VecDeque<PendingRequest>>,
     receives: HashMap<(u32, u32), VecDeque<PendingRequest>>,
+    /// The ranks that were released, which submit nothing any more.
+    released: Vec<u32>,
     /// The error that aborted the group.
     sticky_error: Option<StickyError>,
 }
@@ -136,8 +138,13 @@ impl InProcessRank {
         aborted.map(drop)
     }
 
-    /// Releases a rank; the last one destroys the shared resources.
+    /// Releases a rank; the last one destroys the shared resources. Ranks that wait for it fail.
     pub fn release(self, runtime: &Runtime) -> Result<()> {
+        // A call of NCCL that does not return holds the lock.
+        if let Some(mut state) = self.group.state.try_lock_for(self.group.limit) {
+            state.released.push(self.rank);
+            self.group.changed.notify_all();
+        }
         let Some(group) = Arc::into_inner(self.group) else { return Ok(()) };
         let ranks = group.nccl.into_inner().flatten().unwrap_or_default();
         let mut released = in_process_sleep::end(runtime, &ranks);
@@ -260,6 +267,13 @@ impl Submission<'_> {
                 return outcome.map_err(|sticky_error| sticky_error.error());
             }
             state.check()?;
+            if let Some(error) = rank_handle.never_answered(&state, &self.request) {
+                if error.status() == Status::PEER_LOST {
+                    state.fail(StickyError::aborted_by(&error));
+                    group.changed.notify_all();
+                }
+                return Err(error);
+            }
             let over = match deadline.end() {
                 Some(end) => group.changed.wait_until(&mut state, end).timed_out(),
                 None => {
@@ -280,6 +294,22 @@ impl Submission<'_> {
 }
 
 impl InProcessRank {
+    /// Returns the error of a request that no rank can answer any more.
+    fn never_answered(&self, state: &State, request: &Request) -> Option<Error> {
+        let gone = match request {
+            Request::Operation(Operation { kind: Kind::Send { peer } | Kind::Receive { peer }, .. }) => {
+                if *peer == self.rank {
+                    let what = "a rank sends to itself only while it receives, in one group";
+                    return Some(Error::new(Status::INVALID_VALUE, what));
+                }
+                state.released.contains(peer).then_some(peer)
+            }
+            _ => state.released.iter().find(|rank| state.requests[**rank as usize].is_empty()),
+        }?;
+        let what = format!("rank {} waited for rank {gone}, whose communicator was destroyed", self.rank);
+        Some(Error::new(Status::PEER_LOST, what))
+    }
+
     /// Describes the ranks that this rank waits for.
     fn missing(&self, state: &State, request: &Request) -> String {
         match request {
