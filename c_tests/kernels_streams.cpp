@@ -6,6 +6,7 @@
 
 #include "kernels.h"
 
+#include <set>
 #include <thread>
 
 namespace sanitizer = plinth::sanitizer;
@@ -121,6 +122,39 @@ TEST(kernels_without_parameters) {
   const auto nothing = compiled(kSource, "nothing");
   nothing(Launch({70000, 2}, {1, 2}));
   plinth::synchronize();
+}
+
+static const char *const kWhere = R"cuda(
+// Long enough for the blocks to use all multiprocessors that they may.
+__global__ void where(unsigned *multiprocessor) {
+  const long long begin = clock64();
+  while (clock64() - begin < 200000) {
+  }
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(multiprocessor[blockIdx.x]));
+}
+)cuda";
+
+TEST(parts_of_a_split_run_on_multiprocessors_of_their_own) {
+  if (on_host_device()) {
+    SKIP("the host device has no multiprocessors");
+  }
+  const auto where = compiled(kWhere, "where");
+  const plinth::GreenContext::Split split = plinth::GreenContext::split(32, 2, 0);
+  const plinth::GreenContext *const parts[] = {&split.parts[0], &split.parts[1], &split.rest};
+  constexpr std::size_t kBlocks = 4000;
+  const Device<unsigned> found(3 * kBlocks);
+  for (std::size_t part = 0; part < 3; part++) {
+    where(Launch(kBlocks, 64).on(parts[part]->stream()), found.get() + part * kBlocks);
+  }
+  const std::vector<unsigned> numbers = found.read();
+  std::set<unsigned> all;
+  for (std::size_t part = 0; part < 3; part++) {
+    const auto begin = numbers.begin() + static_cast<std::ptrdiff_t>(part * kBlocks);
+    const std::set<unsigned> own(begin, begin + kBlocks);
+    CHECK_EQ(own.size(), parts[part]->num_sms());
+    all.insert(own.begin(), own.end());
+  }
+  CHECK_EQ(all.size(), split.parts[0].num_sms() + split.parts[1].num_sms() + split.rest.num_sms());
 }
 
 TEST(kernels_run_in_the_order_of_their_streams) {
