@@ -28,9 +28,15 @@ use once_cell::sync::OnceCell;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::{
     collections::{HashMap, VecDeque},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
+
+/// How long the release of a rank waits for one that looks whether it was released.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// A group of ranks that are devices of this process.
 pub struct InProcessGroup {
@@ -41,6 +47,8 @@ pub struct InProcessGroup {
     nccl_from: u64,
     state: Mutex<State>,
     changed: Condvar,
+    /// Which ranks were released and submit nothing any more.
+    released: Vec<AtomicBool>,
     /// NCCL's communicators, if they could be created on first use.
     nccl: OnceCell<Option<Vec<Arc<NcclRank>>>>,
 }
@@ -52,8 +60,6 @@ pub(super) struct State {
     requests: Vec<VecDeque<PendingRequest>>,
     sends: HashMap<(u32, u32), VecDeque<PendingRequest>>,
     receives: HashMap<(u32, u32), VecDeque<PendingRequest>>,
-    /// The ranks that were released, which submit nothing any more.
-    released: Vec<u32>,
     /// The error that aborted the group.
     sticky_error: Option<StickyError>,
 }
@@ -140,11 +146,10 @@ impl InProcessRank {
 
     /// Releases a rank; the last one destroys the shared resources. Ranks that wait for it fail.
     pub fn release(self, runtime: &Runtime) -> Result<()> {
-        // A call of NCCL that does not return holds the lock.
-        if let Some(mut state) = self.group.state.try_lock_for(self.group.limit) {
-            state.released.push(self.rank);
-            self.group.changed.notify_all();
-        }
+        self.group.released[self.rank as usize].store(true, Ordering::Release);
+        // A rank that has looked holds the lock until it waits. A call of NCCL may hold it for ever.
+        drop(self.group.state.try_lock_for(LOOK));
+        self.group.changed.notify_all();
         let Some(group) = Arc::into_inner(self.group) else { return Ok(()) };
         let ranks = group.nccl.into_inner().flatten().unwrap_or_default();
         let mut released = in_process_sleep::end(runtime, &ranks);
@@ -179,6 +184,7 @@ pub fn create(runtime: &Runtime, devices: &[u32], engine: EngineKind, limit: Dur
         nccl_from: local_nccl_from()?,
         state: Mutex::new(state),
         changed: Condvar::new(),
+        released: devices.iter().map(|_| AtomicBool::new(false)).collect(),
         nccl: OnceCell::new(),
     });
     if engine == EngineKind::Nccl {
@@ -294,34 +300,31 @@ impl Submission<'_> {
 }
 
 impl InProcessRank {
+    /// Returns the ranks that a request waits for.
+    fn awaited(&self, state: &State, request: &Request) -> Vec<u32> {
+        match *request {
+            Request::Operation(Operation { kind: Kind::Send { peer } | Kind::Receive { peer }, .. }) => vec![peer],
+            _ => (0..self.size()).filter(|rank| state.requests[*rank as usize].is_empty()).collect(),
+        }
+    }
+
     /// Returns the error of a request that no rank can answer any more.
     fn never_answered(&self, state: &State, request: &Request) -> Option<Error> {
-        let gone = match request {
-            Request::Operation(Operation { kind: Kind::Send { peer } | Kind::Receive { peer }, .. }) => {
-                if *peer == self.rank {
-                    let what = "a rank sends to itself only while it receives, in one group";
-                    return Some(Error::new(Status::INVALID_VALUE, what));
-                }
-                state.released.contains(peer).then_some(peer)
-            }
-            _ => state.released.iter().find(|rank| state.requests[**rank as usize].is_empty()),
-        }?;
+        let awaited = self.awaited(state, request);
+        if awaited.contains(&self.rank) {
+            let what = "a rank sends to itself only while it receives, in one group";
+            return Some(Error::new(Status::INVALID_VALUE, what));
+        }
+        let is_gone = |rank: &u32| self.group.released[*rank as usize].load(Ordering::Acquire);
+        let gone = awaited.into_iter().find(is_gone)?;
         let what = format!("rank {} waited for rank {gone}, whose communicator was destroyed", self.rank);
         Some(Error::new(Status::PEER_LOST, what))
     }
 
     /// Describes the ranks that this rank waits for.
     fn missing(&self, state: &State, request: &Request) -> String {
-        match request {
-            Request::Operation(Operation { kind: Kind::Send { peer } | Kind::Receive { peer }, .. }) => {
-                format!("rank {peer}")
-            }
-            _ => {
-                let missing = (0..self.size()).filter(|rank| state.requests[*rank as usize].is_empty());
-                let missing: Vec<String> = missing.map(|rank| rank.to_string()).collect();
-                format!("{} {}", if missing.len() == 1 { "rank" } else { "ranks" }, missing.join(", "))
-            }
-        }
+        let ranks: Vec<String> = self.awaited(state, request).iter().map(u32::to_string).collect();
+        format!("{} {}", if ranks.len() == 1 { "rank" } else { "ranks" }, ranks.join(", "))
     }
 }
 
