@@ -531,9 +531,8 @@ mod tests {
     fn lanes_share_a_transfer_evenly_and_have_at_least_one_chunk() {
         let mut group_info = GroupInfo::default();
         (group_info.lanes, group_info.entry) = (4, 4096);
-        let transfer =
-            |info: &GroupInfo, bytes| Transfer::of(info, Span::dangling(4096).with_length(bytes), 1, true, 0);
-        let sizes = [0, 1, 4096, 4097, 16384, 16385, 1 << 17].map(|bytes| transfer(&group_info, bytes));
+        let transfer = |bytes| Transfer::of(&group_info, Span::dangling(4096).with_length(bytes), 1, true, 0);
+        let sizes = [0, 1, 4096, 4097, 16384, 16385, 1 << 17].map(transfer);
         assert_eq!(sizes.map(|transfer| transfer.lanes), [1, 1, 1, 2, 4, 4, 4]);
         assert_eq!(sizes.map(|transfer| transfer.part), [0, 16, 4096, 2064, 4096, 4112, 32768]);
         assert_eq!(sizes.map(|transfer| transfer.chunks), [1, 1, 1, 1, 1, 2, 8]);
