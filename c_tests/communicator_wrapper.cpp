@@ -173,6 +173,7 @@ TEST(a_split_in_a_group_needs_a_place_that_stays) {
   const std::vector<plinth::Communicator> all = two_ranks();
   const plinth::CommunicatorGroup group;
   THROWS_TYPE(all[0].split(0), std::logic_error);
+  THROWS_TYPE(all[0].shrink({1}), std::logic_error);
 }
 
 TEST(ranks_in_threads_are_initialized_and_split) {
@@ -207,6 +208,16 @@ TEST(ranks_in_threads_are_initialized_and_split) {
     group.end();
     CHECK(later && later.rank() == 1 - rank);
     THROWS_TYPE(communicator.split(0, 0, later), std::invalid_argument);
+    const plinth::Communicator left = communicator.shrink({1 - rank});
+    CHECK(left.size() == 1 && left.rank() == 0);
+    plinth::Communicator last;
+    plinth::CommunicatorGroup shrinks;
+    communicator.shrink(std::vector<std::int32_t>{1 - rank}, true, last);
+    shrinks.end();
+    CHECK(last && last.size() == 1);
+    THROWS_TYPE(communicator.shrink(std::vector<std::int32_t>{1 - rank}, true, last), std::invalid_argument);
+    THROWS(communicator.shrink({rank}), PLINTH_ERROR_INVALID_VALUE);
+    THROWS(communicator.query(), PLINTH_ERROR_ABORTED);
   };
   std::thread other([&] { work(1); });
   work(0);

@@ -147,6 +147,7 @@ static void call_what_is_refused(void) {
   REFUSED(plinth_communicator_register(communicator, memory, 1));
   REFUSED(plinth_communicator_send(communicator, memory, 1, type, 0, stream));
   REFUSED(plinth_communicator_set_timeout(communicator, 1));
+  REFUSED(plinth_communicator_shrink(communicator, out, 1, 0, out));
   REFUSED(plinth_communicator_size(communicator, out));
   REFUSED(plinth_communicator_sleep(communicator));
   REFUSED(plinth_communicator_split(communicator, 0, 0, out));

@@ -160,6 +160,7 @@ const Call REFUSING[] = {
     [](Handle handle) { return plinth_communicator_destroy(COMMUNICATOR); },
     [](Handle handle) { return plinth_communicator_abort(COMMUNICATOR); },
     [](Handle handle) { return plinth_communicator_split(COMMUNICATOR, 0, 0, &made_communicator); },
+    [](Handle handle) { return plinth_communicator_shrink(COMMUNICATOR, &number, 1, 0, &made_communicator); },
     [](Handle handle) { return plinth_communicator_register(COMMUNICATOR, &number, 1); },
     [](Handle handle) { return plinth_communicator_deregister(COMMUNICATOR, &number); },
     [](Handle handle) { return plinth_communicator_rank(COMMUNICATOR, &number); },

@@ -164,6 +164,31 @@ class Communicator {
     detail::acquire([&] { return plinth_communicator_split(communicator_, color, key, &part.communicator_); });
   }
 
+  /*! Creates a communicator of the ranks that are not excluded, which all make this call. Not allowed in a group. With
+   *  `abort`, also after an error such as a lost rank, this communicator and its work end first. */
+  template <class Ranks>
+  Communicator shrink(const Ranks &excluded, bool abort = false) const {
+    if (detail::open_groups() != 0) {
+      throw std::logic_error("plinth::Communicator::shrink: in a group, pass the communicator that its end assigns");
+    }
+    Communicator part;
+    shrink(excluded, abort, part);
+    return part;
+  }
+  Communicator shrink(std::initializer_list<std::int32_t> excluded, bool abort = false) const {
+    return shrink<std::initializer_list<std::int32_t>>(excluded, abort);
+  }
+  /*! Shrinks within a group: `part` is assigned when the group ends, and must not be moved before. */
+  template <class Ranks>
+  void shrink(const Ranks &excluded, bool abort, Communicator &part) const {
+    if (part) throw std::invalid_argument("plinth::Communicator::shrink: part must be empty");
+    const std::uint32_t flags = abort ? PLINTH_SHRINK_ABORT : PLINTH_SHRINK_DEFAULT;
+    detail::acquire([&] {
+      return plinth_communicator_shrink(communicator_, std::data(excluded), std::size(excluded), flags,
+                                        &part.communicator_);
+    });
+  }
+
   std::int32_t rank() const { return number(plinth_communicator_rank); }
   std::int32_t size() const { return number(plinth_communicator_size); }
   std::int32_t device() const { return number(plinth_communicator_device); }

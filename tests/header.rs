@@ -55,7 +55,7 @@ const HEADERS: &[Header] = &[
     header("jiterator", &["jiterator"]),
     header("comm", &["comm"]),
     header("store", &["store"]),
-    header("communicator", &["communicator", "communicator_work"]),
+    header("communicator", &["communicator", "communicator_parts", "communicator_work"]),
     header("nccl", &["nccl"]),
     header("blas", &["blas", "precision"]),
     header("cufft", &["cufft"]),

@@ -137,7 +137,8 @@ static void free_task(task *made) {
 }
 
 static int submit(task *made) {
-  if (in_progress(made->communicator) || atomic_load(&made->communicator->suspended)) {
+  comm *self = made->communicator;
+  if (in_progress(self) || atomic_load(&self->suspended) || atomic_load(&self->forgiven)) {
     free_task(made);
     return failed = INVALID_ARGUMENT;
   }
@@ -300,11 +301,14 @@ EXPORT int ncclCommInitRankConfig(comm **out, int size, unique_id id, int rank, 
   return SUCCESS;
 }
 
+static bool finish_shrink(comm *self);
+
 /* Creates the communicator of a split once all ranks have asked for it. */
 static bool finish_split(comm *self) {
   segment *shared = self->shared;
   char name[64];
   int number = 0, size = 0;
+  if (self->excluded != 0) return finish_shrink(self);
   for (int rank = 0; rank < self->size; rank++) {
     if (atomic_load(&shared->splits[rank]) < self->split_count) return false;
   }
@@ -329,8 +333,54 @@ EXPORT int ncclCommSplit(comm *self, int color, int key, comm **out, config *set
   self->shared->colors[self->rank] = color;
   self->shared->keys[self->rank] = key;
   self->color = color;
+  self->excluded = 0;
   self->split_result = out;
   atomic_store(&self->shared->splits[self->rank], ++self->split_count);
+  return IN_PROGRESS;
+}
+
+/* Creates the communicator of a shrink once all ranks that remain have asked for it. */
+static bool finish_shrink(comm *self) {
+  char name[64];
+  int number = 0, size = 0;
+  for (int rank = 0; rank < self->size; rank++) {
+    if (self->excluded >> rank & 1) continue;
+    if (atomic_load(&self->shared->shrinks[rank][self->excluded]) < self->shrink_count) return false;
+    number += rank < self->rank;
+    size++;
+  }
+  snprintf(name, sizeof name, "%.40s_without_%d_%d", self->name, self->excluded, self->shrink_count);
+  *self->split_result = join(name, number, size, self->own_buffer.device, &self->settings);
+  self->split_result = NULL;
+  return true;
+}
+
+EXPORT int ncclCommShrink(comm *self, const int *excluded, int count, comm **out, config *settings, int flags) {
+  int bits = 0;
+  MAY_FAIL(ncclCommShrink);
+  if (self->split_result != NULL || count < 1 || flags < 0 || flags > 1) return INVALID_ARGUMENT;
+  for (int index = 0; index < count; index++) {
+    if (excluded[index] < 0 || excluded[index] >= self->size || bits >> excluded[index] & 1) return INVALID_ARGUMENT;
+    bits |= 1 << excluded[index];
+  }
+  if (bits >> self->rank & 1) return INVALID_ARGUMENT;
+  if (flags == 1) {
+    /* An error that NCCL knows already stays one. */
+    const bool has_worked = atomic_load(&self->error) == SUCCESS;
+    atomic_store(&self->aborted, 1);
+    while (atomic_load(&self->running) > 0) pause_a_little();
+    if (has_worked) atomic_store(&self->error, SUCCESS);
+    atomic_fetch_or(&self->forgiven, bits);
+    self->polls = 0;
+    atomic_store(&self->aborted, 0);
+    if (!has_worked) return atomic_load(&self->error);
+  } else if (in_progress(self) || atomic_load(&self->suspended)) {
+    return INVALID_ARGUMENT;
+  }
+  self->settings.blocking = settings->blocking;
+  self->excluded = bits;
+  self->split_result = out;
+  self->shrink_count = atomic_fetch_add(&self->shared->shrinks[self->rank][bits], 1) + 1;
   return IN_PROGRESS;
 }
 
@@ -498,6 +548,7 @@ static bool finish_end(comm *self) {
 EXPORT int ncclCommFinalize(comm *self) {
   MAY_FAIL(ncclCommFinalize);
   if (in_progress(self) || atomic_load(&self->shared->ending[self->rank])) return INVALID_ARGUMENT;
+  if (atomic_load(&self->forgiven)) return INVALID_USAGE;
   if (self->registered.count > 0) return INVALID_USAGE;
   self->is_finalizing = true;
   atomic_store(&self->shared->ending[self->rank], true);
@@ -584,7 +635,7 @@ static int end(comm *self) {
 
 EXPORT int ncclCommDestroy(comm *self) {
   MAY_FAIL(ncclCommDestroy);
-  return self->registered.count == 0 ? end(self) : INVALID_USAGE;
+  return self->registered.count == 0 && !atomic_load(&self->forgiven) ? end(self) : INVALID_USAGE;
 }
 
 /* A group that connects its ranks ends as a whole. */
@@ -648,12 +699,10 @@ EXPORT int ncclReduceScatter(const void *from, void *to, size_t count, int kind,
   return run_alone(made);
 }
 
-#ifndef WITHOUT_ALL_TO_ALL
 EXPORT int ncclAlltoAll(const void *from, void *to, size_t count, int kind, comm *self, plinth_stream_t stream) {
   MAY_FAIL(ncclAlltoAll);
   return run_alone(task_of(ALL_TO_ALL, self, stream, from, to, count, kind));
 }
-#endif
 
 static int send_or_receive(int sends, void *memory, size_t count, int kind, int peer, comm *self, plinth_stream_t stream) {
   task *made = task_of(SEND_RECV, self, stream, NULL, NULL, count, kind);

@@ -29,6 +29,8 @@ typedef struct {
   atomic_long arrived[MAX_RANKS];
   atomic_int splits[MAX_RANKS];
   int colors[MAX_RANKS], keys[MAX_RANKS];
+  /* How often a rank has shrunk the communicator, by the bits of the excluded ranks. */
+  atomic_int shrinks[MAX_RANKS][1 << MAX_RANKS];
   atomic_int windows[MAX_RANKS];
   atomic_int changes[MAX_RANKS];
   atomic_bool connecting[MAX_RANKS], ending[MAX_RANKS], stopped[MAX_RANKS];
@@ -48,9 +50,11 @@ typedef struct comm {
   atomic_int aborted, running, error;
   /* The captured tasks whose graphs exist. */
   atomic_int captured;
-  /* A split in progress. */
+  /* A split in progress, or a shrink with the bits of the excluded ranks. */
   struct comm **split_result;
-  int color;
+  int color, excluded, shrink_count;
+  /* The ranks whose loss is no error after a shrink that aborted the work; the communicator can only be aborted then. */
+  atomic_int forgiven;
   config settings;
   /* The registered memory, and a window in progress. */
   registry registered;
@@ -99,6 +103,7 @@ static inline void pause_a_little(void) {
 static inline bool has_lost_rank(const comm *self) {
   for (int rank = 0; rank < self->size; rank++) {
     const int pid = atomic_load(&self->shared->pids[rank]);
+    if (atomic_load(&self->forgiven) >> rank & 1) continue;
     if (pid != 0 && kill(pid, 0) != 0 && errno == ESRCH) return true;
   }
   return false;

@@ -16,6 +16,10 @@ inline uint64_t group_limit;
 #define LOST \
   {PLINTH_ERROR_PEER_LOST, PLINTH_ERROR_TIMED_OUT,     PLINTH_ERROR_ABORTED, PLINTH_ERROR_SYSTEM, \
    PLINTH_ERROR_OUT_OF_MEMORY, PLINTH_ERROR_DRIVER, PLINTH_ERROR_PEER_ACCESS_UNSUPPORTED}
+// Members may also part in different ways.
+#define LOST_OR_APART \
+  {PLINTH_ERROR_PEER_LOST, PLINTH_ERROR_TIMED_OUT, PLINTH_ERROR_ABORTED, PLINTH_ERROR_SYSTEM, \
+   PLINTH_ERROR_OUT_OF_MEMORY, PLINTH_ERROR_DRIVER, PLINTH_ERROR_PEER_ACCESS_UNSUPPORTED, PLINTH_ERROR_RANK_MISMATCH}
 // A member that was killed in a session cannot join it again: its rank is used in the folder.
 #define LOST_OR_USED \
   {PLINTH_ERROR_PEER_LOST, PLINTH_ERROR_TIMED_OUT, PLINTH_ERROR_ABORTED, PLINTH_ERROR_SYSTEM, \
@@ -92,11 +96,10 @@ inline void join_group(uint64_t session, int32_t *memory, int32_t *pinned) {
   if (TRY(plinth_store_unique_id(store, "id", life.slot, ranks, group_limit, id), LOST_OR_USED) &&
       TRY(plinth_communicator_init_rank(ranks, id, life.slot, life.slot % device_count, &made, &group), LOST)) {
     std::vector<int> all, half;
+    std::vector<int32_t> others;
     for (int rank = 0; rank < ranks; rank++) {
       all.push_back(rank);
-      if (rank % 2 == life.slot % 2) {
-        half.push_back(rank);
-      }
+      (rank % 2 == life.slot % 2 ? half : others).push_back(rank);
     }
     bool whole = true;
     for (uint64_t round = random.below(20); whole && round > 0; round--) {
@@ -104,9 +107,17 @@ inline void join_group(uint64_t session, int32_t *memory, int32_t *pinned) {
     }
     if (whole && random.one_in(2)) {
       begin(OP_split_group, session);
-      if (TRY(plinth_communicator_split(group, life.slot % 2, life.slot, &part), LOST)) {
+      if (TRY(plinth_communicator_split(group, life.slot % 2, life.slot, &part), LOST_OR_APART)) {
         add_numbers(part, half, session, 1000 + static_cast<uint64_t>(life.slot % 2), memory, pinned);
         begin(OP_split_group, session, 1);
+        (void)TRY(plinth_communicator_destroy(part), LOST);
+      }
+    } else if (!others.empty()) {
+      // The half goes on, also if another member was lost.
+      begin(OP_shrink_group, session);
+      if (TRY(plinth_communicator_shrink(group, others.data(), others.size(), PLINTH_SHRINK_ABORT, &part), LOST_OR_APART)) {
+        add_numbers(part, half, session, 1002 + static_cast<uint64_t>(life.slot % 2), memory, pinned);
+        begin(OP_shrink_group, session, 1);
         (void)TRY(plinth_communicator_destroy(part), LOST);
       }
     }

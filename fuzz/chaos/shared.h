@@ -61,6 +61,7 @@ constexpr int MOST_PROCESSES = 16, MOST_THREADS = 12, HISTORY = 512;
   X(join_group)            \
   X(collective)            \
   X(split_group)           \
+  X(shrink_group)          \
   X(settle)                \
   X(check_allocator)       \
   X(end_life)

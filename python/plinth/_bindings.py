@@ -197,6 +197,8 @@ PLINTH_ENGINE_LOCAL = 2
 PLINTH_ENGINE_SHARED = 3
 PLINTH_COMMUNICATOR_NONBLOCKING = 1
 PLINTH_COMMUNICATOR_UNLIMITED = 2
+PLINTH_SHRINK_DEFAULT = 0
+PLINTH_SHRINK_ABORT = 1
 PLINTH_REDUCE_SUM = 0
 PLINTH_REDUCE_PRODUCT = 1
 PLINTH_REDUCE_MAX = 2
@@ -1421,7 +1423,6 @@ PROTOTYPES = {
     "plinth_communicator_init_all": (plinth_status_t, (POINTER(c_int32), c_size_t, POINTER(plinth_communicator_options_t), POINTER(c_void_p))),  # devices, count, options, communicators
     "plinth_communicator_destroy": (plinth_status_t, (c_void_p,)),  # communicator
     "plinth_communicator_abort": (plinth_status_t, (c_void_p,)),  # communicator
-    "plinth_communicator_split": (plinth_status_t, (c_void_p, c_int32, c_int32, POINTER(c_void_p))),  # communicator, color, key, part
     "plinth_communicator_register": (plinth_status_t, (c_void_p, c_void_p, c_size_t)),  # communicator, pointer, bytes
     "plinth_communicator_deregister": (plinth_status_t, (c_void_p, c_void_p)),  # communicator, pointer
     "plinth_communicator_rank": (plinth_status_t, (c_void_p, POINTER(c_int32))),  # communicator, rank
@@ -1433,6 +1434,8 @@ PROTOTYPES = {
     "plinth_communicator_wait": (plinth_status_t, (c_void_p, c_uint64, c_void_p)),  # communicator, timeout_milliseconds, stream
     "plinth_communicator_sleep": (plinth_status_t, (c_void_p,)),  # communicator
     "plinth_communicator_wake": (plinth_status_t, (c_void_p,)),  # communicator
+    "plinth_communicator_split": (plinth_status_t, (c_void_p, c_int32, c_int32, POINTER(c_void_p))),  # communicator, color, key, part
+    "plinth_communicator_shrink": (plinth_status_t, (c_void_p, POINTER(c_int32), c_size_t, c_uint32, POINTER(c_void_p))),  # communicator, excluded, count, flags, part
     "plinth_communicator_group_start": (plinth_status_t, ()),
     "plinth_communicator_group_end": (plinth_status_t, ()),
     "plinth_communicator_group_cancel": (plinth_status_t, ()),

@@ -89,7 +89,7 @@ def id_bytes(uid: bytes) -> Any:
 
 
 class Communicator:
-    """One rank's communicator. Make it with init_rank, init_all or split.
+    """One rank's communicator. Make it with init_rank, init_all, split or shrink.
 
     One thread at a time uses it, except for abort. It is destroyed by destroy() or when it is collected; synchronize
     its streams first. `timeout` arguments are in seconds.
@@ -234,6 +234,19 @@ class Communicator:
         handle = c_void_p()
         check(lib.plinth_communicator_split(self._handle, color, key, byref(handle)))
         return self._own(handle.value) if handle.value else None
+
+    def shrink(self, excluded: Sequence[int], abort: bool = False) -> "Communicator":
+        """Makes a communicator of the ranks that are not excluded, which all make this call. Not in a group.
+
+        With `abort`, also after an error such as a lost rank, this communicator and its work end first.
+        """
+        if _groups.open:
+            raise InvalidArgumentError("a communicator cannot be shrunk in a group, whose end would make the part")
+        ranks = (c_int32 * len(excluded))(*excluded)
+        flags = _native.PLINTH_SHRINK_ABORT if abort else _native.PLINTH_SHRINK_DEFAULT
+        handle = c_void_p()
+        check(lib.plinth_communicator_shrink(self._handle, ranks, len(excluded), flags, byref(handle)))
+        return self._own(handle.value or 0)
 
     def _call(
         self, function: Any, source: Any, target: Any, parts: int, arguments: Sequence[Any], stream: StreamLike

@@ -11,7 +11,7 @@
 //! or each rank has its own thread.
 
 use crate::{
-    collectives::communicator::{self, Options, engine::EngineKind, group},
+    collectives::communicator::{self, Options, engine::EngineKind},
     driver::nccl::ID_BYTES,
     error::{Result, invalid},
     ffi::{
@@ -76,7 +76,7 @@ pub struct plinth_communicator_options_t {
     pub flags: u32,
 }
 
-fn to_c(handle: u64) -> plinth_communicator_t {
+pub(super) fn to_c(handle: u64) -> plinth_communicator_t {
     handle as plinth_communicator_t
 }
 
@@ -225,48 +225,6 @@ pub unsafe extern "C" fn plinth_communicator_destroy(communicator: plinth_commun
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_abort(communicator: plinth_communicator_t) -> plinth_status_t {
     guard(|| communicator::get(handle(communicator, "communicator")?)?.abort())
-}
-
-/// Splits the ranks of a communicator into new communicators. All ranks make this call.
-///
-/// Ranks that pass the same color belong to the same new communicator. They are ordered by key, and by their old rank
-/// if keys are equal. In a group, the new communicator exists when the group has ended.
-///
-/// @param communicator The communicator, which remains valid.
-/// @param color The color; -1 for a rank that joins no new communicator.
-/// @param key The key.
-/// @param part Out: the new communicator of this rank, NULL for color -1. The caller owns it and destroys it with
-///        plinth_communicator_destroy. In a group the pointer must stay valid until the group ends.
-/// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for another
-///         negative color; the errors of plinth_communicator_all_reduce; PLINTH_ERROR_NCCL_UNAVAILABLE with an NCCL
-///         older than 2.18.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn plinth_communicator_split(
-    communicator: plinth_communicator_t,
-    color: i32,
-    key: i32,
-    part: *mut plinth_communicator_t,
-) -> plinth_status_t {
-    guard(|| {
-        group::run_request(|| {
-            // SAFETY: the caller passes NULL or a pointer that is valid for writes, and stays so until the split is
-            // done.
-            let part = unsafe { Output::new(part, "part") }?;
-            let color = match color {
-                -1 => None,
-                color => Some(
-                    u32::try_from(color)
-                        .map_err(|_| invalid(format!("color is {color}; use -1 or a number from 0 on")))?,
-                ),
-            };
-            communicator::split(
-                handle(communicator, "communicator")?,
-                color,
-                key,
-                Box::new(|handle| part.set(to_c(handle))),
-            )
-        })
-    })
 }
 
 /// Registers memory with all ranks of a communicator, so that collectives read and write it where it is. All ranks make

@@ -17,6 +17,7 @@ pub mod backend;
 pub mod blas;
 pub mod comm;
 pub mod communicator;
+pub mod communicator_parts;
 pub mod communicator_work;
 pub mod compile_kernel;
 pub mod cufft;

@@ -92,6 +92,8 @@ class InOneProcess(unittest.TestCase):
     def test_a_split_is_refused_in_a_group(self):
         with self.assertRaisesRegex(plinth.errors.InvalidArgumentError, "cannot be split in a group"):
             self.each(lambda c: c.split(0))
+        with self.assertRaisesRegex(plinth.errors.InvalidArgumentError, "cannot be shrunk in a group"):
+            self.each(lambda c: c.shrink([1 - c.rank]))
 
     def test_registration_is_for_processes(self):
         with self.assertRaisesRegex(NotImplementedError, "without a registration"):
@@ -131,6 +133,19 @@ class InOneProcess(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertEqual((results[0].size, results[1]), (1, None))
+
+    def test_shrink(self):
+        with self.assertRaisesRegex(plinth.errors.InvalidArgumentError, "excludes itself"):
+            self.ranks[1].shrink([1])
+        with self.assertRaisesRegex(plinth.errors.InvalidArgumentError, "excludes no rank"):
+            self.ranks[1].shrink([])
+        part = self.ranks[1].shrink((0,))
+        self.assertEqual((part.size, part.rank, part.device), (1, 0, 1))
+        self.assertTrue(self.ranks[1].query())
+        part = self.ranks[1].shrink([0], abort=True)
+        self.assertEqual(part.all_reduce(floats(3, device=1)).tolist(), [3])
+        with self.assertRaises(plinth.errors.CommunicatorError):
+            self.ranks[0].query()
 
 
 @support.two_devices

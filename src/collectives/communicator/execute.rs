@@ -2,19 +2,24 @@
 
 use super::{
     COMMUNICATORS, Communicator, Engine, TIMEOUT,
+    division::Division,
     group::Item,
     in_process_group::{self, InProcessRank, Outcome, Request},
     nccl::{self, IssueError},
-    nccl_end,
+    nccl_division, nccl_end,
     operation::Operation,
     shared,
 };
 use crate::{
     base::log,
-    error::Result,
+    error::{Error, Result, invalid},
     runtime::{self, Runtime},
+    status::Status,
 };
 use std::{sync::Arc, time::Duration};
+
+/// Why a communicator has ended that a shrink has aborted.
+const SHRUNK: &str = "a shrink ended it";
 
 /// Submits a request that is not in a group.
 pub(super) fn execute_alone(item: Item) -> Result<()> {
@@ -43,16 +48,14 @@ pub(super) fn execute(items: Vec<Item>) -> Result<()> {
     if let Engine::Shared(process_rank) = &first.communicator.engine {
         let operation_of_first = |item: &Item| match item.request {
             Request::Operation(operation) => Arc::ptr_eq(&item.communicator, &first.communicator).then_some(operation),
-            Request::Split { .. } => None,
+            Request::Division(_) => None,
         };
         if let Some(operations) = items.iter().map(operation_of_first).collect::<Option<Vec<Operation>>>() {
             return execute_operations(&first.communicator, process_rank, &operations);
         }
     }
     let runtime = runtime::ready()?;
-    for item in &items {
-        item.communicator.check()?;
-    }
+    end_before_shrinks(&items)?;
     let limit = items.iter().map(|item| item.communicator.timeout()).min().unwrap_or(TIMEOUT);
     let (mut in_process, mut shared, mut nccl) = (Vec::new(), Vec::new(), Vec::new());
     for item in items {
@@ -69,9 +72,29 @@ pub(super) fn execute(items: Vec<Item>) -> Result<()> {
     by_nccl.and(by_shared).and(by_team)
 }
 
+/// Checks the communicators, and ends the work of those that a shrink aborts. NCCL's shrink does it by itself.
+fn end_before_shrinks(items: &[Item]) -> Result<()> {
+    let (aborting, others): (Vec<&Item>, Vec<&Item>) =
+        items.iter().partition(|item| matches!(&item.request, Request::Division(division) if division.aborts()));
+    for item in others {
+        item.communicator.check()?;
+        if aborting.iter().any(|shrink| Arc::ptr_eq(&shrink.communicator, &item.communicator)) {
+            return Err(invalid(
+                "a group has a shrink that aborts a communicator, and another call of that communicator",
+            ));
+        }
+    }
+    for Item { communicator, .. } in aborting {
+        if !matches!(communicator.engine, Engine::Nccl(_)) {
+            log::ignore(communicator.abort_with_reason(SHRUNK), "aborting a communicator before its shrink");
+        }
+    }
+    Ok(())
+}
+
 fn execute_shared(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Result<()> {
     let mut issued = Ok(());
-    let mut splits = Vec::new();
+    let mut divisions = Vec::new();
     let mut rest = items;
     while let Some(communicator) = rest.first().map(|item| item.communicator.clone()) {
         let Engine::Shared(process_rank) = &communicator.engine else { break };
@@ -82,29 +105,29 @@ fn execute_shared(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Resul
         for item in now {
             match item.request {
                 Request::Operation(operation) => operations.push(operation),
-                Request::Split { .. } => splits.push(item),
+                Request::Division(_) => divisions.push(item),
             }
         }
         issued = issued.and(issue_shared(runtime, &communicator, process_rank, &operations, limit));
     }
     issued?;
-    let request: Vec<shared::Split> = splits
+    let requests: Vec<(&shared::ProcessRank, &Division)> = divisions
         .iter()
-        .filter_map(|item| match (&item.communicator.engine, item.request) {
-            (Engine::Shared(process_rank), Request::Split { color, key }) => Some((&**process_rank, color, key)),
+        .filter_map(|item| match (&item.communicator.engine, &item.request) {
+            (Engine::Shared(process_rank), Request::Division(division)) => Some((&**process_rank, division)),
             _ => None,
         })
         .collect();
-    let parts = shared::split(&request, limit)?;
-    for (item, part) in splits.into_iter().zip(parts) {
-        let part = part
-            .map(|shared::SplitPart { process_rank, rank, size }| (rank, size, Engine::Shared(Box::new(process_rank))));
+    let parts = shared::divide(&requests, limit)?;
+    for (item, part) in divisions.into_iter().zip(parts) {
+        let part =
+            part.map(|shared::Part { process_rank, rank, size }| (rank, size, Engine::Shared(Box::new(process_rank))));
         deliver(item, part)?;
     }
     Ok(())
 }
 
-/// Delivers the new communicator of a split, with its rank, its size and its engine.
+/// Delivers the new communicator of a division, with its rank, its size and its engine.
 fn deliver(item: Item, part: Option<(u32, u32, Engine)>) -> Result<()> {
     let (device, timeout) = (item.communicator.device, item.communicator.timeout());
     let part = part.map_or(Ok(0), |(rank, size, engine)| {
@@ -148,7 +171,7 @@ fn issue_shared(
 
 fn execute_in_process(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Result<()> {
     let rank_handle = |item: &Item| match &item.communicator.engine {
-        Engine::InProcess(rank_handle) => Some((rank_handle.clone(), item.request)),
+        Engine::InProcess(rank_handle) => Some((rank_handle.clone(), item.request.clone())),
         _ => None,
     };
     let batch: Vec<(InProcessRank, Request)> = items.iter().filter_map(rank_handle).collect();
@@ -162,13 +185,13 @@ fn execute_in_process(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> R
 }
 
 fn execute_with_nccl(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Result<()> {
-    let (mut ranks, mut operations, mut splits) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ranks, mut operations, mut divisions) = (Vec::new(), Vec::new(), Vec::new());
     for item in &items {
         let Engine::Nccl(rank) = &item.communicator.engine else { continue };
         ranks.push(&**rank);
         match &item.request {
             Request::Operation(operation) => operations.push((rank, operation)),
-            Request::Split { color, key } => splits.push((&**rank, *color, *key)),
+            Request::Division(division) => divisions.push((&**rank, division)),
         }
     }
     let ended = |issued| match issued {
@@ -182,9 +205,12 @@ fn execute_with_nccl(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Re
         }
     };
     nccl::issue(runtime, &operations, limit).map_err(ended)?;
-    let parts = nccl::split(runtime, &splits, limit).map_err(ended)?;
-    let request = items.into_iter().filter(|item| matches!(item.request, Request::Split { .. }));
-    for (item, part) in request.zip(parts) {
+    let parts = nccl_division::divide(runtime, &divisions, limit).map_err(ended)?;
+    let requests = items.into_iter().filter(|item| matches!(item.request, Request::Division(_)));
+    for (item, part) in requests.zip(parts) {
+        if matches!(&item.request, Request::Division(division) if division.aborts()) {
+            item.communicator.end_with(&Error::new(Status::ABORTED, SHRUNK));
+        }
         deliver(item, part.map(|rank| (rank.rank(), rank.size(), Engine::Nccl(rank))))?;
     }
     Ok(())

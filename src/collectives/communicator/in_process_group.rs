@@ -6,7 +6,9 @@
 //! the group.
 
 use super::{
+    division::Division,
     engine::{EngineKind, local_nccl_from},
+    in_process_division::{self, PendingShrinks},
     in_process_sleep,
     nccl::{self, IssueError, NcclRank},
     nccl_end,
@@ -57,25 +59,21 @@ pub struct InProcessGroup {
 #[derive(Default)]
 pub(super) struct State {
     /// Pending requests: collectives by rank, and point-to-point operations by pair of ranks.
-    requests: Vec<VecDeque<PendingRequest>>,
+    pub(super) requests: Vec<VecDeque<PendingRequest>>,
     sends: HashMap<(u32, u32), VecDeque<PendingRequest>>,
     receives: HashMap<(u32, u32), VecDeque<PendingRequest>>,
+    pub(super) shrinks: PendingShrinks,
     /// The error that aborted the group.
-    sticky_error: Option<StickyError>,
+    pub(super) sticky_error: Option<StickyError>,
 }
 
 /// A request of a rank.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub enum Request {
     /// A collective or a point-to-point operation.
     Operation(Operation),
-    /// A split into new communicators, one for the ranks of each color, ordered by key.
-    Split {
-        /// The rank's color; `None` to be in no new communicator.
-        color: Option<u32>,
-        /// The rank's key.
-        key: i32,
-    },
+    /// The making of new communicators of the ranks.
+    Division(Division),
 }
 
 /// The result of a request.
@@ -89,19 +87,25 @@ pub enum Outcome {
 /// A request that is submitted.
 struct Submission<'a> {
     rank_handle: &'a InProcessRank,
-    request: Request,
+    request: &'a Request,
     result: Arc<ResultSlot>,
 }
 
 /// A request that waits for the other ranks.
-struct PendingRequest {
+pub(super) struct PendingRequest {
     request: Request,
     result: Arc<ResultSlot>,
 }
 
 /// The slot for the result of a request.
 #[derive(Default)]
-struct ResultSlot(Mutex<Option<std::result::Result<Outcome, StickyError>>>);
+pub(super) struct ResultSlot(Mutex<Option<std::result::Result<Outcome, StickyError>>>);
+
+impl ResultSlot {
+    pub fn set(&self, result: std::result::Result<Outcome, StickyError>) {
+        *self.0.lock() = Some(result);
+    }
+}
 
 /// One rank of a group.
 #[derive(Clone)]
@@ -202,7 +206,7 @@ pub fn submit(runtime: &Runtime, batch: &[(InProcessRank, Request)], limit: Dura
     let deadline = Deadline::new(limit);
     let parts: Vec<Submission> = batch
         .iter()
-        .map(|(rank_handle, request)| Submission { rank_handle, request: *request, result: Arc::default() })
+        .map(|(rank_handle, request)| Submission { rank_handle, request, result: Arc::default() })
         .collect();
     let mut groups: Vec<&Arc<InProcessGroup>> = Vec::new();
     for part in &parts {
@@ -233,8 +237,7 @@ fn execute(
     outcomes: &mut Vec<Outcome>,
 ) -> Result<()> {
     // Check first, so that a group that is aborted or sleeps does not let the work of the others begin.
-    groups.iter().try_for_each(|group| group.state.lock().check())?;
-    parts.iter().try_for_each(|part| part.rank_handle.check_awake())?;
+    parts.iter().try_for_each(|part| part.check(&part.rank_handle.group.state.lock()))?;
     groups.iter().try_for_each(|group| group.queue(parts))?;
     for group in groups {
         group.execute(runtime);
@@ -260,11 +263,28 @@ impl State {
         let sends = self.sends.iter().filter(|((sender, _), _)| *sender == rank).map(|(_, sends)| sends);
         let receives =
             self.receives.iter().filter(|((_, receiver), _)| *receiver == rank).map(|(_, receives)| receives);
-        sends.chain(receives).chain([&self.requests[rank as usize]]).any(|waiting| !waiting.is_empty())
+        let waits = sends.chain(receives).chain([&self.requests[rank as usize]]).any(|waiting| !waiting.is_empty());
+        waits || self.shrinks.has_one_of(rank)
     }
 }
 
 impl Submission<'_> {
+    /// Fails if the group is aborted or the rank sleeps, which do not matter to a shrink that aborts the group.
+    fn check(&self, state: &State) -> Result<()> {
+        match self.request {
+            Request::Division(division) if division.aborts() => Ok(()),
+            _ => state.check().and_then(|()| self.rank_handle.check_awake()),
+        }
+    }
+
+    /// Aborts the group because this rank cannot get an answer. After a shrink it is as before.
+    fn fail(&self, state: &mut State, error: &Error) {
+        if !matches!(self.request, Request::Division(Division::Shrink(_))) {
+            state.fail(StickyError::aborted_by(error));
+            self.rank_handle.group.changed.notify_all();
+        }
+    }
+
     fn wait(&self, deadline: &Deadline) -> Result<Outcome> {
         let (rank_handle, group) = (self.rank_handle, &self.rank_handle.group);
         let mut state = group.state.lock();
@@ -272,11 +292,10 @@ impl Submission<'_> {
             if let Some(outcome) = self.result.0.lock().take() {
                 return outcome.map_err(|sticky_error| sticky_error.error());
             }
-            state.check()?;
-            if let Some(error) = rank_handle.never_answered(&state, &self.request) {
+            self.check(&state)?;
+            if let Some(error) = rank_handle.never_answered(&state, self.request) {
                 if error.status() == Status::PEER_LOST {
-                    state.fail(StickyError::aborted_by(&error));
-                    group.changed.notify_all();
+                    self.fail(&mut state, &error);
                 }
                 return Err(error);
             }
@@ -288,11 +307,10 @@ impl Submission<'_> {
                 }
             };
             if over && self.result.0.lock().is_none() {
-                let missing = rank_handle.missing(&state, &self.request);
+                let missing = rank_handle.missing(&state, self.request);
                 let error = deadline.error(format_args!("rank {} waited for {missing}", rank_handle.rank));
                 // The other ranks would wait for this rank until their deadline.
-                state.sticky_error.get_or_insert_with(|| StickyError::aborted_by(&error));
-                group.changed.notify_all();
+                self.fail(&mut state, &error);
                 return Err(error);
             }
         }
@@ -302,8 +320,9 @@ impl Submission<'_> {
 impl InProcessRank {
     /// Returns the ranks that a request waits for.
     fn awaited(&self, state: &State, request: &Request) -> Vec<u32> {
-        match *request {
-            Request::Operation(Operation { kind: Kind::Send { peer } | Kind::Receive { peer }, .. }) => vec![peer],
+        match request {
+            Request::Operation(Operation { kind: Kind::Send { peer } | Kind::Receive { peer }, .. }) => vec![*peer],
+            Request::Division(Division::Shrink(shrink)) => state.shrinks.awaited(shrink, self.size()),
             _ => (0..self.size()).filter(|rank| state.requests[*rank as usize].is_empty()).collect(),
         }
     }
@@ -341,17 +360,20 @@ impl InProcessGroup {
     /// Queues the requests of this group.
     fn queue(self: &Arc<InProcessGroup>, parts: &[Submission]) -> Result<()> {
         let mut state = self.state.lock();
-        state.check()?;
         let parts = parts.iter().filter(|part| Arc::ptr_eq(&part.rank_handle.group, self));
-        parts.clone().try_for_each(|part| part.rank_handle.check_awake())?;
+        parts.clone().try_for_each(|part| part.check(&state))?;
         for Submission { rank_handle, request, result } in parts {
-            let pending = PendingRequest { request: *request, result: result.clone() };
-            let list = match *request {
+            let pending = PendingRequest { request: (*request).clone(), result: result.clone() };
+            let list = match request {
                 Request::Operation(Operation { kind: Kind::Send { peer }, .. }) => {
-                    state.sends.entry((rank_handle.rank, peer)).or_default()
+                    state.sends.entry((rank_handle.rank, *peer)).or_default()
                 }
                 Request::Operation(Operation { kind: Kind::Receive { peer }, .. }) => {
-                    state.receives.entry((peer, rank_handle.rank)).or_default()
+                    state.receives.entry((*peer, rank_handle.rank)).or_default()
+                }
+                Request::Division(Division::Shrink(shrink)) => {
+                    state.shrinks.push(rank_handle.rank, shrink.clone(), result.clone());
+                    continue;
                 }
                 _ => &mut state.requests[rank_handle.rank as usize],
             };
@@ -364,7 +386,8 @@ impl InProcessGroup {
     /// stream when this returns.
     fn withdraw(&self, parts: &[Submission]) {
         let mut state = self.state.lock();
-        let State { requests, sends, receives, .. } = &mut *state;
+        let State { requests, sends, receives, shrinks, .. } = &mut *state;
+        shrinks.withdraw(|result| parts.iter().any(|part| Arc::ptr_eq(&part.result, result)));
         for list in requests.iter_mut().chain(sends.values_mut()).chain(receives.values_mut()) {
             list.retain(|pending| !parts.iter().any(|part| Arc::ptr_eq(&part.result, &pending.result)));
         }
@@ -383,11 +406,12 @@ impl InProcessGroup {
             while sticky_error.is_none() && !sends.is_empty() && !receives.is_empty() {
                 if let (Some(send), Some(receive)) = (sends.pop_front(), receives.pop_front()) {
                     let moved = self.execute_pair(runtime, *pair, &send, &receive).map_err(StickyError::from);
-                    *send.result.0.lock() = Some(moved.clone().map(|()| Outcome::Done));
-                    *receive.result.0.lock() = Some(moved.map(|()| Outcome::Done));
+                    send.result.set(moved.clone().map(|()| Outcome::Done));
+                    receive.result.set(moved.map(|()| Outcome::Done));
                 }
             }
         }
+        state.execute_shrinks(|remaining| self.part(runtime, remaining));
         self.changed.notify_all();
     }
 
@@ -402,41 +426,42 @@ impl InProcessGroup {
         for pending in round {
             match pending.request {
                 Request::Operation(operation) => operations.push(operation),
-                Request::Split { color, key } => splits.push((color, key)),
+                Request::Division(Division::Split { color, key }) => splits.push((color, key)),
+                // Not all ranks make a shrink, which has a queue of its own.
+                Request::Division(Division::Shrink(_)) => {}
             }
         }
+        let answer_all = |result: std::result::Result<(), StickyError>| {
+            round.iter().for_each(|pending| pending.result.set(result.clone().map(|()| Outcome::Done)));
+        };
         if operations.len() == round.len() {
             let done = self.operate(runtime, &operations);
             let end = match &done {
                 Err(IssueError::Failed(error)) => Some(StickyError::aborted_by(error)),
                 _ => None,
             };
-            let done = done.map_err(|issued| StickyError::from(issued.into_error()));
-            for pending in round {
-                *pending.result.0.lock() = Some(done.clone().map(|()| Outcome::Done));
-            }
+            answer_all(done.map_err(|issued| StickyError::from(issued.into_error())));
             return end;
         } else if splits.len() == round.len() {
-            match self.split(runtime, &splits).map_err(StickyError::from) {
+            match in_process_division::split(&splits, |members| self.part(runtime, members)) {
                 Ok(parts) => {
                     for (pending, part) in round.iter().zip(parts) {
-                        *pending.result.0.lock() = Some(Ok(Outcome::NewGroup(part)));
+                        pending.result.set(Ok(Outcome::NewGroup(part)));
                     }
                 }
-                Err(sticky_error) => {
-                    for pending in round {
-                        *pending.result.0.lock() = Some(Err(sticky_error.clone()));
-                    }
-                }
+                Err(error) => answer_all(Err(error.into())),
             }
         } else {
-            let sticky_error =
-                StickyError::new(Status::RANK_MISMATCH, "some ranks ask for a split, and others for something else");
-            for pending in round {
-                *pending.result.0.lock() = Some(Err(sticky_error.clone()));
-            }
+            let what = "some ranks ask for a split, and others for something else";
+            answer_all(Err(StickyError::new(Status::RANK_MISMATCH, what)));
         }
         None
+    }
+
+    /// Creates a group of some of the ranks, and returns their new ranks in order.
+    fn part(&self, runtime: &Runtime, members: &[u32]) -> Result<Vec<InProcessRank>> {
+        let devices: Vec<u32> = members.iter().map(|rank| self.devices[*rank as usize]).collect();
+        create(runtime, &devices, self.engine, self.limit)
     }
 
     fn operate(&self, runtime: &Runtime, operations: &[Operation]) -> std::result::Result<(), IssueError> {
@@ -497,11 +522,11 @@ impl InProcessGroup {
         send: &PendingRequest,
         receive: &PendingRequest,
     ) -> Result<()> {
-        let (Request::Operation(send), Request::Operation(receive)) = (send.request, receive.request) else {
+        let (Request::Operation(send), Request::Operation(receive)) = (&send.request, &receive.request) else {
             return Ok(());
         };
         if (send.count, send.element) != (receive.count, receive.element) {
-            return Err(mismatch((pair.0 as usize, &send), (pair.1 as usize, &receive)));
+            return Err(mismatch((pair.0 as usize, send), (pair.1 as usize, receive)));
         }
         if send.count == 0 {
             return Ok(());
@@ -560,29 +585,6 @@ impl InProcessGroup {
         if let Err(error) = connected {
             // Report the first error, not one of the abort.
             let _ = nccl_end::abort_together(runtime, ranks.iter().map(|rank| &**rank));
-            return Err(error);
-        }
-        Ok(ranks)
-    }
-
-    /// Creates a group for the ranks of each color and returns the new ranks in order.
-    fn split(&self, runtime: &Runtime, requests: &[(Option<u32>, i32)]) -> Result<Vec<Option<InProcessRank>>> {
-        let mut ranks: Vec<Option<InProcessRank>> = requests.iter().map(|_| None).collect();
-        let mut colors: Vec<u32> = requests.iter().filter_map(|(color, _)| *color).collect();
-        colors.sort_unstable();
-        colors.dedup();
-        let made = colors.into_iter().try_for_each(|color| {
-            let mut members: Vec<usize> = (0..requests.len()).filter(|rank| requests[*rank].0 == Some(color)).collect();
-            members.sort_unstable_by_key(|rank| (requests[*rank].1, *rank));
-            let devices: Vec<u32> = members.iter().map(|rank| self.devices[*rank]).collect();
-            for (rank, rank_handle) in members.into_iter().zip(create(runtime, &devices, self.engine, self.limit)?) {
-                ranks[rank] = Some(rank_handle);
-            }
-            Ok(())
-        });
-        if let Err(error) = made {
-            // Report the first error, not one of the cleanup.
-            ranks.into_iter().flatten().for_each(|rank_handle| drop(rank_handle.release(runtime)));
             return Err(error);
         }
         Ok(ranks)

@@ -7,12 +7,15 @@
 //! Every wait for another rank has a deadline ([`deadline`](crate::base::deadline)). A communicator that missed its
 //! deadline, or one of whose ranks failed, is aborted; create a new one instead.
 
+pub mod division;
 pub mod engine;
 mod execute;
 pub mod group;
+mod in_process_division;
 pub mod in_process_group;
 mod in_process_sleep;
 pub mod nccl;
+mod nccl_division;
 mod nccl_end;
 mod nccl_end_call;
 mod nccl_exchange;
@@ -38,6 +41,7 @@ use crate::{
     status::Status,
     stream,
 };
+use division::{Division, Shrink};
 use engine::{EngineKind, NcclShare};
 use group::{Deliver, Item};
 use in_process_group::{InProcessRank, Request};
@@ -385,8 +389,12 @@ impl Communicator {
 
     /// Aborts the communicator and its pending work.
     pub fn abort(&self) -> Result<()> {
+        self.abort_with_reason("it was aborted")
+    }
+
+    fn abort_with_reason(&self, reason: &str) -> Result<()> {
         let runtime = runtime::ready()?;
-        self.fail(&Error::new(Status::ABORTED, "it was aborted"));
+        self.fail(&Error::new(Status::ABORTED, reason));
         match &self.engine {
             Engine::InProcess(rank_handle) => rank_handle.abort(runtime),
             Engine::Shared(process_rank) => process_rank.abort(runtime),
@@ -426,8 +434,18 @@ pub fn operate_on(communicator: &Arc<Communicator>, kind: Kind, buffers: RankBuf
 
 /// Splits a communicator by colors; `deliver` receives the handle of this rank's new communicator.
 pub fn split(handle: u64, color: Option<u32>, key: i32, deliver: Deliver) -> Result<()> {
+    divide(get(handle)?, Division::Split { color, key }, deliver)
+}
+
+/// Makes a communicator of the ranks that are not excluded, which make this call; `deliver` receives the handle of this rank's.
+pub fn shrink(handle: u64, excluded: &[i32], aborts: bool, deliver: Deliver) -> Result<()> {
     let communicator = get(handle)?;
-    group::submit(Item { communicator, request: Request::Split { color, key }, deliver: Some(deliver) })
+    let shrink = Shrink::new(excluded, aborts, communicator.rank, communicator.size)?;
+    divide(communicator, Division::Shrink(shrink), deliver)
+}
+
+fn divide(communicator: Arc<Communicator>, division: Division, deliver: Deliver) -> Result<()> {
+    group::submit(Item { communicator, request: Request::Division(division), deliver: Some(deliver) })
 }
 
 /// Puts the device memory of a communicator to sleep, or wakes it. An engine without memory of its own has nothing to do.

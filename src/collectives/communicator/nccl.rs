@@ -5,7 +5,8 @@
 //! its own thread, which costs 50 to 100 microseconds; the caller can request the blocking mode instead.
 
 use super::{
-    nccl_end::{self, Siblings},
+    nccl_division::Divisions,
+    nccl_end::Siblings,
     nccl_registered::RegisteredMemory,
     operation::{Kind, Operation},
     sticky_error::StickyError,
@@ -40,7 +41,7 @@ use std::{
     fmt::Display,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
@@ -83,8 +84,7 @@ pub struct NcclRank {
     registered: Arc<Mutex<Vec<RegisteredMemory>>>,
     sleep: Arc<SleepState>,
     pub(super) siblings: Arc<Siblings>,
-    /// How often it was split.
-    splits: AtomicU32,
+    divisions: Mutex<Divisions>,
     /// The stream of what the ranks exchange.
     own_stream: OnceCell<Stream>,
 }
@@ -108,7 +108,7 @@ impl NcclRank {
         Ok(Arc::new(NcclRank::new(nccl, cell, rank_and_size, device, blocking, siblings)))
     }
 
-    fn new(
+    pub(super) fn new(
         nccl: &'static Nccl,
         cell: OutputCell,
         (rank, size): (u32, u32),
@@ -132,7 +132,7 @@ impl NcclRank {
             registered: Arc::default(),
             sleep: Arc::default(),
             siblings,
-            splits: AtomicU32::new(0),
+            divisions: Mutex::default(),
             own_stream: OnceCell::new(),
         }
     }
@@ -162,6 +162,16 @@ impl NcclRank {
 
     pub(super) fn device(&self) -> u32 {
         self.device
+    }
+
+    /// Asks NCCL for the rank and the size of a new part.
+    pub(super) fn read_rank_and_size(&mut self) -> Result<()> {
+        (self.rank, self.size) = self.nccl.rank_and_size(self.comm()?)?;
+        Ok(())
+    }
+
+    pub(super) fn divisions(&self) -> &Mutex<Divisions> {
+        &self.divisions
     }
 
     /// Returns a stream of the device for small operations of the library itself.
@@ -497,85 +507,8 @@ pub fn issue(
 }
 
 /// Returns whether NCCL executes a group, or a part of it, that ended with an error after `issued` of its calls.
-fn has_begun(error: &Error, issued: usize, calls: usize) -> bool {
+pub(super) fn has_begun(error: &Error, issued: usize, calls: usize) -> bool {
     // NCCL discards a group in which one of its own calls failed, but not one that a call of the driver interrupted.
     // Once it has the whole group, it checks the arguments before it starts; all other errors occur during execution.
     issued > 0 && error.driver_code() != 0 || issued == calls && error.status() != Status::INVALID_VALUE
-}
-
-/// Splits communicators of this process, each by the color and the key of its own rank. The results are in order.
-pub fn split(
-    runtime: &Runtime,
-    batch: &[(&NcclRank, Option<u32>, i32)],
-    limit: Duration,
-) -> std::result::Result<Vec<Option<Arc<NcclRank>>>, IssueError> {
-    let Some((first, ..)) = batch.first() else { return Ok(Vec::new()) };
-    let ranks: Vec<&NcclRank> = batch.iter().map(|(rank, ..)| *rank).collect();
-    let calls = lock_calls(&ranks);
-    let comms = ranks.iter().map(|rank| rank.comm()).collect::<Result<Vec<Comm>>>()?;
-    // Before NCCL begins: a part may be destroyed in another thread before the next one is made here.
-    let siblings = |(rank, color, _): &(&NcclRank, Option<u32>, i32)| {
-        let number = rank.splits.fetch_add(1, Ordering::Relaxed);
-        color.map(|color| rank.siblings.of_part(number, color))
-    };
-    let siblings: Vec<Option<Arc<Siblings>>> = batch.iter().map(siblings).collect();
-    let mut begun_count = 0;
-    let all = || {
-        let begin = |((rank, color, key), comm): (&(&NcclRank, Option<u32>, i32), &Comm)| {
-            let device = runtime.device(rank.device as i32)?;
-            let (cell, _) =
-                device.with_context(&runtime.driver, |_| rank.nccl.split(*comm, *color, *key, rank.blocking))?;
-            begun_count += 1;
-            Ok(cell)
-        };
-        batch.iter().zip(&comms).map(begin).collect::<Result<Vec<OutputCell>>>()
-    };
-    let (cells, _) = match first.nccl.group(all) {
-        Ok(begun) => begun,
-        Err(error) => {
-            siblings.iter().flatten().for_each(|siblings| siblings.leave_unjoined());
-            if has_begun(&error, begun_count, batch.len()) {
-                return Err(IssueError::Failed(error));
-            }
-            for rank in &ranks {
-                rank.splits.fetch_sub(1, Ordering::Relaxed);
-            }
-            return Err(IssueError::Refused(error));
-        }
-    };
-    let (mut parts, mut colorless) = (Vec::new(), Vec::new());
-    for ((cell, siblings), (parent, ..)) in cells.into_iter().zip(siblings).zip(batch) {
-        match siblings {
-            Some(siblings) => {
-                let (device, is_blocking) = (parent.device, parent.blocking);
-                parts.push(Some(NcclRank::new(parent.nccl, cell, (0, 0), device, is_blocking, siblings)));
-            }
-            None => {
-                colorless.push(cell);
-                parts.push(None);
-            }
-        }
-    }
-    let mut finish = || {
-        for rank in &ranks {
-            rank.wait_until_settled(Deadline::new(limit), || "NCCL worked at a split")?;
-        }
-        for part in parts.iter_mut().flatten() {
-            part.wait_until_ready(limit, "NCCL worked at a part of a split")?;
-            (part.rank, part.size) = part.nccl.rank_and_size(part.comm()?)?;
-        }
-        Ok(())
-    };
-    if let Err(error) = finish() {
-        drop(calls);
-        // NCCL makes the parts until the aborts of their parents are complete, which use what a part's abort releases.
-        let parts = parts.iter().flatten();
-        match nccl_end::abort_together(runtime, ranks.iter().copied()) {
-            Ok(true) => log::ignore(nccl_end::abort_together(runtime, parts), "aborting the parts of a split"),
-            _ => parts.for_each(|part| part.forsake(runtime)),
-        }
-        return Err(IssueError::Failed(error));
-    }
-    colorless.iter().for_each(OutputCell::mark_complete);
-    Ok(parts.into_iter().map(|part| part.map(Arc::new)).collect())
 }

@@ -6,13 +6,15 @@
 
 use super::{
     nccl::{ABORT_GRACE, NcclRank},
+    nccl_division::PartName,
     nccl_end_call::Call,
 };
 use crate::{
     base::{deadline::Deadline, log},
     driver::nccl::{Comm, ID_BYTES, Nccl, Progress},
-    error::Result,
+    error::{Error, Result},
     runtime::{self, Runtime},
+    status::Status,
 };
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -21,11 +23,11 @@ use std::{
     time::Duration,
 };
 
-/// What names a communicator: the id that its ranks share, and the splits that led to it, each by its number and its color.
+/// What names a communicator: the id that its ranks share, and the parts that led to it.
 #[derive(Clone, PartialEq, Eq)]
 struct Name {
     id: [u8; ID_BYTES],
-    splits: Vec<(u32, u32)>,
+    parts: Vec<PartName>,
 }
 
 /// The ranks of a communicator in this process.
@@ -60,13 +62,13 @@ static COMMUNICATORS: Mutex<Vec<Weak<Siblings>>> = Mutex::new(Vec::new());
 impl Siblings {
     /// Adds a rank of the communicator that an id makes.
     pub(super) fn of_id(id: [u8; ID_BYTES]) -> Arc<Siblings> {
-        Siblings::of(Name { id, splits: Vec::new() })
+        Siblings::of(Name { id, parts: Vec::new() })
     }
 
-    /// Adds a rank of the part that a color makes in a split, which is the communicator's split `number`.
-    pub(super) fn of_part(&self, number: u32, color: u32) -> Arc<Siblings> {
+    /// Adds a rank of a part of the communicator.
+    pub(super) fn of_part(&self, part: PartName) -> Arc<Siblings> {
         let mut name = self.name.clone();
-        name.splits.push((number, color));
+        name.parts.push(part);
         Siblings::of(name)
     }
 
@@ -117,7 +119,17 @@ impl EndedRank {
     }
 
     fn call<T>(&self, runtime: &Runtime, nccl: &Nccl, call: impl Fn(&Nccl, Comm) -> Result<T>) -> Result<T> {
-        runtime.device(self.device as i32)?.with_context(&runtime.driver, |_| call(nccl, self.comm))
+        let mut called = None;
+        let device = runtime.device(self.device as i32)?;
+        let mut enter = || {
+            device.with_context(&runtime.driver, |_| {
+                called = Some(call(nccl, self.comm));
+                Ok(())
+            })
+        };
+        // An error means that NCCL was not called, which then keeps everything.
+        enter().or_else(|_| enter())?;
+        called.unwrap_or_else(|| Err(Error::new(Status::PANIC, "a context without its call")))
     }
 }
 
@@ -289,10 +301,15 @@ mod tests {
         let second = Siblings::of_id([1; ID_BYTES]);
         assert!(Arc::ptr_eq(&first, &second));
         assert!(!Arc::ptr_eq(&first, &Siblings::of_id([2; ID_BYTES])));
-        let part = first.of_part(0, 7);
-        assert!(Arc::ptr_eq(&part, &second.of_part(0, 7)));
-        assert!(!Arc::ptr_eq(&part, &second.of_part(0, 8)));
-        assert!(!Arc::ptr_eq(&part, &second.of_part(1, 7)));
-        assert!(!Arc::ptr_eq(&part, &part.of_part(0, 7)));
+        let part = first.of_part(PartName::Color(1, 7));
+        assert!(Arc::ptr_eq(&part, &second.of_part(PartName::Color(1, 7))));
+        assert!(!Arc::ptr_eq(&part, &second.of_part(PartName::Color(1, 8))));
+        assert!(!Arc::ptr_eq(&part, &second.of_part(PartName::Color(2, 7))));
+        assert!(!Arc::ptr_eq(&part, &part.of_part(PartName::Color(1, 7))));
+        let without = |rank, before| PartName::Without([rank].into(), before);
+        let part = first.of_part(without(0, 0));
+        assert!(Arc::ptr_eq(&part, &second.of_part(without(0, 0))));
+        assert!(!Arc::ptr_eq(&part, &second.of_part(without(1, 0))));
+        assert!(!Arc::ptr_eq(&part, &second.of_part(without(0, 1))));
     }
 }

@@ -4,7 +4,7 @@ use crate::{
     base::deadline::Deadline,
     driver::{nccl, signals},
     error::{Error, Result},
-    runtime,
+    runtime::{self, Runtime},
     status::Status,
 };
 use parking_lot::Mutex;
@@ -32,8 +32,9 @@ impl Call {
         let (sender, result) = mpsc::sync_channel(1);
         let own = call.clone();
         let run = move || {
-            // A capture of another thread stays valid.
-            let called = runtime::ready().and_then(|runtime| Ok(runtime.driver.with_relaxed_capture(own)?));
+            // A capture of another thread stays valid. An error means that the call was not made, and NCCL keeps everything.
+            let enter = |runtime: &Runtime| runtime.driver.with_relaxed_capture(own.clone());
+            let called = runtime::ready().and_then(|runtime| Ok(enter(runtime).or_else(|_| enter(runtime))?));
             // Nobody receives it after a timeout.
             let _ = sender.send(called.flatten());
         };

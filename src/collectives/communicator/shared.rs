@@ -5,6 +5,7 @@
 //! their machines.
 
 use super::{
+    division::Division,
     engine::NcclShare,
     nccl::{self, IssueError},
     nccl_exchange::{ROW, exchange},
@@ -205,21 +206,39 @@ impl ProcessRank {
         self.announced(self.group.exchange_in_streams(transfers))
     }
 
-    /// Starts a split and sends this rank's color and key to the others. Splits are matched by the order of these
-    /// calls.
-    fn begin_split(&self, color: Option<u32>, key: i32) -> Result<GatherRow> {
-        self.group_error()?;
-        self.group.check_awake()?;
+    /// Starts a division and sends this rank's part of it to the others. Divisions are matched by the order of these calls.
+    fn begin(&self, division: &Division) -> Result<GatherRow> {
+        if !division.aborts() {
+            self.group_error()?;
+            self.group.check_awake()?;
+        }
         let mut own_row = Vec::from(ProcessGroup::new_id()?);
-        own_row.extend(color.map_or(-1, i64::from).to_le_bytes());
-        own_row.extend(key.to_le_bytes());
-        self.group.send_row(GatheringCall::Split, &own_row)
+        match division {
+            Division::Split { color, key } => {
+                own_row.extend(color.map_or(-1, i64::from).to_le_bytes());
+                own_row.extend(key.to_le_bytes());
+                self.group.send_row(GatheringCall::Split, &own_row)
+            }
+            Division::Shrink(shrink) => self.group.send_shrink_row(&shrink.excluded, shrink.aborts, &own_row),
+        }
     }
 
-    /// Completes a split: waits for the other ranks, and joins this rank's new group.
-    fn end_split(&self, row: &GatherRow, color: Option<u32>, limit: Duration) -> Result<Option<SplitPart>> {
+    /// Completes a division: waits for the other ranks, and joins this rank's new group.
+    fn end(&self, row: &GatherRow, division: &Division, limit: Duration) -> Result<Option<Part>> {
+        match division {
+            Division::Split { color, .. } => color
+                .map_or_else(|| self.group.collect_rows(row).map(|_| None), |color| self.end_split(row, color, limit)),
+            Division::Shrink(shrink) => {
+                let part = self
+                    .group
+                    .after_shrink(row, shrink.aborts, |rows, stop| self.join_part(row.ranks(), &rows[0], limit, stop));
+                part.map(Some)
+            }
+        }
+    }
+
+    fn end_split(&self, row: &GatherRow, color: u32, limit: Duration) -> Result<Option<Part>> {
         let rows = self.group.collect_rows(row)?;
-        let Some(color) = color else { return Ok(None) };
         let number = |row: &[u8], from: usize, bytes: usize| {
             let mut number = [0; 8];
             number[..bytes].copy_from_slice(row.get(from..from + bytes)?);
@@ -232,24 +251,37 @@ impl ProcessRank {
             .filter_map(|(rank, row)| Some((number(row, ID + 8, 4)? as i32, rank)))
             .collect();
         members.sort_unstable();
-        let own = members.iter().position(|(_, rank)| *rank == self.group.rank() as usize);
-        let (Some(own), Some((_, first))) = (own, members.first()) else {
+        let members: Vec<usize> = members.into_iter().map(|(_, rank)| rank).collect();
+        let Some(first) = members.first() else {
             return Err(Error::new(Status::PANIC, "a split without its own rank"));
         };
-        let mut id = [0; ID];
-        id.copy_from_slice(&rows[*first][..ID]);
+        let part = self.group.after_gather(row, &members, "the parent communicator", |stop| {
+            self.join_part(&members, &rows[*first], limit, stop)
+        });
+        part.map(Some)
+    }
+
+    /// Joins the group of some ranks, in their order. The row of the first one begins with the group's id.
+    fn join_part(
+        &self,
+        members: &[usize],
+        row_of_first: &[u8],
+        limit: Duration,
+        stop: &dyn Fn() -> Option<Error>,
+    ) -> Result<Part> {
+        let id = row_of_first.first_chunk::<ID>();
+        let (Some(id), Some(own)) = (id, members.iter().position(|rank| *rank == self.group.rank() as usize)) else {
+            return Err(Error::new(Status::PANIC, "a part without its own rank, or without an id"));
+        };
         let (rank, size) = (own as u32, members.len() as u32);
-        let members: Vec<usize> = members.into_iter().map(|(_, rank)| rank).collect();
-        let group = self.group.after_gather(row, &members, "the parent communicator", |stop| {
-            Candidate::new(rank, size, self.group.device())?.join(&id, Some(limit), stop)
-        })?;
+        let group = Candidate::new(rank, size, self.group.device())?.join(id, Some(limit), stop)?;
         group.set_timeout(limit);
-        Ok(Some(SplitPart { process_rank: ProcessRank::from_group(group), rank, size }))
+        Ok(Part { process_rank: ProcessRank::from_group(group), rank, size })
     }
 }
 
-/// This rank's new communicator of a split.
-pub struct SplitPart {
+/// This rank's new communicator of a division.
+pub struct Part {
     /// The rank.
     pub process_rank: ProcessRank,
     /// Its number.
@@ -258,16 +290,13 @@ pub struct SplitPart {
     pub size: u32,
 }
 
-/// A rank's arguments of a split: the rank, its color and its key.
-pub type Split<'a> = (&'a ProcessRank, Option<u32>, i32);
-
-/// Splits groups for several ranks of this process at once. All ranks send first, and then each waits in its own
+/// Divides groups for several ranks of this process at once. All ranks send first, and then each waits in its own
 /// thread: they may be ranks of one group, or of groups whose ranks in other processes call in another order.
-pub fn split(requests: &[Split<'_>], limit: Duration) -> Result<Vec<Option<SplitPart>>> {
+pub fn divide(requests: &[(&ProcessRank, &Division)], limit: Duration) -> Result<Vec<Option<Part>>> {
     let begun: Vec<Result<GatherRow>> =
-        requests.iter().map(|(process_rank, color, key)| process_rank.begin_split(*color, *key)).collect();
-    let end = |((process_rank, color, _), row): (&Split<'_>, &Result<GatherRow>)| match row {
-        Ok(row) => process_rank.end_split(row, *color, limit),
+        requests.iter().map(|(process_rank, division)| process_rank.begin(division)).collect();
+    let end = |((process_rank, division), row): (&(&ProcessRank, &Division), &Result<GatherRow>)| match row {
+        Ok(row) => process_rank.end(row, division, limit),
         Err(error) => Err(Error::new(error.status(), error.message())),
     };
     let mut parts = requests.iter().zip(&begun);
@@ -280,18 +309,18 @@ pub fn split(requests: &[Split<'_>], limit: Duration) -> Result<Vec<Option<Split
         let threads: Vec<io::Result<ScopedJoinHandle<'_, _>>> = parts.map(thread).collect();
         let not_started =
             |error: &io::Error| Error::new(Status::SYSTEM, format!("starting a thread for a split: {error}"));
-        for (((process_rank, ..), row), thread) in requests.iter().zip(&begun).skip(1).zip(&threads) {
+        for (((process_rank, _), row), thread) in requests.iter().zip(&begun).skip(1).zip(&threads) {
             if let (Ok(row), Err(error)) = (row, thread) {
                 process_rank.group.send_failure(row, &not_started(error));
             }
         }
         let own = end(first);
-        let ended = |thread: io::Result<ScopedJoinHandle<'_, Result<Option<SplitPart>>>>| {
+        let ended = |thread: io::Result<ScopedJoinHandle<'_, Result<Option<Part>>>>| {
             let thread = thread.map_err(|error| not_started(&error))?;
             thread.join().unwrap_or_else(|_| Err(Error::new(Status::PANIC, "a split panicked")))
         };
         // Join all threads, regardless of errors.
-        let ended: Vec<Result<Option<SplitPart>>> = [own].into_iter().chain(threads.into_iter().map(ended)).collect();
+        let ended: Vec<Result<Option<Part>>> = [own].into_iter().chain(threads.into_iter().map(ended)).collect();
         ended.into_iter().collect()
     })
 }

@@ -3,7 +3,7 @@
 //! The kernel closes a socket when its process ends for any reason, so nothing has to be polled while all is well, and
 //! no thread waits.
 
-use super::{GRACE_PERIOD, launch_orders::CompletedWork};
+use super::{GRACE_PERIOD, launch_orders::CompletedWork, row_number::RowNumber};
 use crate::{
     error::{Error, Result},
     status::Status,
@@ -50,14 +50,18 @@ const MAX_MESSAGE_BYTES: usize = MAX_ROW_BYTES + 8;
 struct Link {
     socket: UnixStream,
     state: LinkState,
+    /// Whether the other rank has closed its end, which no message says.
+    is_closed: bool,
     /// The received part of an incomplete message.
     incomplete: Vec<u8>,
     /// The bytes that are still to be sent, so that messages are never interleaved.
     unsent: Vec<u8>,
     /// Rows that have arrived and were not collected yet, by their numbers.
-    rows: Vec<(u64, Vec<u8>)>,
+    rows: Vec<(RowNumber, Vec<u8>)>,
     /// The last row after which the other rank failed, and its error.
-    failure: Option<(u64, Status, String)>,
+    failure: Option<(RowNumber, Status, String)>,
+    /// The same for each shrink.
+    failed_shrinks: Vec<(RowNumber, Status, String)>,
     /// The time at which the other rank was found to have left or ended.
     ended: Option<Instant>,
 }
@@ -67,6 +71,8 @@ struct LinkTable {
     links: Vec<Option<Link>>,
     /// The number of rows that this rank has sent.
     sent_rows: u64,
+    /// The last row of each shrink that this rank has sent.
+    sent_shrinks: Vec<RowNumber>,
 }
 
 /// The links to the other ranks.
@@ -77,14 +83,89 @@ pub struct Links(Mutex<LinkTable>);
 /// is never taken for another.
 #[derive(Debug)]
 pub struct GatherRow {
-    number: u64,
+    number: RowNumber,
     bytes: Vec<u8>,
+    /// The ranks whose rows are gathered.
+    ranks: Vec<usize>,
 }
 
 impl GatherRow {
     /// Returns its number, which is the same for all ranks.
     pub fn number(&self) -> u64 {
-        self.number
+        self.number.0
+    }
+
+    /// Returns its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Returns the ranks whose rows are gathered.
+    pub fn ranks(&self) -> &[usize] {
+        &self.ranks
+    }
+
+    /// Returns the ranks that a shrink excludes; none for other calls.
+    pub fn excluded(&self) -> Vec<u32> {
+        self.number.excluded()
+    }
+}
+
+/// A row of a call that this rank has not made.
+pub struct ForeignRow {
+    /// The rank that has sent it.
+    pub rank: u32,
+    /// The ranks that it excludes, if the call is a shrink.
+    pub excluded: Vec<u32>,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl LinkTable {
+    /// Returns whether this rank has sent a row of a number.
+    fn has_sent(&self, number: RowNumber) -> bool {
+        match number.is_of_shrink() {
+            false => number.0 <= self.sent_rows,
+            true => self.sent_shrinks.iter().any(|sent| sent.is_of_same_shrink(number) && number <= *sent),
+        }
+    }
+
+    /// Returns the number of the next attempt of a shrink. One that failed at another rank is yet to fail here, unless that
+    /// was because of what this rank has called.
+    fn next_attempt(&mut self, excluded: &[u32]) -> RowNumber {
+        let first = RowNumber::first_without(excluded);
+        let mut last = self.sent_shrinks.iter().copied().filter(|sent| sent.is_of_same_shrink(first)).max();
+        for link in self.links.iter_mut().flatten() {
+            link.poll();
+            let mismatches = link.failed_shrinks.iter().filter(|(_, status, _)| *status == Status::RANK_MISMATCH);
+            let mismatched = mismatches.map(|(number, ..)| *number).filter(|number| number.is_of_same_shrink(first));
+            last = last.max(mismatched.max());
+        }
+        let next = last.map_or(first, RowNumber::next_attempt);
+        self.sent_shrinks.retain(|sent| !sent.is_of_same_shrink(next));
+        self.sent_shrinks.push(next);
+        for Link { rows, failed_shrinks, .. } in self.links.iter_mut().flatten() {
+            let is_over = |number: RowNumber| {
+                let mut failed = failed_shrinks.iter().map(|(failed, ..)| *failed);
+                number.is_of_same_shrink(next) && number < next
+                    || failed.any(|failed| failed.is_of_same_shrink(number) && number <= failed)
+            };
+            rows.retain(|(number, _)| !is_over(*number));
+        }
+        next
+    }
+
+    fn send_row(&mut self, number: RowNumber, bytes: &[u8], ranks: Vec<usize>) -> Result<GatherRow> {
+        if bytes.len() > MAX_ROW_BYTES {
+            return Err(Error::new(
+                Status::INVALID_VALUE,
+                format!("at most {MAX_ROW_BYTES} bytes, not {}", bytes.len()),
+            ));
+        }
+        for link in self.links.iter_mut().flatten() {
+            link.push(DATA, &[&number.0.to_le_bytes(), bytes]);
+        }
+        Ok(GatherRow { number, bytes: bytes.to_vec(), ranks })
     }
 }
 
@@ -119,12 +200,12 @@ impl Link {
             }
             let body = &rest[..length];
             match (head[0], body.split_first_chunk()) {
-                (DATA, Some((number, row))) => self.rows.push((u64::from_le_bytes(*number), row.to_vec())),
+                (DATA, Some((number, row))) => self.rows.push((RowNumber(u64::from_le_bytes(*number)), row.to_vec())),
                 (FAILURE, Some((number, error))) => {
                     if let Some((status, text)) = error.split_first_chunk() {
-                        let status = Status(i32::from_le_bytes(*status));
+                        let number = RowNumber(u64::from_le_bytes(*number));
                         let text = String::from_utf8_lossy(text).into_owned();
-                        self.failure = Some((u64::from_le_bytes(*number), status, text));
+                        self.note_failure(number, Status(i32::from_le_bytes(*status)), text);
                     }
                 }
                 (FAIL, Some((reason, _))) => {
@@ -141,10 +222,38 @@ impl Link {
     }
 
     fn end(&mut self) {
+        self.is_closed = true;
         if self.state == LinkState::Connected {
             // A message before the end of the stream, which is read next, may still set another state.
             self.state = LinkState::Gone;
         }
+    }
+
+    /// Returns whether the other rank takes no part in anything any more. One whose group has failed still shrinks it.
+    fn is_gone(&self) -> bool {
+        match self.state {
+            LinkState::Connected => false,
+            LinkState::Failed { .. } => self.is_closed,
+            LinkState::Left { .. } | LinkState::Gone => true,
+        }
+    }
+
+    /// Notes that the other rank has failed to do what follows a row, or will.
+    fn note_failure(&mut self, number: RowNumber, status: Status, text: String) {
+        if number.is_of_shrink() {
+            self.failed_shrinks.retain(|(known, ..)| !known.is_of_same_shrink(number));
+            self.failed_shrinks.push((number, status, text));
+        } else {
+            self.failure = Some((number, status, text));
+        }
+    }
+
+    /// Returns why the other rank cannot do what follows a row, if it has failed to.
+    fn failure_of(&self, row: &GatherRow) -> Option<Error> {
+        let is_same = |number: RowNumber| number.is_of_same_shrink(row.number) && number >= row.number;
+        let shrink = self.failed_shrinks.iter().find(|(number, ..)| is_same(*number));
+        let (_, status, text) = shrink.or(self.failure.as_ref().filter(|(number, ..)| *number == row.number))?;
+        Some(Error::new(*status, text.as_str()))
     }
 
     fn push(&mut self, kind: u8, bytes: &[&[u8]]) {
@@ -177,15 +286,21 @@ impl Links {
             Ok(Link {
                 socket,
                 state: LinkState::Connected,
+                is_closed: false,
                 incomplete: Vec::new(),
                 unsent: Vec::new(),
                 rows: Vec::new(),
                 failure: None,
+                failed_shrinks: Vec::new(),
                 ended: None,
             })
         };
         let links = sockets.into_iter().map(|socket| socket.map(link).transpose());
-        Ok(Links(Mutex::new(LinkTable { links: links.collect::<std::io::Result<_>>()?, sent_rows: 0 })))
+        Ok(Links(Mutex::new(LinkTable {
+            links: links.collect::<std::io::Result<_>>()?,
+            sent_rows: 0,
+            sent_shrinks: Vec::new(),
+        })))
     }
 
     /// Returns the ranks that are gone, with their states.
@@ -219,24 +334,24 @@ impl Links {
 
     /// Sends a row to all ranks.
     pub fn send_row(&self, bytes: &[u8]) -> Result<GatherRow> {
-        if bytes.len() > MAX_ROW_BYTES {
-            return Err(Error::new(
-                Status::INVALID_VALUE,
-                format!("at most {MAX_ROW_BYTES} bytes, not {}", bytes.len()),
-            ));
-        }
-        let mut all = self.0.lock();
-        all.sent_rows += 1;
-        let number = all.sent_rows;
-        for link in all.links.iter_mut().flatten() {
-            link.push(DATA, &[&number.to_le_bytes(), bytes]);
-        }
-        Ok(GatherRow { number, bytes: bytes.to_vec() })
+        let mut table = self.0.lock();
+        let (number, ranks) = (table.sent_rows + 1, (0..table.links.len()).collect());
+        let row = table.send_row(RowNumber(number), bytes, ranks)?;
+        table.sent_rows = number;
+        Ok(row)
+    }
+
+    /// Sends a row of a shrink to all ranks, also to the excluded ones, which may expect to remain.
+    pub fn send_shrink_row(&self, excluded: &[u32], bytes: &[u8]) -> Result<GatherRow> {
+        let mut table = self.0.lock();
+        let remain = (0..table.links.len()).filter(|rank| !excluded.contains(&(*rank as u32))).collect();
+        let number = table.next_attempt(excluded);
+        table.send_row(number, bytes, remain)
     }
 
     /// Notifies the others that this rank failed to do what all ranks do after a gather.
     pub fn send_failure(&self, row: &GatherRow, error: &Error) {
-        let (number, status) = (row.number.to_le_bytes(), error.status().0.to_le_bytes());
+        let (number, status) = (row.number.0.to_le_bytes(), error.status().0.to_le_bytes());
         for link in self.0.lock().links.iter_mut().flatten() {
             link.push(FAILURE, &[&number, &status, error.message().as_bytes()]);
         }
@@ -250,14 +365,10 @@ impl Links {
         for rank in ranks {
             let Some(Some(link)) = all.links.get_mut(*rank) else { continue };
             link.poll();
-            if let Some((number, status, text)) = &link.failure
-                && *number == row.number
-            {
-                return Some((*rank, Error::new(*status, text.as_str())));
+            if let Some(error) = link.failure_of(row) {
+                return Some((*rank, error));
             }
-            if link.state != LinkState::Connected
-                && link.ended.get_or_insert_with(Instant::now).elapsed() > GRACE_PERIOD
-            {
+            if link.is_gone() && link.ended.get_or_insert_with(Instant::now).elapsed() > GRACE_PERIOD {
                 failure =
                     Some((*rank, Error::new(Status::PEER_LOST, "it has left the group, or its process has ended")));
             }
@@ -265,32 +376,65 @@ impl Links {
         failure
     }
 
-    /// Returns the rows of all ranks that belong to this one. Otherwise returns a rank whose row has not arrived, or
-    /// which has not received this one, and its state; ranks that are gone take precedence.
+    /// Returns the rows that belong to this one, in the order of the ranks that it is gathered from. Otherwise returns a rank
+    /// whose row has not arrived, or which has not received this one, and its state; ranks that are gone take precedence. A
+    /// failure of the group does not end a shrink.
     pub fn try_collect(&self, row: &GatherRow) -> std::result::Result<Vec<Vec<u8>>, (u32, LinkState)> {
-        let mut all = self.0.lock();
-        let has = |link: &Link| link.rows.iter().any(|(number, _)| *number == row.number);
+        let mut table = self.0.lock();
         let mut waits_for = None;
-        for (rank, link) in all.links.iter_mut().enumerate() {
-            let Some(link) = link else { continue };
+        for rank in &row.ranks {
+            let Some(Some(link)) = table.links.get_mut(*rank) else { continue };
             link.poll();
-            if has(link) && link.unsent.is_empty() {
+            if link.rows.iter().any(|(number, _)| *number == row.number) && link.unsent.is_empty() {
                 continue;
             }
             match link.state {
-                LinkState::Connected => waits_for = Some(rank as u32),
-                gone => return Err((rank as u32, gone)),
+                LinkState::Failed { .. } if row.number.is_of_shrink() && link.is_closed => {
+                    return Err((*rank as u32, LinkState::Gone));
+                }
+                state @ LinkState::Failed { .. } if row.number.is_of_shrink() => {
+                    waits_for = Some((*rank as u32, state))
+                }
+                LinkState::Connected => waits_for = Some((*rank as u32, LinkState::Connected)),
+                gone => return Err((*rank as u32, gone)),
             }
         }
-        if let Some(rank) = waits_for {
-            return Err((rank, LinkState::Connected));
+        if let Some(missing) = waits_for {
+            return Err(missing);
         }
-        let taken = all.links.iter_mut().map(|link| {
-            let Some(link) = link else { return row.bytes.clone() };
+        let taken = row.ranks.iter().map(|rank| {
+            let Some(Some(link)) = table.links.get_mut(*rank) else { return row.bytes.clone() };
             let found = link.rows.iter().position(|(number, _)| *number == row.number);
             found.map_or_else(Vec::new, |found| link.rows.swap_remove(found).1)
         });
         Ok(taken.collect())
+    }
+
+    /// Returns a row of a call that `own_rank` should have made and has not, from a rank of a gather whose own row is missing.
+    /// Takes that of a shrink, whose sender waits for this rank in vain. What a shrink excludes concerns no rank that it excludes, unless `is_final`
+    /// for its row.
+    pub fn take_foreign_row(
+        &self,
+        row: &GatherRow,
+        own_rank: u32,
+        is_final: impl Fn(&[u8]) -> bool,
+    ) -> Option<ForeignRow> {
+        let mut table = self.0.lock();
+        let has_row = |link: &&Link| link.rows.iter().any(|(number, _)| *number == row.number);
+        let (rank, at) = row.ranks.iter().find_map(|rank| {
+            let link = table.links.get(*rank)?.as_ref().filter(|link| !has_row(link))?;
+            let at = link.rows.iter().position(|(number, bytes)| {
+                !table.has_sent(*number) && (!number.excluded().contains(&own_rank) || is_final(bytes))
+            })?;
+            Some((*rank, at))
+        })?;
+        let link = table.links.get_mut(rank)?.as_mut()?;
+        let (number, bytes) = link.rows.get(at).cloned()?;
+        if number.is_of_shrink() {
+            link.rows.remove(at);
+            link.note_failure(number, Status::RANK_MISMATCH, "another rank excludes different ranks".into());
+        }
+        Some(ForeignRow { rank: rank as u32, excluded: number.excluded(), bytes })
     }
 }
 
@@ -372,7 +516,7 @@ mod tests {
         }
         assert_eq!(links[1].missing(), [(0, LinkState::Failed { word: 7, by: 2 })]);
         let all = links[1].0.lock();
-        assert_eq!(all.links[0].as_ref().unwrap().rows, [(1, vec![7; 4_000_000])]);
+        assert_eq!(all.links[0].as_ref().unwrap().rows, [(RowNumber(1), vec![7; 4_000_000])]);
     }
 
     #[test]

@@ -16,6 +16,8 @@ mod join;
 mod launch_orders;
 mod links;
 mod rendezvous;
+mod row_number;
+mod shrink;
 mod sleep;
 mod symmetric_buffer;
 pub mod tuning;
@@ -79,16 +81,28 @@ pub enum GatheringCall {
     Sleep,
     /// Wakes the group.
     Wake,
+    /// Makes a communicator of some ranks, which alone make the call.
+    Shrink,
 }
 
 impl GatheringCall {
-    const ALL: [GatheringCall; 5] = [
+    const ALL: [GatheringCall; 6] = [
         GatheringCall::Gather,
         GatheringCall::Register,
         GatheringCall::Split,
         GatheringCall::Sleep,
         GatheringCall::Wake,
+        GatheringCall::Shrink,
     ];
+
+    /// Returns the call to which a row belongs.
+    fn of_row(row: &[u8]) -> Option<GatheringCall> {
+        GatheringCall::ALL.into_iter().find(|call| row.first() == Some(&(*call as u8)))
+    }
+
+    fn name_of_row(row: &[u8]) -> &'static str {
+        GatheringCall::of_row(row).map_or("an unknown call", GatheringCall::name)
+    }
 
     fn name(self) -> &'static str {
         match self {
@@ -97,6 +111,7 @@ impl GatheringCall {
             GatheringCall::Split => "split",
             GatheringCall::Sleep => "sleep",
             GatheringCall::Wake => "wake",
+            GatheringCall::Shrink => "shrink",
         }
     }
 }
@@ -194,16 +209,21 @@ impl ProcessGroup {
 
     /// Returns the contents of rows that belong to the same call. Otherwise the group fails.
     fn of_one_call(&self, rows: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
-        let call_of = |row: &[u8]| GatheringCall::ALL.into_iter().find(|call| row.first() == Some(&(*call as u8)));
-        let own = rows.get(self.rank as usize).and_then(|row| call_of(row));
-        let Some((peer, row)) = rows.iter().enumerate().find(|(_, row)| call_of(row) != own) else {
-            return Ok(rows.into_iter().map(|mut row| row.split_off(1)).collect());
-        };
-        self.fail_with(Reason::Mismatch.word(peer as u32));
-        let [own, other] = [own, call_of(row)].map(|call| call.map_or("an unknown call", GatheringCall::name));
+        let own = &rows[self.rank as usize];
+        let is_other = |row: &Vec<u8>| GatheringCall::of_row(row) != GatheringCall::of_row(own);
+        match rows.iter().position(is_other) {
+            Some(peer) => Err(self.mismatch(own, (peer as u32, &rows[peer]))),
+            None => Ok(rows.into_iter().map(|mut row| row.split_off(1)).collect()),
+        }
+    }
+
+    /// Ends the group, because another rank has sent the row of another call than this one.
+    fn mismatch(&self, own: &[u8], (peer, other): (u32, &[u8])) -> Error {
+        self.fail_with(Reason::Mismatch.word(peer));
+        let [own, other] = [own, other].map(GatheringCall::name_of_row);
         let message =
             format!("collective mismatch: rank {} of {} calls {own}, rank {peer} calls {other}", self.rank, self.size);
-        Err(Error::new(Status::RANK_MISMATCH, message))
+        Error::new(Status::RANK_MISMATCH, message)
     }
 
     /// Waits for the rows of all ranks. A row that does not arrive in time aborts the group: the other ranks may have
@@ -222,6 +242,9 @@ impl ProcessGroup {
             if let Some((word, _)) = self.known_failure() {
                 self.fail_with(word);
                 return Err(self.sticky_error().unwrap_or_else(unknown_error));
+            }
+            if let Some(foreign) = self.links.take_foreign_row(row, self.rank, |_| false) {
+                return Err(self.mismatch(row.bytes(), (foreign.rank, &foreign.bytes)));
             }
             let (reason, status, what) = match state {
                 LinkState::Connected if !deadline.is_expired() => {
@@ -258,14 +281,26 @@ impl ProcessGroup {
         whose: &str,
         run: impl FnOnce(&dyn Fn() -> Option<Error>) -> Result<T>,
     ) -> Result<T> {
+        // A failure of the whole group ends the call. A rank that only this one has lost matters only if it is one of `ranks`.
+        let is_known_elsewhere = || self.known_failure().is_some_and(|(_, by)| by != self.rank);
+        let ends = |error: &Error| error.status() != Status::PEER_LOST || is_known_elsewhere();
+        self.run_together(row, ranks, whose, &|| self.error().filter(ends), run)
+    }
+
+    /// The same, where `ended` returns a further reason to stop.
+    fn run_together<T>(
+        &self,
+        row: &GatherRow,
+        ranks: &[usize],
+        whose: &str,
+        ended: &dyn Fn() -> Option<Error>,
+        run: impl FnOnce(&dyn Fn() -> Option<Error>) -> Result<T>,
+    ) -> Result<T> {
         let failed = || {
             let (rank, error) = self.links.failure_after(row, ranks)?;
             Some(error.context(format_args!("rank {rank} of {whose}")))
         };
-        // A failure of the whole group ends the call. A rank that only this one has lost matters only if it is one of `ranks`.
-        let is_known_elsewhere = || self.known_failure().is_some_and(|(_, by)| by != self.rank);
-        let ends = |error: &Error| error.status() != Status::PEER_LOST || is_known_elsewhere();
-        let stop = || self.error().filter(ends).or_else(failed);
+        let stop = || ended().or_else(failed);
         let done = run(&stop).map_err(|error| match error.status() {
             // The rank that closed its connection is about to send the cause.
             Status::PEER_LOST => Deadline::new(CAUSE_LIMIT).until(|| "a rank failed", || Ok(failed())).unwrap_or(error),

@@ -6,6 +6,7 @@
 //!
 //! NCCL calls return "in progress" for a nonblocking communicator; [`Progress`] represents that.
 
+mod communicators;
 pub mod load;
 pub mod table;
 
@@ -17,20 +18,14 @@ use crate::{
 use load::Version;
 use once_cell::sync::OnceCell;
 use std::{
-    ffi::{CStr, c_char, c_int, c_uint, c_void},
+    ffi::{CStr, c_char, c_int, c_void},
     ptr,
     sync::atomic::{AtomicBool, AtomicPtr, Ordering},
 };
-use table::{Call, Code, Config, ErrorString, LastError, RawComm, RawStream, Table, UniqueId};
+use table::{Call, Code, ErrorString, LastError, RawComm, RawStream, Table, UniqueId};
 
 /// The size of a unique id, with which ranks find each other.
 pub const ID_BYTES: usize = 128;
-/// NCCL's value of an undefined config field.
-const UNDEFINED: c_int = c_int::MIN;
-/// The magic number of a config.
-const CONFIG_MAGIC: c_uint = 0xcafe_beef;
-/// The first NCCL version whose config can disable NVLink multicast.
-const HAS_MULTICAST_SWITCH: c_int = 23_200;
 
 /// The first NCCL version in which the ranks agree on whether memory becomes a window.
 const HAS_RELIABLE_WINDOWS: c_int = 22_800;
@@ -136,40 +131,6 @@ pub fn get() -> Result<&'static Nccl> {
     NCCL.get_or_try_init(load::load)
 }
 
-/// Creates the config of a new communicator, with NVLink multicast disabled if this NCCL version supports that. An
-/// older NCCL gets the config of 2.18, of which still older versions read a prefix.
-fn config(version: c_int, blocking: bool) -> Config {
-    let whole = version >= HAS_MULTICAST_SWITCH;
-    Config {
-        size: if whole { size_of::<Config>() } else { std::mem::offset_of!(Config, comm_name) },
-        magic: CONFIG_MAGIC,
-        version: if whole { HAS_MULTICAST_SWITCH as c_uint } else { 21_800 },
-        blocking: blocking.into(),
-        cga_cluster_size: UNDEFINED,
-        min_ctas: UNDEFINED,
-        max_ctas: UNDEFINED,
-        net_name: ptr::null(),
-        split_share: UNDEFINED,
-        traffic_class: UNDEFINED,
-        comm_name: ptr::null(),
-        collnet_enable: UNDEFINED,
-        cta_policy: UNDEFINED,
-        shrink_share: UNDEFINED,
-        nvls_ctas: UNDEFINED,
-        channels_per_net_peer: UNDEFINED,
-        nvlink_centric_sched: UNDEFINED,
-        graph_usage_mode: UNDEFINED,
-        num_rma_ctx: UNDEFINED,
-        max_p2p_peers: UNDEFINED,
-        graph_stream_ordering: UNDEFINED,
-        launch_order_implicit: UNDEFINED,
-        num_rma_sig: UNDEFINED,
-        rma_eager_init: UNDEFINED,
-        host_cft_mode: UNDEFINED,
-        nvls_host_mode: c_int::MAX,
-    }
-}
-
 /// Returns the status and the description of an NCCL error.
 fn describe(code: Code) -> (Status, &'static str) {
     match code {
@@ -243,87 +204,6 @@ impl Nccl {
         // SAFETY: the output is a live local.
         unsafe { library_call!(self, ncclGetUniqueId(&mut id)) }?;
         Ok(id.internal)
-    }
-
-    /// Begins the initialization of a communicator on the device of the calling thread's context. Unless `blocking`,
-    /// the call may return before the communicator is ready.
-    pub fn init_rank(
-        &self,
-        ranks: u32,
-        id: [u8; ID_BYTES],
-        rank: u32,
-        blocking: bool,
-    ) -> Result<(OutputCell, Progress)> {
-        let cell = OutputCell::new();
-        let mut config = config(self.version, blocking);
-        // SAFETY: the communicator's location stays allocated until NCCL no longer writes to it, and the config is a
-        // live local, which NCCL copies.
-        let progress = unsafe {
-            library_call!(
-                self,
-                ncclCommInitRankConfig(
-                    cell.as_output(),
-                    ranks as c_int,
-                    UniqueId { internal: id },
-                    rank as c_int,
-                    &mut config,
-                )
-            )
-        };
-        // After an immediate error NCCL does not continue the initialization.
-        let progress = progress.inspect_err(|_| cell.mark_complete())?;
-        Ok((cell, progress))
-    }
-
-    /// Begins to split a communicator: ranks that pass the same color form a new communicator, ordered by key. A rank
-    /// that passes `None` joins none.
-    pub fn split(&self, comm: Comm, color: Option<u32>, key: i32, blocking: bool) -> Result<(OutputCell, Progress)> {
-        let cell = OutputCell::new();
-        let mut config = config(self.version, blocking);
-        let color = color.map_or(table::SPLIT_NO_COLOR, |color| color as c_int);
-        // SAFETY: as in `init_rank`; the communicator is live.
-        let progress =
-            unsafe { library_call!(self, ncclCommSplit(comm.raw(), color, key, cell.as_output(), &mut config)) };
-        let progress = progress.inspect_err(|_| cell.mark_complete())?;
-        Ok((cell, progress))
-    }
-
-    /// Returns the progress of a communicator's last operation, or its asynchronous error.
-    pub fn progress(&self, comm: Comm) -> Result<Progress> {
-        let mut state = table::SUCCESS;
-        // SAFETY: the communicator is live, and the output is a live local.
-        unsafe { library_call!(self, ncclCommGetAsyncError(comm.raw(), &mut state)) }?;
-        self.check(Call::ncclCommGetAsyncError, state)
-            .map_err(|error| error.context("the communicator failed while it worked"))
-    }
-
-    /// Returns the communicator's rank and size.
-    pub fn rank_and_size(&self, comm: Comm) -> Result<(u32, u32)> {
-        let (mut rank, mut ranks) = (0, 0);
-        // SAFETY: the communicator is live, and the output is a live local.
-        unsafe { library_call!(self, ncclCommUserRank(comm.raw(), &mut rank)) }?;
-        // SAFETY: as above.
-        unsafe { library_call!(self, ncclCommCount(comm.raw(), &mut ranks)) }?;
-        Ok((rank as u32, ranks as u32))
-    }
-
-    /// Completes the work of a communicator, whose ranks may wait for each other. It must only be destroyed afterwards, or
-    /// aborted.
-    pub fn finalize(&self, comm: Comm) -> Result<Progress> {
-        // SAFETY: the communicator is live.
-        unsafe { library_call!(self, ncclCommFinalize(comm.raw())) }
-    }
-
-    /// Destroys a communicator. It must not be used afterwards.
-    pub fn destroy(&self, comm: Comm) -> Result<()> {
-        // SAFETY: the communicator is live until this call.
-        unsafe { library_call!(self, ncclCommDestroy(comm.raw())) }.map(drop)
-    }
-
-    /// Aborts a communicator and its running work on the device. It must not be used afterwards.
-    pub fn abort(&self, comm: Comm) -> Result<()> {
-        // SAFETY: the communicator is live until this call.
-        unsafe { library_call!(self, ncclCommAbort(comm.raw())) }.map(drop)
     }
 
     /// Returns whether this version reduces floats of 8 bits.

@@ -52,6 +52,11 @@ pub mod reduction {
 /// The color of a rank that joins no part of a split.
 pub const SPLIT_NO_COLOR: c_int = -1;
 
+/// A shrink leaves the communicator as it is.
+pub const SHRINK_DEFAULT: c_int = 0;
+/// A shrink ends the communicator's work first.
+pub const SHRINK_ABORT: c_int = 1;
+
 /// An `ncclComm_t`: a pointer that only NCCL dereferences.
 pub type RawComm = *mut c_void;
 /// A stream: the CUDA runtime and the driver use the same handles.
@@ -114,6 +119,8 @@ calls! {
     required 20000 ncclCommUserRank(comm: RawComm, rank: *mut c_int);
     optional 21800 ncclCommSplit(
         comm: RawComm, color: c_int, key: c_int, part: *mut RawComm, config: *mut Config);
+    optional 22700 ncclCommShrink(
+        comm: RawComm, excluded: *mut c_int, count: c_int, part: *mut RawComm, config: *mut Config, flags: c_int);
 
     // Registered memory.
     optional 21900 ncclCommRegister(comm: RawComm, memory: *mut c_void, bytes: usize, buffer: *mut *mut c_void);
