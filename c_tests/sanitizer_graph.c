@@ -382,6 +382,30 @@ TEST(racy_event_that_a_built_graph_records_too_early) {
   RACE(LATER_WAIT, other, SIZE, reads("sum", b), writes("a fill", a));
 }
 
+/* The same as a node of another graph. */
+static plinth_graph_t build_around_event(plinth_event_t event) {
+  plinth_graph_t graph = NULL, child = build_with_event(event);
+  plinth_graph_node_t node;
+  CHECK_OK(plinth_graph_create_empty(0, &graph));
+  CHECK_OK(plinth_graph_add_child(graph, NULL, 0, child, &node));
+  CHECK_OK(plinth_graph_instantiate(graph));
+  return graph;
+}
+
+TEST(clean_event_that_a_child_graph_records) {
+  begin();
+  plinth_event_t event = new_event(0);
+  replay_and_read(build_around_event(event), event, memory);
+  CLEAN();
+}
+
+TEST(racy_event_that_a_child_graph_records_too_early) {
+  begin();
+  plinth_event_t event = new_event(0);
+  replay_and_read(build_around_event(event), event, other);
+  RACE(LATER_WAIT, other, SIZE, reads("sum", b), writes("a fill", a));
+}
+
 /* Records an event in b, and builds a graph that waits for the event and fills memory. */
 static plinth_graph_t build_waiting_for(plinth_event_t event) {
   plinth_graph_t graph = NULL;

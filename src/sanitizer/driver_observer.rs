@@ -43,9 +43,6 @@ const PART: u64 = 1 << 62;
 const MAX_DEPTH: usize = 16;
 
 static NEXT_CAPTURE: AtomicU64 = AtomicU64::new(1);
-/// The events of nodes that were added by graph-building calls, by graph.
-static EVENT_NODES: Mutex<Option<HashMap<u64, HashMap<GraphNode, u64>>>> = Mutex::new(None);
-
 /// The operations that the program reported for nodes, by graph.
 static REPORTED_NODES: Mutex<Option<HashMap<u64, HashMap<GraphNode, ReportedNode>>>> = Mutex::new(None);
 
@@ -58,7 +55,6 @@ struct ReportedNode {
 
 /// Removes all data about nodes.
 pub(super) fn forget() {
-    *EVENT_NODES.lock() = None;
     *REPORTED_NODES.lock() = None;
 }
 
@@ -176,11 +172,6 @@ impl Observer for DriverObserver {
         with(|state| state.forget_graph(template(graph)));
     }
 
-    fn event_node_added(&self, graph: Graph, node: GraphNode, event: Event) {
-        let mut nodes = EVENT_NODES.lock();
-        nodes.get_or_insert_default().entry(graph.handle() as u64).or_default().insert(node, number(event));
-    }
-
     fn graph_copied(&self, from: Graph, to: Graph) {
         with(|state| state.copy_graph(template(from), template(to)));
     }
@@ -188,9 +179,6 @@ impl Observer for DriverObserver {
     fn graph_ended(&self, graph: Graph) {
         if let Some(reported) = REPORTED_NODES.lock().as_mut() {
             reported.remove(&(graph.handle() as u64));
-        }
-        if let Some(nodes) = EVENT_NODES.lock().as_mut() {
-            nodes.remove(&(graph.handle() as u64));
         }
         with(|state| state.forget_graph(template(graph)));
     }
@@ -269,8 +257,8 @@ fn collect_steps(
                 ends.insert(node, if last.is_empty() { after.clone() } else { last });
                 None
             }
-            NodeType::EventRecord => Some(NodeAction::Record(event_of(graph, node)?)),
-            NodeType::WaitEvent => Some(NodeAction::Wait(event_of(graph, node)?)),
+            NodeType::EventRecord => Some(NodeAction::Record(number(driver.graph_recorded_event(node).ok()?))),
+            NodeType::WaitEvent => Some(NodeAction::Wait(number(driver.graph_awaited_event(node).ok()?))),
             seen => Some(match (reported_node(graph, node), seen) {
                 (Some(reported), _) => NodeAction::Work(reported.name.into(), reported.operands),
                 (None, NodeType::Memcpy) => NodeAction::Work("a copy".into(), copied(driver, node)?),
@@ -294,10 +282,6 @@ fn collect_steps(
         }
     }
     Some(leaves)
-}
-
-fn event_of(graph: Graph, node: GraphNode) -> Option<u64> {
-    EVENT_NODES.lock().as_ref()?.get(&(graph.handle() as u64))?.get(&node).copied()
 }
 
 fn copied(driver: &Driver, node: GraphNode) -> Option<Vec<Operand>> {

@@ -20,6 +20,10 @@ impl Event {
     pub(super) fn raw(self) -> CUevent {
         self.0 as CUevent
     }
+
+    pub(super) fn from_raw(event: CUevent) -> Event {
+        Event(event as usize)
+    }
 }
 
 /// An atomic cell that contains an event or none, so that many threads can read it without a lock.

@@ -185,13 +185,6 @@ fn graph_changed(graph: Graph) {
     }
 }
 
-fn event_node_added(graph: Graph, node: GraphNode, event: Event) {
-    if let Some(observer) = observer::current() {
-        observer.graph_changed(graph);
-        observer.event_node_added(graph, node, event);
-    }
-}
-
 impl Driver {
     /// Adds a kernel node that depends on `dependencies`.
     pub fn graph_add_kernel(
@@ -311,9 +304,8 @@ impl Driver {
         let mut node: CUgraphNode = ptr::null_mut();
         // SAFETY: the output is a live local; graph, nodes and event are live.
         unsafe { call!(self, cuGraphAddEventRecordNode(&mut node, graph.raw(), before, count, event.raw())) }?;
-        let node = GraphNode::from_raw(node);
-        event_node_added(graph, node, event);
-        Ok(node)
+        graph_changed(graph);
+        Ok(GraphNode::from_raw(node))
     }
 
     /// Adds a node that waits for an event's last recording.
@@ -327,9 +319,8 @@ impl Driver {
         let mut node: CUgraphNode = ptr::null_mut();
         // SAFETY: the output is a live local; graph, nodes and event are live.
         unsafe { call!(self, cuGraphAddEventWaitNode(&mut node, graph.raw(), before, count, event.raw())) }?;
-        let node = GraphNode::from_raw(node);
-        event_node_added(graph, node, event);
-        Ok(node)
+        graph_changed(graph);
+        Ok(GraphNode::from_raw(node))
     }
 
     /// Makes the second node of each pair wait for the first.

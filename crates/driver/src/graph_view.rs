@@ -1,6 +1,6 @@
 //! Inspection of graphs: their nodes, and the parameters of each node.
 
-use super::{Driver, DriverResult, Failure, Function, Graph, GraphNode, call, graph_node::FillNode, types::*};
+use super::{Driver, DriverResult, Event, Failure, Function, Graph, GraphNode, call, graph_node::FillNode, types::*};
 use std::{
     collections::HashSet,
     ffi::{CStr, c_uint, c_void},
@@ -241,5 +241,21 @@ impl Driver {
         // SAFETY: the output is a live local, and the node is live.
         unsafe { call!(self, cuGraphChildGraphNodeGetGraph(node.raw(), &mut graph)) }?;
         Ok(Graph::from_raw(graph))
+    }
+
+    /// Returns the event that a node of type [`NodeType::EventRecord`] records.
+    pub fn graph_recorded_event(&self, node: GraphNode) -> DriverResult<Event> {
+        let mut event: CUevent = ptr::null_mut();
+        // SAFETY: the output is a live local, and the node is live.
+        unsafe { call!(self, cuGraphEventRecordNodeGetEvent(node.raw(), &mut event)) }?;
+        Ok(Event::from_raw(event))
+    }
+
+    /// Returns the event that a node of type [`NodeType::WaitEvent`] waits for.
+    pub fn graph_awaited_event(&self, node: GraphNode) -> DriverResult<Event> {
+        let mut event: CUevent = ptr::null_mut();
+        // SAFETY: the output is a live local, and the node is live.
+        unsafe { call!(self, cuGraphEventWaitNodeGetEvent(node.raw(), &mut event)) }?;
+        Ok(Event::from_raw(event))
     }
 }

@@ -4,7 +4,7 @@
 //! Every such operation goes through this crate, so the notifications are sent here. They are sent only while an
 //! observer is enabled; the check costs one load.
 
-use super::{Call, Driver, DriverResult, Event, Failure, Graph, GraphExec, GraphNode, Stream, codes};
+use super::{Call, Driver, DriverResult, Event, Failure, Graph, GraphExec, Stream, codes};
 use once_cell::sync::OnceCell;
 use std::{
     cell::Cell,
@@ -40,8 +40,6 @@ pub trait Observer: Sync {
     fn capture_ended(&self, driver: &Driver, stream: Stream, graph: Option<Graph>);
     /// The nodes of a graph changed.
     fn graph_changed(&self, graph: Graph);
-    /// A node that records an event or waits for it was added to a graph.
-    fn event_node_added(&self, graph: Graph, node: GraphNode, event: Event);
     /// A graph was cloned.
     fn graph_copied(&self, from: Graph, to: Graph);
     /// A graph was destroyed.

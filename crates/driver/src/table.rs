@@ -244,6 +244,8 @@ driver_calls! {
     required 10000 cuGraphMemsetNodeGetParams(node: CUgraphNode, parameters: *mut CUDA_MEMSET_NODE_PARAMS);
     required 10000 cuGraphHostNodeGetParams(node: CUgraphNode, parameters: *mut CUDA_HOST_NODE_PARAMS);
     required 10000 cuGraphChildGraphNodeGetGraph(node: CUgraphNode, graph: *mut CUgraph);
+    optional 11010 cuGraphEventRecordNodeGetEvent(node: CUgraphNode, event: *mut CUevent);
+    optional 11010 cuGraphEventWaitNodeGetEvent(node: CUgraphNode, event: *mut CUevent);
     optional 11030 cuGraphDebugDotPrint(graph: CUgraph, path: *const c_char, flags: c_uint);
     required 10000 cuGraphClone(clone: *mut CUgraph, graph: CUgraph);
     required 10000 cuGraphNodeFindInClone(node: *mut CUgraphNode, original: CUgraphNode, clone: CUgraph);

@@ -216,6 +216,24 @@ pub unsafe extern "C" fn cuGraphChildGraphNodeGetGraph(node: CUgraphNode, graph:
     })
 }
 
+pub unsafe extern "C" fn cuGraphEventRecordNodeGetEvent(node: CUgraphNode, event: *mut CUevent) -> Code {
+    enter(Call::cuGraphEventRecordNodeGetEvent, 0, |state| {
+        write_parameters(state, node, event, |_, action| match action {
+            Action::Record(event) => Some(*event as CUevent),
+            _ => None,
+        })
+    })
+}
+
+pub unsafe extern "C" fn cuGraphEventWaitNodeGetEvent(node: CUgraphNode, event: *mut CUevent) -> Code {
+    enter(Call::cuGraphEventWaitNodeGetEvent, 0, |state| {
+        write_parameters(state, node, event, |_, action| match action {
+            Action::Wait(event) => Some(*event as CUevent),
+            _ => None,
+        })
+    })
+}
+
 pub unsafe extern "C" fn cuGraphDebugDotPrint(graph: CUgraph, path: *const c_char, flags: c_uint) -> Code {
     enter(Call::cuGraphDebugDotPrint, 0, |state| {
         if path.is_null() {

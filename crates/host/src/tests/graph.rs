@@ -154,6 +154,8 @@ fn nodes_return_their_parameters() {
         assert_eq!(driver.graph_fill(node).is_ok(), kind == Memset);
         assert_eq!(driver.graph_host(node).is_ok(), kind == Host);
         assert_eq!(driver.graph_child(node).is_ok(), kind == Graph);
+        assert_eq!(driver.graph_recorded_event(node).ok(), (kind == EventRecord).then_some(event));
+        assert_eq!(driver.graph_awaited_event(node).ok(), (kind == WaitEvent).then_some(event));
     }
     let inner = driver.graph_child(child).expect("it is a child");
     assert_ne!(inner, other);

@@ -117,6 +117,8 @@ fn nulls_and_zeros_never_crash() {
         call!(cuGraphMemsetNodeGetParams(null_mut(), null_mut()));
         call!(cuGraphHostNodeGetParams(null_mut(), null_mut()));
         call!(cuGraphChildGraphNodeGetGraph(null_mut(), null_mut()));
+        call!(cuGraphEventRecordNodeGetEvent(null_mut(), null_mut()));
+        call!(cuGraphEventWaitNodeGetEvent(null_mut(), null_mut()));
         call!(cuGraphDebugDotPrint(null_mut(), null(), 0));
         call!(cuGraphClone(null_mut(), null_mut()));
         call!(cuGraphNodeFindInClone(null_mut(), null_mut(), null_mut()));
