@@ -124,6 +124,29 @@ static void shrink_to_one(int rank) {
 
 TEST(each_rank_may_remain_alone) { run_processes(RANKS, shrink_to_one); }
 
+static void shrink_while_asleep(int rank) {
+  plinth_communicator_t communicator = join(rank, LONG), part = UNTOUCHED_POINTER;
+  CHECK_OK(plinth_communicator_sleep(communicator));
+  if (rank < 3) {
+    CHECK_STATUS(shrink(communicator, 3, PLINTH_SHRINK_DEFAULT, &part), PLINTH_ERROR_GRAPH_ASLEEP);
+    CHECK_SAME(part, UNTOUCHED_POINTER);
+    for (int other = 0; other < 3; other++) tell(other);
+    await_ranks(rank, 3);
+    CHECK_OK(shrink(communicator, 3, PLINTH_SHRINK_ABORT, &part));
+    expect_works(part, rank, 3);
+    CHECK_OK(plinth_communicator_destroy(part));
+    tell(3);
+  } else {
+    await_ranks(3, 3);
+  }
+  CHECK_OK(plinth_communicator_destroy(communicator));
+}
+
+TEST(a_communicator_that_sleeps_shrinks_if_it_ends) {
+  start_steps();
+  run_processes(RANKS, shrink_while_asleep);
+}
+
 /* ---- after a loss */
 
 /* Rank 3 dies while the others wait for it in a stream, and later rank 0 does. */
@@ -213,6 +236,33 @@ static void exclude_more(int rank) {
 
 TEST(a_shrink_names_a_lost_rank_that_is_to_remain) { run_processes(RANKS, exclude_more); }
 
+/* Rank 3 dies while ranks 0 and 1 wait for it in different calls, and rank 2 in its stream. */
+static void lose_a_rank_in_different_calls(int rank) {
+  plinth_communicator_t communicator = join(rank, LONG), part = UNTOUCHED_POINTER, half = UNTOUCHED_POINTER;
+  if (rank == 3) {
+    await_ranks(3, 3);
+    sleep_milliseconds(100);
+    _exit(0);
+  }
+  tell(3);
+  if (rank == 0) {
+    const plinth_status_t status = plinth_communicator_split(communicator, 0, 0, &half);
+    CHECK(status == PLINTH_ERROR_PEER_LOST || status == PLINTH_ERROR_ABORTED);
+  } else if (rank == 2) {
+    CHECK_OK(reduce(communicator, floats_on(device_of(rank), COUNT, 1, 0)));
+  }
+  /* Rank 1 has made no call, and shrinks before the others may know of the loss. */
+  CHECK_OK(shrink(communicator, 3, PLINTH_SHRINK_ABORT, &part));
+  expect_works(part, rank, 3);
+  CHECK_OK(plinth_communicator_destroy(part));
+  CHECK_OK(plinth_communicator_destroy(communicator));
+}
+
+TEST(a_shrink_ends_other_calls_of_the_ranks_that_remain) {
+  start_steps();
+  run_processes(RANKS, lose_a_rank_in_different_calls);
+}
+
 /* ---- ranks that do not agree */
 
 static void exclude_different_ranks(int rank) {
@@ -230,6 +280,10 @@ static void exclude_different_ranks(int rank) {
     expect_works(part, rank, 3);
     CHECK_OK(plinth_communicator_destroy(part));
   }
+  /* No rank takes an attempt that is over for a call of now. */
+  CHECK_OK(plinth_communicator_split(communicator, 0, 0, &part));
+  expect_works(part, rank, RANKS);
+  CHECK_OK(plinth_communicator_destroy(part));
   CHECK_OK(plinth_communicator_destroy(communicator));
 }
 
@@ -259,6 +313,12 @@ static void shrink_and_split(int rank) {
   plinth_communicator_t communicator = join(rank, LONG), part = UNTOUCHED_POINTER;
   const double start = seconds_now();
   const bool waits = (rank == 0) != splits_first;
+  if (rank == 3) {
+    /* It stays until the others have returned. */
+    await_ranks(3, 3);
+    CHECK_OK(plinth_communicator_destroy(communicator));
+    return;
+  }
   if (waits) await_ranks(rank, 1);
   for (int other = 0; other < 3 && !waits; other++) tell(other);
   const plinth_status_t status = rank == 0 ? plinth_communicator_split(communicator, 0, 0, &part)
@@ -266,22 +326,15 @@ static void shrink_and_split(int rank) {
   CHECK_STATUS(status, PLINTH_ERROR_RANK_MISMATCH);
   CHECK_SAME(part, UNTOUCHED_POINTER);
   CHECK(seconds_now() - start < SOON);
+  tell(3);
   CHECK_OK(plinth_communicator_destroy(communicator));
-}
-
-static void shrink_and_split_but_one(int rank) {
-  if (rank < 3) {
-    shrink_and_split(rank);
-  } else {
-    CHECK_OK(plinth_communicator_destroy(join(rank, LONG)));
-  }
 }
 
 TEST(a_shrink_and_a_split_do_not_wait_for_each_other) {
   for (int round = 0; round < 2; round++) {
     splits_first = round == 0;
     start_steps();
-    run_processes(RANKS, shrink_and_split_but_one);
+    run_processes(RANKS, shrink_and_split);
   }
 }
 
@@ -344,7 +397,7 @@ static void pass_nonsense(int rank) {
   expect_floats(memory, COUNT, 1, 0);
   tell(1 - rank);
   await_ranks(rank, 1);
-  /* A shrink after an abort, and in a group with other work. */
+  /* A shrink after an abort, in a group. */
   CHECK_OK(plinth_communicator_abort(communicator));
   CHECK_OK(plinth_communicator_group_start());
   CHECK_OK(shrink(communicator, 1 - rank, PLINTH_SHRINK_ABORT, &part));

@@ -180,6 +180,74 @@ TEST(ranks_that_exclude_different_ones_learn_it) {
   destroy_communicators();
 }
 
+/* Rank 0 excludes rank 1, and the others exclude rank 3. Rank 0 fails, and the others with it unless they come when it has
+ * agreed. */
+static void *exclude_as_most(void *context) {
+  const int rank = *(int *)context;
+  const int32_t excluded = rank == 0 ? 1 : last;
+  const plinth_status_t status =
+      plinth_communicator_shrink(communicators[rank], &excluded, 1, PLINTH_SHRINK_DEFAULT, &parts[rank]);
+  if (rank == 0 || status != PLINTH_OK) {
+    CHECK_EQ(status, PLINTH_ERROR_RANK_MISMATCH);
+    CHECK_OK(shrink(rank, PLINTH_SHRINK_DEFAULT));
+  }
+  return NULL;
+}
+
+TEST(a_shrink_that_fails_on_one_rank_fails_on_all_that_remain) {
+  make_communicators(LONG);
+  need_devices(4);
+  const double start = seconds_now();
+  run_threads(last, exclude_as_most);
+  CHECK(seconds_now() - start < SOON);
+  expect_work(parts, last);
+  destroy_parts();
+  destroy_communicators();
+}
+
+/* Rank 1 takes rank 3 for lost, and all others take rank 1 for lost. */
+static void *exclude_one_that_lives(void *context) {
+  const int rank = *(int *)context;
+  const int32_t excluded = rank == 1 ? last : 1;
+  const plinth_status_t status =
+      plinth_communicator_shrink(communicators[rank], &excluded, 1, PLINTH_SHRINK_ABORT, &parts[rank]);
+  CHECK_EQ(status, rank == 1 ? PLINTH_ERROR_RANK_MISMATCH : PLINTH_OK);
+  return NULL;
+}
+
+TEST(a_rank_that_the_others_exclude_learns_it) {
+  make_communicators(LONG);
+  need_devices(4);
+  const double start = seconds_now();
+  run_threads(ranks, exclude_one_that_lives);
+  CHECK(seconds_now() - start < SOON);
+  for (int rank = 0; rank < ranks; rank++) {
+    if (rank != 1) CHECK_OK(plinth_communicator_destroy(parts[rank]));
+  }
+  destroy_communicators();
+}
+
+/* Rank 0 shrinks, and rank 1 sends to it. */
+static void *shrink_or_send(void *context) {
+  const int rank = *(int *)context;
+  if (rank == 0) {
+    CHECK_STATUS(shrink(rank, PLINTH_SHRINK_DEFAULT), PLINTH_ERROR_RANK_MISMATCH);
+    CHECK_OK(plinth_communicator_recv(communicators[0], memory[0], COUNT, FLOAT32, 1, streams[0]));
+  } else {
+    CHECK_OK(plinth_communicator_send(communicators[1], memory[1], COUNT, FLOAT32, 0, streams[1]));
+  }
+  return NULL;
+}
+
+TEST(a_shrink_and_a_message_do_not_wait_for_each_other) {
+  make_communicators(LONG);
+  need_devices(3);
+  const double start = seconds_now();
+  run_threads(2, shrink_or_send);
+  CHECK(seconds_now() - start < SOON);
+  destroy_communicators();
+}
+
 /* Rank 0 shrinks, and the others reduce, which it does as well then. */
 static void *shrink_or_reduce(void *context) {
   const int rank = *(int *)context;
@@ -227,6 +295,17 @@ TEST(a_shrink_names_a_destroyed_rank_that_is_to_remain) {
   expect_work(parts, 1);
   CHECK_OK(plinth_communicator_destroy(parts[0]));
   communicators[1] = NULL;
+  destroy_communicators();
+}
+
+TEST(a_group_that_aborts_a_communicator_has_no_other_call_of_it) {
+  make_communicators(LONG);
+  CHECK_OK(plinth_communicator_group_start());
+  CHECK_OK(shrink(0, PLINTH_SHRINK_ABORT));
+  CHECK_OK(reduce(communicators[last], last));
+  CHECK_STATUS(plinth_communicator_group_end(), PLINTH_ERROR_INVALID_VALUE);
+  CHECK_MESSAGE("another call of that communicator");
+  expect_work(communicators, ranks);
   destroy_communicators();
 }
 

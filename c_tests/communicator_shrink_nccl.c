@@ -180,15 +180,20 @@ TEST(an_nccl_without_shrinks_is_refused) {
   destroy_all(communicators, ranks);
 }
 
+/* A shrink that aborts has done so when it fails. */
 TEST(a_failure_of_nccl_is_reported) {
   need_fake();
   make_communicators(LIMIT, 0);
-  flags_of_shrink = PLINTH_SHRINK_DEFAULT;
-  CHECK(setenv("FAKE_NCCL_FAIL", "ncclCommShrink:3", 1) == 0);
-  CHECK_STATUS(shrink(0), PLINTH_ERROR_NCCL);
-  CHECK_MESSAGE("ncclCommShrink failed with 3");
-  CHECK(unsetenv("FAKE_NCCL_FAIL") == 0);
-  CHECK_SAME(parts[0], UNTOUCHED_POINTER);
+  for (uint32_t flags = PLINTH_SHRINK_DEFAULT; flags <= PLINTH_SHRINK_ABORT; flags++) {
+    flags_of_shrink = flags;
+    CHECK(setenv("FAKE_NCCL_FAIL", "ncclCommShrink:3", 1) == 0);
+    CHECK_STATUS(shrink(0), PLINTH_ERROR_NCCL);
+    CHECK_MESSAGE("ncclCommShrink failed with 3");
+    CHECK(unsetenv("FAKE_NCCL_FAIL") == 0);
+    CHECK_SAME(parts[0], UNTOUCHED_POINTER);
+    if (flags == PLINTH_SHRINK_DEFAULT) expect_work(communicators, ranks);
+  }
+  CHECK_STATUS(reduce(communicators[0], 0), PLINTH_ERROR_ABORTED);
   for (int rank = 0; rank < ranks; rank++) {
     CHECK_OK(plinth_communicator_abort(communicators[rank]));
   }
@@ -197,7 +202,7 @@ TEST(a_failure_of_nccl_is_reported) {
 
 /* ---- processes */
 
-static int steps[2];
+static int steps[2], reaped[2];
 
 static void lose_the_last(int rank) {
   uint8_t id[PLINTH_UNIQUE_ID_SIZE];
@@ -212,13 +217,14 @@ static void lose_the_last(int rank) {
   CHECK_OK(plinth_communicator_wait(communicators[rank], LONG, NULL));
   if (rank == last) {
     for (int other = 0; other < last; other++) {
-      CHECK_EQ(write(steps[1], "", 1), 1);
+      char byte = 1;
+      CHECK_EQ(read(steps[0], &byte, 1), 1);
     }
     _exit(0);
   }
+  CHECK_EQ(write(steps[1], "", 1), 1);
   char byte = 1;
-  CHECK_EQ(read(steps[0], &byte, 1), 1);
-  sleep_milliseconds(200);
+  CHECK_EQ(read(reaped[0], &byte, 1), 1);
   flags_of_shrink = PLINTH_SHRINK_ABORT;
   CHECK_OK(shrink(rank));
   memory[rank] = floats_on(rank, COUNT, 1, 0);
@@ -230,6 +236,19 @@ static void lose_the_last(int rank) {
 }
 
 TEST(the_processes_that_remain_go_on_after_a_loss) {
-  CHECK(pipe(steps) == 0);
-  run_processes(on_host_device() ? 3 : 2, lose_the_last);
+  int status = 0;
+  CHECK(pipe(steps) == 0 && pipe(reaped) == 0);
+  start_processes(on_host_device() ? 3 : 2, lose_the_last);
+  /* A process that has ended is there until its parent has asked for it. */
+  const int count = processes.count - 1;
+  CHECK_EQ(waitpid(processes.pids[count], &status, 0), processes.pids[count]);
+  CHECK(WIFEXITED(status));
+  if (WEXITSTATUS(status) == HARNESS_SKIPPED) SKIP("its processes skipped");
+  for (int rank = 0; rank < count; rank++) {
+    CHECK_EQ(write(reaped[1], "", 1), 1);
+  }
+  for (int rank = 0; rank < count; rank++) {
+    CHECK_EQ(waitpid(processes.pids[rank], &status, 0), processes.pids[rank]);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
 }

@@ -250,6 +250,13 @@ static bool acceptable(const config *settings) {
   return settings->size == offsetof(config, name) && settings->version <= 21800;
 }
 
+/* Copies a config, which may be that of an older version. */
+static bool take_config(config *full, const config *settings) {
+  if (settings->size > sizeof *full) return false;
+  memcpy(full, settings, settings->size);
+  return acceptable(full);
+}
+
 /* Communicators are never freed, because tasks refer to them. */
 static comm *comms;
 
@@ -290,9 +297,7 @@ static bool all_joined(const comm *self) {
 EXPORT int ncclCommInitRankConfig(comm **out, int size, unique_id id, int rank, config *settings) {
   config full = {0};
   MAY_FAIL(ncclCommInitRankConfig);
-  if (settings->size > sizeof full || size > MAX_RANKS || rank < 0 || rank >= size) return INVALID_ARGUMENT;
-  memcpy(&full, settings, settings->size);
-  if (!acceptable(&full)) return INVALID_ARGUMENT;
+  if (!take_config(&full, settings) || size > MAX_RANKS || rank < 0 || rank >= size) return INVALID_ARGUMENT;
   comm *made = join(id.internal, rank, size, current_device(), &full);
   if (made == NULL) return SYSTEM_ERROR;
   *out = made;
@@ -329,7 +334,7 @@ static bool finish_split(comm *self) {
 EXPORT int ncclCommSplit(comm *self, int color, int key, comm **out, config *settings) {
   MAY_FAIL(ncclCommSplit);
   if (in_progress(self) || self->split_result != NULL || atomic_load(&self->suspended)) return INVALID_ARGUMENT;
-  self->settings.blocking = settings->blocking;
+  if (!take_config(&self->settings, settings)) return INVALID_ARGUMENT;
   self->shared->colors[self->rank] = color;
   self->shared->keys[self->rank] = key;
   self->color = color;
@@ -357,7 +362,9 @@ static bool finish_shrink(comm *self) {
 
 EXPORT int ncclCommShrink(comm *self, const int *excluded, int count, comm **out, config *settings, int flags) {
   int bits = 0;
-  MAY_FAIL(ncclCommShrink);
+  const int code = fault("ncclCommShrink");
+  /* As if the library had no such call. */
+  if (code < 0) return code;
   if (self->split_result != NULL || count < 1 || flags < 0 || flags > 1) return INVALID_ARGUMENT;
   for (int index = 0; index < count; index++) {
     if (excluded[index] < 0 || excluded[index] >= self->size || bits >> excluded[index] & 1) return INVALID_ARGUMENT;
@@ -374,10 +381,9 @@ EXPORT int ncclCommShrink(comm *self, const int *excluded, int count, comm **out
     self->polls = 0;
     atomic_store(&self->aborted, 0);
     if (!has_worked) return atomic_load(&self->error);
-  } else if (in_progress(self) || atomic_load(&self->suspended)) {
-    return INVALID_ARGUMENT;
   }
-  self->settings.blocking = settings->blocking;
+  if (code != SUCCESS) return code;
+  if (in_progress(self) || atomic_load(&self->suspended) || !take_config(&self->settings, settings)) return INVALID_ARGUMENT;
   self->excluded = bits;
   self->split_result = out;
   self->shrink_count = atomic_fetch_add(&self->shared->shrinks[self->rank][bits], 1) + 1;

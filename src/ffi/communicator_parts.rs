@@ -23,7 +23,8 @@ pub const PLINTH_SHRINK_ABORT: u32 = 1;
 /// Splits the ranks of a communicator into new communicators. All ranks make this call.
 ///
 /// Ranks that pass the same color belong to the same new communicator. They are ordered by key, and by their old rank
-/// if keys are equal. In a group, the new communicator exists when the group has ended.
+/// if keys are equal. In a group, the new communicator exists when the group has ended. With PLINTH_ENGINE_SHARED it does not
+/// use NCCL for large messages.
 ///
 /// @param communicator The communicator, which remains valid.
 /// @param color The color; -1 for a rank that joins no new communicator.
@@ -63,31 +64,40 @@ pub unsafe extern "C" fn plinth_communicator_split(
 }
 
 /// Makes a communicator of the ranks that remain when others are excluded. The ranks that remain make this call, all with
-/// the same excluded ranks; the excluded ones do not. They keep their order.
+/// the same excluded ranks and flags; the excluded ones do not. They keep their order.
 ///
-/// With PLINTH_SHRINK_DEFAULT the communicator remains valid for all ranks, and its work should be done. With
-/// PLINTH_SHRINK_ABORT the call first aborts it on this rank, and with it the work that waits for a rank that is gone;
-/// afterwards it can only be shrunk again or destroyed. The call may follow an error, such as PLINTH_ERROR_PEER_LOST or
-/// PLINTH_ERROR_TIMED_OUT, or an abort, except with PLINTH_ENGINE_NCCL: NCCL can shrink only what is not aborted, so the
-/// program that learns of a lost rank shrinks before the communicator's timeout. In a group, the new communicator exists
-/// when the group has ended; a group with PLINTH_SHRINK_ABORT has no other call of that communicator.
+/// With PLINTH_SHRINK_DEFAULT the communicator remains valid for all ranks, and its work should be done.
 ///
-/// If the call fails on one rank, it fails on all that remain, which may repeat it with the same or with more excluded ranks.
-/// With PLINTH_ENGINE_NCCL a failure may abort the communicator, and ranks that exclude different ones wait for each other
+/// With PLINTH_SHRINK_ABORT the call first aborts it for all ranks (if they met by an id of NCCL, for this rank), and with it the
+/// work that waits for a rank that is gone; afterwards it can only be shrunk again or destroyed. The call may follow an error,
+/// such as PLINTH_ERROR_PEER_LOST or PLINTH_ERROR_TIMED_OUT, or an abort. But ranks of PLINTH_ENGINE_NCCL that met by an id
+/// cannot shrink after those, because NCCL cannot: a program that learns of a lost rank in another way shrinks before the
+/// communicator's timeout. NCCL also waits, without a limit, for work of other communicators that is ahead of this one's in its
+/// streams: abort or shrink those first.
+///
+/// In a group, the new communicator exists when the group has ended; a group with PLINTH_SHRINK_ABORT has no other call of
+/// that communicator, nor of those made with it by plinth_communicator_init_all. The new communicator has this one's timeout. As
+/// after a split, PLINTH_ENGINE_SHARED does not use NCCL for large messages there.
+///
+/// If the call fails on one rank, it fails on all that remain, which may repeat it with the same or with more excluded ranks. If
+/// they met by an id of NCCL, a failure may abort the communicator, and ranks that exclude different ones wait for each other
 /// until the timeout.
 ///
 /// @param communicator The communicator.
 /// @param excluded The excluded ranks, in any order, each once.
 /// @param count The number of excluded ranks, at least one.
 /// @param flags PLINTH_SHRINK_DEFAULT or PLINTH_SHRINK_ABORT.
-/// @param part Out: the new communicator of this rank, with the communicator's timeout. The caller owns it and destroys it
-///        with plinth_communicator_destroy. In a group the pointer must stay valid until the group ends.
+/// @param part Out: the new communicator of this rank. The caller owns it and destroys it with plinth_communicator_destroy. In a
+///        group the pointer must stay valid until the group ends.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_INVALID_VALUE for no excluded
 ///         ranks, for ranks that do not exist or are named twice, for this rank, and for other flags;
 ///         PLINTH_ERROR_RANK_MISMATCH if another rank excludes different ones or makes another call; PLINTH_ERROR_PEER_LOST
-///         if a rank that is to remain is gone; PLINTH_ERROR_TIMED_OUT if it does not make the call; PLINTH_ERROR_ABORTED
-///         if the communicator is aborted, with PLINTH_SHRINK_DEFAULT or PLINTH_ENGINE_NCCL; PLINTH_ERROR_NCCL_UNAVAILABLE
-///         with an NCCL older than 2.27; the errors of plinth_communicator_init_rank.
+///         if a rank that is to remain is gone, or, with PLINTH_SHRINK_DEFAULT, an excluded one; PLINTH_ERROR_TIMED_OUT if a
+///         rank does not make the call; PLINTH_ERROR_ABORTED or the error of the communicator if it cannot shrink any more;
+///         PLINTH_ERROR_GRAPH_ASLEEP while it sleeps, except with PLINTH_SHRINK_ABORT without NCCL;
+///         PLINTH_ERROR_COMMUNICATOR_NOT_READY; PLINTH_ERROR_NCCL_UNAVAILABLE if the ranks met by an id of NCCL and it is
+///         older than 2.27; PLINTH_ERROR_NCCL; PLINTH_ERROR_OUT_OF_MEMORY; PLINTH_ERROR_SYSTEM, for example if there are too
+///         few file descriptors; PLINTH_ERROR_DRIVER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plinth_communicator_shrink(
     communicator: plinth_communicator_t,

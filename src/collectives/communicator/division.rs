@@ -58,9 +58,14 @@ impl Shrink {
         Ok(Shrink { excluded: ranks.into(), aborts })
     }
 
+    /// Returns whether it excludes a rank.
+    pub fn excludes(&self, rank: u32) -> bool {
+        self.excluded.binary_search(&rank).is_ok()
+    }
+
     /// Returns which of `size` ranks remain, in their order.
     pub fn remaining(&self, size: u32) -> impl Iterator<Item = u32> + '_ {
-        (0..size).filter(|rank| self.excluded.binary_search(rank).is_err())
+        (0..size).filter(|rank| !self.excludes(*rank))
     }
 }
 

@@ -72,13 +72,13 @@ pub(super) fn execute(items: Vec<Item>) -> Result<()> {
     by_nccl.and(by_shared).and(by_team)
 }
 
-/// Checks the communicators, and ends the work of those that a shrink aborts. NCCL's shrink does it by itself.
+/// Checks the communicators, and aborts those whose shrink asks for it. NCCL's shrink ends their work by itself.
 fn end_before_shrinks(items: &[Item]) -> Result<()> {
     let (aborting, others): (Vec<&Item>, Vec<&Item>) =
         items.iter().partition(|item| matches!(&item.request, Request::Division(division) if division.aborts()));
     for item in others {
         item.communicator.check()?;
-        if aborting.iter().any(|shrink| Arc::ptr_eq(&shrink.communicator, &item.communicator)) {
+        if aborting.iter().any(|shrink| shrink.communicator.is_aborted_with(&item.communicator)) {
             return Err(invalid(
                 "a group has a shrink that aborts a communicator, and another call of that communicator",
             ));
@@ -206,12 +206,17 @@ fn execute_with_nccl(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Re
     };
     nccl::issue(runtime, &operations, limit).map_err(ended)?;
     let parts = nccl_division::divide(runtime, &divisions, limit).map_err(ended)?;
+    let is_aborting = |item: &Item| matches!(&item.request, Request::Division(division) if division.aborts());
+    let shrunk = items.iter().filter(|item| is_aborting(item)).map(|item| item.communicator.clone());
+    let shrunk: Vec<Arc<Communicator>> = shrunk.collect();
     let requests = items.into_iter().filter(|item| matches!(item.request, Request::Division(_)));
-    for (item, part) in requests.zip(parts) {
-        if matches!(&item.request, Request::Division(division) if division.aborts()) {
-            item.communicator.end_with(&Error::new(Status::ABORTED, SHRUNK));
-        }
-        deliver(item, part.map(|rank| (rank.rank(), rank.size(), Engine::Nccl(rank))))?;
+    let delivered = requests
+        .zip(parts)
+        .try_for_each(|(item, part)| deliver(item, part.map(|rank| (rank.rank(), rank.size(), Engine::Nccl(rank)))));
+    for communicator in &shrunk {
+        communicator.fail(&Error::new(Status::ABORTED, SHRUNK));
     }
-    Ok(())
+    let ranks = shrunk.iter().filter_map(|communicator| communicator.nccl_rank());
+    log::ignore(nccl_end::abort_together(runtime, ranks), "aborting communicators after their shrink");
+    delivered
 }

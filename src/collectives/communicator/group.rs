@@ -18,7 +18,7 @@ use crate::{
 };
 use std::{cell::RefCell, sync::Arc};
 
-/// Receives the handle of the new communicator of a split, or 0 if the rank has none.
+/// Receives the handle of the new communicator of a split or a shrink, or 0 if the rank has none.
 pub type Deliver = Box<dyn FnOnce(u64)>;
 
 /// A request to a communicator.
@@ -27,7 +27,7 @@ pub struct Item {
     pub communicator: Arc<Communicator>,
     /// The request.
     pub request: Request,
-    /// Receives the new communicator, if this is a split.
+    /// Receives the new communicator, if this is a split or a shrink.
     pub deliver: Option<Deliver>,
 }
 

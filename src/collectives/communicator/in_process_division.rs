@@ -3,15 +3,14 @@
 
 use super::{
     division::Shrink,
-    in_process_group::{InProcessRank, Outcome, ResultSlot, State},
-    sticky_error::StickyError,
+    in_process_group::{InProcessRank, Outcome, PendingRequest, ResultSlot, State},
 };
 use crate::{
     error::{Error, Result},
     runtime,
     status::Status,
 };
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 /// Makes a group for the ranks of each color, with a function that returns its ranks in order. Each request has the color and
 /// the key of a rank.
@@ -43,32 +42,76 @@ pub(super) fn split(
 }
 
 impl State {
-    /// Makes the new groups whose ranks are complete, with a function that returns them in order. Fails shrinks whose ranks
-    /// exclude different ones, or wait in another call.
+    /// Makes the new groups whose ranks are complete, with a function that returns them in order. Fails shrinks that cannot
+    /// become complete.
     pub(super) fn execute_shrinks(&mut self, make: impl Fn(&[u32]) -> Result<Vec<InProcessRank>>) {
-        let State { requests, shrinks, sticky_error, .. } = self;
-        // After a failure of the group, the other calls are about to end.
-        let in_another_call = |rank: u32| sticky_error.is_none() && !requests[rank as usize].is_empty();
-        while let Some((ranks, mismatch)) = shrinks.next_answer(requests.len() as u32, in_another_call) {
-            let taken: Vec<PendingShrink> = ranks.iter().filter_map(|rank| shrinks.take(*rank)).collect();
+        while let Some((ranks, mismatch)) = self.next_answer() {
+            let taken: Vec<PendingShrink> = ranks.iter().filter_map(|rank| self.shrinks.take(*rank)).collect();
             match mismatch.map_or_else(|| make(&ranks), Err) {
                 Ok(rank_handles) => {
                     for (pending, rank_handle) in taken.into_iter().zip(rank_handles) {
                         pending.result.set(Ok(Outcome::NewGroup(Some(rank_handle))));
                     }
                 }
-                Err(error) => {
-                    let error = StickyError::from(error);
-                    taken.into_iter().for_each(|pending| pending.result.set(Err(error.clone())));
-                }
+                Err(error) => self.shrinks.fail(taken, &error),
             }
         }
+    }
+
+    /// Returns the ranks whose first shrinks have an answer, which is the error, or else a new group of these ranks.
+    fn next_answer(&self) -> Option<(Vec<u32>, Option<Error>)> {
+        let (shrinks, size) = (&self.shrinks, self.requests.len() as u32);
+        for PendingShrink { rank, shrink, .. } in (0..size).filter_map(|rank| shrinks.first_of(rank)) {
+            let awaited = shrinks.awaited(shrink, size);
+            if awaited.is_empty() {
+                return Some((shrink.remaining(size).collect(), None));
+            }
+            let mismatch = |what: String| {
+                let own = format!("rank {rank} shrinks and excludes {:?}", shrink.excluded);
+                Some(Error::new(Status::RANK_MISMATCH, format!("{own}, {what}")))
+            };
+            let excludes = |peer: u32, other: &Shrink| mismatch(format!("rank {peer} excludes {:?}", other.excluded));
+            let firsts = awaited.iter().filter_map(|rank| shrinks.first_of(*rank));
+            if let Some(other) = firsts.into_iter().find(|other| !other.shrink.excludes(*rank)) {
+                let ranks = [shrinks.ranks_of(shrink), shrinks.ranks_of(&other.shrink)].concat();
+                return Some((ranks, excludes(other.rank, &other.shrink)));
+            }
+            // A rank that aborts the group without this one does not come back to it.
+            let is_without = |(peer, other): &&(u32, Shrink)| awaited.contains(peer) && other.excludes(*rank);
+            if let Some((peer, other)) = shrinks.last.iter().find(is_without).filter(|_| shrink.aborts) {
+                return Some((vec![*rank], excludes(*peer, other)));
+            }
+            if let Some(peer) = awaited.iter().find(|peer| self.waits_in_another_call(**peer, *rank)) {
+                return Some((shrinks.ranks_of(shrink), mismatch(format!("rank {peer} makes another call"))));
+            }
+        }
+        None
+    }
+
+    /// Returns whether another call of a rank waits for `other`, which only shrinks. After a failure of the group it is about to
+    /// end.
+    fn waits_in_another_call(&self, rank: u32, other: u32) -> bool {
+        let is_waiting = |calls: Option<&VecDeque<PendingRequest>>| calls.is_some_and(|calls| !calls.is_empty());
+        let [own, others] = [rank, other].map(|rank| is_waiting(self.requests.get(rank as usize)));
+        let message = is_waiting(self.sends.get(&(rank, other))) || is_waiting(self.receives.get(&(other, rank)));
+        self.sticky_error.is_none() && (own && !others || message)
+    }
+
+    /// Fails a shrink for all ranks that have called it.
+    pub(super) fn fail_shrink(&mut self, shrink: &Shrink, error: &Error) {
+        let ranks = self.shrinks.ranks_of(shrink);
+        let taken = ranks.iter().filter_map(|rank| self.shrinks.take(*rank)).collect();
+        self.shrinks.fail(taken, error);
     }
 }
 
 /// The shrinks that wait for other ranks, in the order of their calls.
 #[derive(Default)]
-pub(super) struct PendingShrinks(Vec<PendingShrink>);
+pub(super) struct PendingShrinks {
+    pending: Vec<PendingShrink>,
+    /// The last shrink of each rank that has aborted the group, and has not failed.
+    last: Vec<(u32, Shrink)>,
+}
 
 struct PendingShrink {
     rank: u32,
@@ -78,7 +121,11 @@ struct PendingShrink {
 
 impl PendingShrinks {
     pub fn push(&mut self, rank: u32, shrink: Shrink, result: Arc<ResultSlot>) {
-        self.0.push(PendingShrink { rank, shrink, result });
+        if shrink.aborts {
+            self.last.retain(|(other, _)| *other != rank);
+            self.last.push((rank, shrink.clone()));
+        }
+        self.pending.push(PendingShrink { rank, shrink, result });
     }
 
     pub fn has_one_of(&self, rank: u32) -> bool {
@@ -87,48 +134,39 @@ impl PendingShrinks {
 
     /// Removes those of some results.
     pub fn withdraw(&mut self, is_withdrawn: impl Fn(&Arc<ResultSlot>) -> bool) {
-        self.0.retain(|pending| !is_withdrawn(&pending.result));
-    }
-
-    fn first_of(&self, rank: u32) -> Option<&PendingShrink> {
-        self.0.iter().find(|pending| pending.rank == rank)
+        self.pending.retain(|pending| !is_withdrawn(&pending.result));
     }
 
     /// Returns the ranks of `size` that a shrink waits for.
     pub fn awaited(&self, shrink: &Shrink, size: u32) -> Vec<u32> {
-        let is_missing = |rank: &u32| self.first_of(*rank).is_none_or(|other| other.shrink.excluded != shrink.excluded);
-        shrink.remaining(size).filter(is_missing).collect()
+        let has_called = self.ranks_of(shrink);
+        shrink.remaining(size).filter(|rank| !has_called.contains(rank)).collect()
     }
 
-    /// Returns the ranks whose first shrinks have an answer, which is the error, or else a new group of these ranks.
-    fn next_answer(&self, size: u32, in_another_call: impl Fn(u32) -> bool) -> Option<(Vec<u32>, Option<Error>)> {
-        let firsts: Vec<&PendingShrink> = (0..size).filter_map(|rank| self.first_of(rank)).collect();
-        for PendingShrink { rank, shrink, .. } in &firsts {
-            let remaining = || shrink.remaining(size);
-            let (excluded, awaited) = (&shrink.excluded, self.awaited(shrink, size));
-            if awaited.is_empty() {
-                return Some((remaining().collect(), None));
-            }
-            let mismatch = |what: String| {
-                Error::new(Status::RANK_MISMATCH, format!("rank {rank} shrinks and excludes {excluded:?}, {what}"))
-            };
-            if let Some(other) = awaited.iter().find_map(|rank| self.first_of(*rank)) {
-                let what = format!("rank {} excludes {:?}", other.rank, other.shrink.excluded);
-                return Some((vec![*rank, other.rank], Some(mismatch(what))));
-            }
-            // Each waits for the other, unless this rank is in that call as well.
-            if let Some(other) = awaited.iter().find(|rank| in_another_call(**rank))
-                && !in_another_call(*rank)
-            {
-                return Some((vec![*rank], Some(mismatch(format!("rank {other} makes another call")))));
-            }
+    /// Returns the ranks whose first shrink excludes the same ranks.
+    fn ranks_of(&self, shrink: &Shrink) -> Vec<u32> {
+        let is_same = |pending: &&PendingShrink| pending.shrink.excluded == shrink.excluded && self.is_first(pending);
+        self.pending.iter().filter(is_same).map(|pending| pending.rank).collect()
+    }
+
+    fn is_first(&self, pending: &PendingShrink) -> bool {
+        self.first_of(pending.rank).is_some_and(|first| Arc::ptr_eq(&first.result, &pending.result))
+    }
+
+    fn first_of(&self, rank: u32) -> Option<&PendingShrink> {
+        self.pending.iter().find(|pending| pending.rank == rank)
+    }
+
+    fn fail(&mut self, taken: Vec<PendingShrink>, error: &Error) {
+        for PendingShrink { rank, result, .. } in taken {
+            self.last.retain(|(other, _)| *other != rank);
+            result.set(Err(error.into()));
         }
-        None
     }
 
     /// Takes the first of a rank.
     fn take(&mut self, rank: u32) -> Option<PendingShrink> {
-        let found = self.0.iter().position(|pending| pending.rank == rank)?;
-        Some(self.0.remove(found))
+        let found = self.pending.iter().position(|pending| pending.rank == rank)?;
+        Some(self.pending.remove(found))
     }
 }

@@ -1,9 +1,8 @@
 //! The engine of ranks that are devices of one process.
 //!
-//! Each rank submits its call, all from one thread in a group or each from its own thread. The thread that submits the
-//! last call enqueues the operation in all streams, with the library's kernels or with NCCL. A rank's call returns when
-//! that is done, so the rank's later work in its stream comes after the operation. A rank whose wait times out aborts
-//! the group.
+//! Each rank submits its call, all from one thread in a group or each from its own thread. The thread that submits the last call
+//! enqueues the operation in all streams, with the library's kernels or with NCCL. A rank's call returns when that is done, so
+//! its later work in its stream comes after the operation. A rank whose wait times out aborts the group.
 
 use super::{
     division::Division,
@@ -18,7 +17,6 @@ use super::{
 use crate::{
     base::deadline::Deadline,
     collectives::devices::local::{self, RankOperands},
-    driver::nccl::Nccl,
     error::{Error, Result},
     observe,
     ops::copy::{DeviceSpan, copy_peer},
@@ -37,22 +35,22 @@ use std::{
     time::Duration,
 };
 
-/// How long the release of a rank waits for one that looks whether it was released.
+/// How long the release of a rank waits for one that looks for it.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A group of ranks that are devices of this process.
 pub struct InProcessGroup {
-    devices: Vec<u32>,
-    engine: EngineKind,
-    limit: Duration,
+    pub(super) devices: Vec<u32>,
+    pub(super) engine: EngineKind,
+    pub(super) limit: Duration,
     /// The number of bytes from which NCCL is used, if it is available.
-    nccl_from: u64,
+    pub(super) nccl_from: u64,
     state: Mutex<State>,
     changed: Condvar,
     /// Which ranks were released and submit nothing any more.
     released: Vec<AtomicBool>,
     /// NCCL's communicators, if they could be created on first use.
-    nccl: OnceCell<Option<Vec<Arc<NcclRank>>>>,
+    pub(super) nccl: OnceCell<Option<Vec<Arc<NcclRank>>>>,
 }
 
 /// What changes in a group.
@@ -60,8 +58,8 @@ pub struct InProcessGroup {
 pub(super) struct State {
     /// Pending requests: collectives by rank, and point-to-point operations by pair of ranks.
     pub(super) requests: Vec<VecDeque<PendingRequest>>,
-    sends: HashMap<(u32, u32), VecDeque<PendingRequest>>,
-    receives: HashMap<(u32, u32), VecDeque<PendingRequest>>,
+    pub(super) sends: HashMap<(u32, u32), VecDeque<PendingRequest>>,
+    pub(super) receives: HashMap<(u32, u32), VecDeque<PendingRequest>>,
     pub(super) shrinks: PendingShrinks,
     /// The error that aborted the group.
     pub(super) sticky_error: Option<StickyError>,
@@ -72,7 +70,7 @@ pub(super) struct State {
 pub enum Request {
     /// A collective or a point-to-point operation.
     Operation(Operation),
-    /// The making of new communicators of the ranks.
+    /// A split or a shrink.
     Division(Division),
 }
 
@@ -80,7 +78,7 @@ pub enum Request {
 pub enum Outcome {
     /// The operation is in the rank's stream.
     Done,
-    /// The rank's place in the new group of its color.
+    /// The rank's place in its new group.
     NewGroup(Option<InProcessRank>),
 }
 
@@ -123,6 +121,11 @@ impl InProcessRank {
     /// Returns the number of ranks.
     pub fn size(&self) -> u32 {
         self.group.devices.len() as u32
+    }
+
+    /// Returns whether another rank is of the same group.
+    pub fn is_of_group_of(&self, other: &InProcessRank) -> bool {
+        Arc::ptr_eq(&self.group, &other.group)
     }
 
     /// Returns its device.
@@ -277,12 +280,13 @@ impl Submission<'_> {
         }
     }
 
-    /// Aborts the group because this rank cannot get an answer. After a shrink it is as before.
+    /// Aborts the group because this rank cannot get an answer. A shrink fails alone, for all ranks that have called it.
     fn fail(&self, state: &mut State, error: &Error) {
-        if !matches!(self.request, Request::Division(Division::Shrink(_))) {
-            state.fail(StickyError::aborted_by(error));
-            self.rank_handle.group.changed.notify_all();
+        match self.request {
+            Request::Division(Division::Shrink(shrink)) => state.fail_shrink(shrink, error),
+            _ => state.fail(StickyError::aborted_by(error)),
         }
+        self.rank_handle.group.changed.notify_all();
     }
 
     fn wait(&self, deadline: &Deadline) -> Result<Outcome> {
@@ -541,53 +545,6 @@ impl InProcessGroup {
             stream::make_wait(runtime, receive.stream, send.stream)?;
         }
         Ok(())
-    }
-
-    /// Returns NCCL's communicators if NCCL executes these operations.
-    fn nccl_for(&self, runtime: &Runtime, operations: &[Operation]) -> Result<Option<&[Arc<NcclRank>]>> {
-        if let Some(made) = self.nccl.get()
-            && (made.is_none() || self.engine == EngineKind::Nccl)
-        {
-            return Ok(made.as_deref());
-        }
-        let large = operations.first().is_some_and(|operation| operation.bytes() >= self.nccl_from);
-        if self.engine != EngineKind::Auto || !large || self.devices.len() < 2 {
-            return Ok(None);
-        }
-        if self.nccl.get().is_none() {
-            // NCCL allocates while it connects, which a capture forbids.
-            for operation in operations {
-                if stream::is_validated_capturing(runtime, operation.stream)? {
-                    return Ok(None);
-                }
-            }
-        }
-        // Without NCCL, the library's kernels execute the operation; the caller did not request NCCL.
-        let made = self.nccl.get_or_init(|| nccl::available(runtime).and_then(|nccl| self.connect(runtime, nccl)).ok());
-        Ok(made.as_deref())
-    }
-
-    /// Creates NCCL's communicators of the devices. Uses NCCL's blocking mode, which is faster: all ranks are in this
-    /// process, so none can be missing.
-    fn connect(&self, runtime: &Runtime, nccl: &'static Nccl) -> Result<Vec<Arc<NcclRank>>> {
-        let id = nccl.unique_id()?;
-        let size = self.devices.len() as u32;
-        let mut ranks = Vec::new();
-        let join_all = || {
-            for (rank, device) in self.devices.iter().enumerate() {
-                ranks.push(NcclRank::join(runtime, nccl, id, (rank as u32, size), *device, true)?);
-            }
-            Ok(())
-        };
-        let connected = nccl.group(join_all).and_then(|_| {
-            ranks.iter().try_for_each(|rank| rank.wait_until_ready(self.limit, "NCCL connected the devices"))
-        });
-        if let Err(error) = connected {
-            // Report the first error, not one of the abort.
-            let _ = nccl_end::abort_together(runtime, ranks.iter().map(|rank| &**rank));
-            return Err(error);
-        }
-        Ok(ranks)
     }
 }
 

@@ -5,7 +5,7 @@
 //! machine, or [`nccl`]. All engines execute the same [`operation`]s, individually or in a [`group`].
 //!
 //! Every wait for another rank has a deadline ([`deadline`](crate::base::deadline)). A communicator that missed its
-//! deadline, or one of whose ranks failed, is aborted; create a new one instead.
+//! deadline, or one of whose ranks failed, is aborted; the ranks that are left create a new one, or shrink it.
 
 pub mod division;
 pub mod engine;
@@ -13,6 +13,7 @@ mod execute;
 pub mod group;
 mod in_process_division;
 pub mod in_process_group;
+mod in_process_nccl;
 mod in_process_sleep;
 pub mod nccl;
 mod nccl_division;
@@ -45,7 +46,7 @@ use division::{Division, Shrink};
 use engine::{EngineKind, NcclShare};
 use group::{Deliver, Item};
 use in_process_group::{InProcessRank, Request};
-use nccl::IssueError;
+use nccl::{IssueError, NcclRank};
 use operation::{Kind, Operation};
 use parking_lot::Mutex;
 use std::{
@@ -97,7 +98,7 @@ pub struct Communicator {
 enum Engine {
     InProcess(InProcessRank),
     Shared(Box<shared::ProcessRank>),
-    Nccl(Arc<nccl::NcclRank>),
+    Nccl(Arc<NcclRank>),
 }
 
 static COMMUNICATORS: ReferenceTable<Arc<Communicator>> = ReferenceTable::new(HandleKind::Communicator);
@@ -170,7 +171,7 @@ fn join(
     let may_share = choice != EngineKind::Nccl && options.flags & (UNLIMITED | NONBLOCKING) == 0;
     // Before NCCL connects the ranks: the others would wait for one that fails alone.
     let nccl_share = may_share.then(|| NcclShare::of(rank_and_size.1)).transpose()?;
-    let joined = nccl::NcclRank::join(runtime, nccl, id, rank_and_size, device, unlimited)?;
+    let joined = NcclRank::join(runtime, nccl, id, rank_and_size, device, unlimited)?;
     if options.flags & NONBLOCKING != 0 {
         return Ok(Engine::Nccl(joined));
     }
@@ -292,14 +293,9 @@ impl Communicator {
     /// Fails if the communicator is aborted. The first call after the watchdog's abort reports the watchdog's error, and aborts the
     /// work of the other engine.
     fn check(&self) -> Result<()> {
-        let nccl = match &self.engine {
-            Engine::InProcess(_) => None,
-            Engine::Shared(process_rank) => process_rank.nccl(),
-            Engine::Nccl(rank) => Some(rank),
-        };
         let mut failure = self.failure.lock();
         if failure.is_none()
-            && let Some(error) = nccl.and_then(|rank| rank.watchdog_error())
+            && let Some(error) = self.nccl_rank().and_then(NcclRank::watchdog_error)
         {
             *failure = Some(error.message().to_owned());
             if let Engine::Shared(process_rank) = &self.engine {
@@ -313,6 +309,15 @@ impl Communicator {
                 Status::ABORTED,
                 format!("the communicator of rank {} was aborted earlier: {reason}", self.rank),
             )),
+        }
+    }
+
+    /// Returns NCCL's rank, if there is one for this rank alone.
+    fn nccl_rank(&self) -> Option<&NcclRank> {
+        match &self.engine {
+            Engine::InProcess(_) => None,
+            Engine::Shared(process_rank) => process_rank.nccl().map(|rank| &**rank),
+            Engine::Nccl(rank) => Some(rank),
         }
     }
 
@@ -385,6 +390,14 @@ impl Communicator {
         waited?;
         ahead.finish();
         Ok(())
+    }
+
+    /// Returns whether an abort of one ends the other: it is the same, or another rank of the same group of this process.
+    fn is_aborted_with(&self, other: &Communicator) -> bool {
+        match (&self.engine, &other.engine) {
+            (Engine::InProcess(one), Engine::InProcess(other)) => one.is_of_group_of(other),
+            _ => std::ptr::eq(self, other),
+        }
     }
 
     /// Aborts the communicator and its pending work.

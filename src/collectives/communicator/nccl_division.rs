@@ -8,17 +8,21 @@ use super::{
 use crate::{
     base::{deadline::Deadline, log},
     driver::nccl::{Comm, OutputCell},
-    error::Result,
+    error::{Error, Result},
     runtime::Runtime,
+    status::Status,
 };
 use std::{sync::Arc, time::Duration};
+
+/// Why a shrink cannot follow an error of the communicator.
+const TOO_LATE: &str = "NCCL cannot shrink a communicator that has an error or was aborted; make a new one of an id";
 
 /// What names a part among those of one communicator, in all ranks that are in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PartName {
     /// The number of the split, and the color.
     Color(u32, u32),
-    /// The excluded ranks, which do not count with the others, and how often they were excluded before.
+    /// The excluded ranks, and how often the ranks that remain have excluded the same ones before.
     Without(Arc<[u32]>, usize),
 }
 
@@ -64,12 +68,8 @@ pub fn divide(
     let ranks: Vec<&NcclRank> = batch.iter().map(|(rank, _)| *rank).collect();
     let calls = lock_calls(&ranks);
     let comm = |(rank, division): &(&NcclRank, &Division)| {
-        if !division.aborts() {
-            return rank.comm();
-        }
-        let what =
-            "an abort or an error has ended NCCL's communicator, which cannot shrink then; make a new one of an id";
-        rank.comm_even_asleep().map_err(|error| if rank.has_ended() { error.context(what) } else { error })
+        let is_too_late = division.aborts() && rank.has_ended();
+        rank.comm().map_err(|error| if is_too_late { error.context(TOO_LATE) } else { error })
     };
     let comms = batch.iter().map(comm).collect::<Result<Vec<Comm>>>()?;
     // Before NCCL begins: a part may be destroyed in another thread before the next one is made here.
@@ -78,6 +78,8 @@ pub fn divide(
         Some(rank.siblings.of_part(name))
     };
     let siblings: Vec<Option<Arc<Siblings>>> = batch.iter().map(siblings).collect();
+    let is_aborting = batch.iter().any(|(_, division)| division.aborts());
+    let has_called = |error: &Error| error.driver_code() == 0 && error.status() != Status::NCCL_UNAVAILABLE;
     let mut cells = Vec::new();
     let begun = first.nccl().group(|| {
         for ((rank, division), comm) in batch.iter().zip(&comms) {
@@ -92,6 +94,8 @@ pub fn divide(
         Ok(())
     });
     let begun = match begun {
+        // NCCL aborts the work before it checks a shrink that is to abort.
+        Err(error) if is_aborting && has_called(&error) => Err(error.context(TOO_LATE)),
         Err(error) if !has_begun(&error, cells.len(), batch.len()) => {
             siblings.iter().flatten().for_each(|siblings| siblings.leave_unjoined());
             batch.iter().for_each(|(rank, division)| rank.divisions().lock().withdraw(division));

@@ -208,18 +208,18 @@ impl ProcessRank {
 
     /// Starts a division and sends this rank's part of it to the others. Divisions are matched by the order of these calls.
     fn begin(&self, division: &Division) -> Result<GatherRow> {
-        if !division.aborts() {
-            self.group_error()?;
-            self.group.check_awake()?;
-        }
         let mut own_row = Vec::from(ProcessGroup::new_id()?);
         match division {
             Division::Split { color, key } => {
+                self.group_error()?;
+                self.group.check_awake()?;
                 own_row.extend(color.map_or(-1, i64::from).to_le_bytes());
                 own_row.extend(key.to_le_bytes());
                 self.group.send_row(GatheringCall::Split, &own_row)
             }
-            Division::Shrink(shrink) => self.group.send_shrink_row(&shrink.excluded, shrink.aborts, &own_row),
+            Division::Shrink(shrink) => {
+                self.announced(self.group.begin_shrink(&shrink.excluded, shrink.aborts, &own_row))
+            }
         }
     }
 
@@ -228,10 +228,9 @@ impl ProcessRank {
         match division {
             Division::Split { color, .. } => color
                 .map_or_else(|| self.group.collect_rows(row).map(|_| None), |color| self.end_split(row, color, limit)),
-            Division::Shrink(shrink) => {
-                let part = self
-                    .group
-                    .after_shrink(row, shrink.aborts, |rows, stop| self.join_part(row.ranks(), &rows[0], limit, stop));
+            Division::Shrink(_) => {
+                let part =
+                    self.group.after_shrink(row, |rows, stop| self.join_part(row.ranks(), &rows[0], limit, stop));
                 part.map(Some)
             }
         }
@@ -304,11 +303,11 @@ pub fn divide(requests: &[(&ProcessRank, &Division)], limit: Duration) -> Result
     std::thread::scope(|scope| {
         let thread = |part| {
             let _blocked = signals::block();
-            std::thread::Builder::new().name("plinth split".into()).spawn_scoped(scope, move || end(part))
+            std::thread::Builder::new().name("plinth divide".into()).spawn_scoped(scope, move || end(part))
         };
         let threads: Vec<io::Result<ScopedJoinHandle<'_, _>>> = parts.map(thread).collect();
         let not_started =
-            |error: &io::Error| Error::new(Status::SYSTEM, format!("starting a thread for a split: {error}"));
+            |error: &io::Error| Error::new(Status::SYSTEM, format!("starting a thread for a rank: {error}"));
         for (((process_rank, _), row), thread) in requests.iter().zip(&begun).skip(1).zip(&threads) {
             if let (Ok(row), Err(error)) = (row, thread) {
                 process_rank.group.send_failure(row, &not_started(error));
@@ -317,7 +316,7 @@ pub fn divide(requests: &[(&ProcessRank, &Division)], limit: Duration) -> Result
         let own = end(first);
         let ended = |thread: io::Result<ScopedJoinHandle<'_, Result<Option<Part>>>>| {
             let thread = thread.map_err(|error| not_started(&error))?;
-            thread.join().unwrap_or_else(|_| Err(Error::new(Status::PANIC, "a split panicked")))
+            thread.join().unwrap_or_else(|_| Err(Error::new(Status::PANIC, "a division panicked")))
         };
         // Join all threads, regardless of errors.
         let ended: Vec<Result<Option<Part>>> = [own].into_iter().chain(threads.into_iter().map(ended)).collect();

@@ -50,7 +50,7 @@ const MAX_MESSAGE_BYTES: usize = MAX_ROW_BYTES + 8;
 struct Link {
     socket: UnixStream,
     state: LinkState,
-    /// Whether the other rank has closed its end, which no message says.
+    /// Whether the other rank has left or ended, which a failure before that hides in the state.
     is_closed: bool,
     /// The received part of an incomplete message.
     incomplete: Vec<u8>,
@@ -111,14 +111,20 @@ impl GatherRow {
     }
 }
 
-/// A row of a call that this rank has not made.
+/// A row of a call that this rank has not made, from a rank whose row of this rank's call is missing.
 pub struct ForeignRow {
     /// The rank that has sent it.
     pub rank: u32,
-    /// The ranks that it excludes, if the call is a shrink.
-    pub excluded: Vec<u32>,
+    number: RowNumber,
     /// Its bytes.
     pub bytes: Vec<u8>,
+}
+
+impl ForeignRow {
+    /// Returns the ranks that it excludes; `None` if it is not one of a shrink.
+    pub fn excluded(&self) -> Option<Vec<u32>> {
+        self.number.is_of_shrink().then(|| self.number.excluded())
+    }
 }
 
 impl LinkTable {
@@ -130,8 +136,8 @@ impl LinkTable {
         }
     }
 
-    /// Returns the number of the next attempt of a shrink. One that failed at another rank is yet to fail here, unless that
-    /// was because of what this rank has called.
+    /// Returns the number of the next attempt of a shrink. One that a rank has failed is yet to fail here, unless ranks had called
+    /// different shrinks: that fails all of them.
     fn next_attempt(&mut self, excluded: &[u32]) -> RowNumber {
         let first = RowNumber::first_without(excluded);
         let mut last = self.sent_shrinks.iter().copied().filter(|sent| sent.is_of_same_shrink(first)).max();
@@ -144,14 +150,6 @@ impl LinkTable {
         let next = last.map_or(first, RowNumber::next_attempt);
         self.sent_shrinks.retain(|sent| !sent.is_of_same_shrink(next));
         self.sent_shrinks.push(next);
-        for Link { rows, failed_shrinks, .. } in self.links.iter_mut().flatten() {
-            let is_over = |number: RowNumber| {
-                let mut failed = failed_shrinks.iter().map(|(failed, ..)| *failed);
-                number.is_of_same_shrink(next) && number < next
-                    || failed.any(|failed| failed.is_of_same_shrink(number) && number <= failed)
-            };
-            rows.retain(|(number, _)| !is_over(*number));
-        }
         next
     }
 
@@ -166,6 +164,13 @@ impl LinkTable {
             link.push(DATA, &[&number.0.to_le_bytes(), bytes]);
         }
         Ok(GatherRow { number, bytes: bytes.to_vec(), ranks })
+    }
+
+    fn send_failure(&mut self, number: RowNumber, error: &Error) {
+        let (number, status) = (number.0.to_le_bytes(), error.status().0.to_le_bytes());
+        for link in self.links.iter_mut().flatten() {
+            link.push(FAILURE, &[&number, &status, error.message().as_bytes()]);
+        }
     }
 }
 
@@ -200,7 +205,12 @@ impl Link {
             }
             let body = &rest[..length];
             match (head[0], body.split_first_chunk()) {
-                (DATA, Some((number, row))) => self.rows.push((RowNumber(u64::from_le_bytes(*number)), row.to_vec())),
+                (DATA, Some((number, row))) => {
+                    let number = RowNumber(u64::from_le_bytes(*number));
+                    // The other rank has ended its earlier attempts; an excluded rank takes none of them.
+                    self.rows.retain(|(other, _)| !other.is_of_same_shrink(number));
+                    self.rows.push((number, row.to_vec()));
+                }
                 (FAILURE, Some((number, error))) => {
                     if let Some((status, text)) = error.split_first_chunk() {
                         let number = RowNumber(u64::from_le_bytes(*number));
@@ -215,6 +225,7 @@ impl Link {
                 (LEAVE, _) if !matches!(self.state, LinkState::Failed { .. }) => {
                     self.state = LinkState::Left { done: CompletedWork::read(body) }
                 }
+                (LEAVE, _) => self.is_closed = true,
                 _ => {}
             }
             self.incomplete.drain(..5 + length);
@@ -238,9 +249,15 @@ impl Link {
         }
     }
 
-    /// Notes that the other rank has failed to do what follows a row, or will.
+    /// Returns the state as far as it matters to a row. A failure of the group does not end a shrink, but the end of a rank does.
+    fn state_for(&self, row: &GatherRow) -> LinkState {
+        if row.number.is_of_shrink() && self.is_gone() { LinkState::Gone } else { self.state }
+    }
+
+    /// Notes that the other rank has failed to do what follows a row.
     fn note_failure(&mut self, number: RowNumber, status: Status, text: String) {
         if number.is_of_shrink() {
+            self.rows.retain(|(row, _)| !row.is_of_same_shrink(number) || *row > number);
             self.failed_shrinks.retain(|(known, ..)| !known.is_of_same_shrink(number));
             self.failed_shrinks.push((number, status, text));
         } else {
@@ -351,10 +368,22 @@ impl Links {
 
     /// Notifies the others that this rank failed to do what all ranks do after a gather.
     pub fn send_failure(&self, row: &GatherRow, error: &Error) {
-        let (number, status) = (row.number.0.to_le_bytes(), error.status().0.to_le_bytes());
-        for link in self.0.lock().links.iter_mut().flatten() {
-            link.push(FAILURE, &[&number, &status, error.message().as_bytes()]);
+        self.0.lock().send_failure(row.number, error);
+    }
+
+    /// Notifies the others that a shrink cannot succeed, which another rank has called instead of this rank's.
+    pub fn refuse_foreign(&self, row: &ForeignRow, error: &Error) {
+        let mut table = self.0.lock();
+        table.send_failure(row.number, error);
+        if let Some(Some(link)) = table.links.get_mut(row.rank as usize) {
+            link.note_failure(row.number, error.status(), error.message().to_owned());
         }
+    }
+
+    /// Returns why a rank of a gather has failed to do what follows it, if it has said so.
+    pub fn failure(&self, row: &GatherRow) -> Option<Error> {
+        let table = self.0.lock();
+        row.ranks.iter().find_map(|rank| table.links.get(*rank)?.as_ref()?.failure_of(row))
     }
 
     /// Returns which of `ranks` cannot do what all ranks do after a gather, and why: it failed, or is gone. A rank that is
@@ -388,14 +417,9 @@ impl Links {
             if link.rows.iter().any(|(number, _)| *number == row.number) && link.unsent.is_empty() {
                 continue;
             }
-            match link.state {
-                LinkState::Failed { .. } if row.number.is_of_shrink() && link.is_closed => {
-                    return Err((*rank as u32, LinkState::Gone));
-                }
-                state @ LinkState::Failed { .. } if row.number.is_of_shrink() => {
-                    waits_for = Some((*rank as u32, state))
-                }
-                LinkState::Connected => waits_for = Some((*rank as u32, LinkState::Connected)),
+            match link.state_for(row) {
+                LinkState::Failed { .. } if !row.number.is_of_shrink() => return Err((*rank as u32, link.state)),
+                state @ (LinkState::Connected | LinkState::Failed { .. }) => waits_for = Some((*rank as u32, state)),
                 gone => return Err((*rank as u32, gone)),
             }
         }
@@ -410,31 +434,24 @@ impl Links {
         Ok(taken.collect())
     }
 
-    /// Returns a row of a call that `own_rank` should have made and has not, from a rank of a gather whose own row is missing.
-    /// Takes that of a shrink, whose sender waits for this rank in vain. What a shrink excludes concerns no rank that it excludes, unless `is_final`
-    /// for its row.
-    pub fn take_foreign_row(
-        &self,
-        row: &GatherRow,
-        own_rank: u32,
-        is_final: impl Fn(&[u8]) -> bool,
-    ) -> Option<ForeignRow> {
-        let mut table = self.0.lock();
-        let has_row = |link: &&Link| link.rows.iter().any(|(number, _)| *number == row.number);
-        let (rank, at) = row.ranks.iter().find_map(|rank| {
-            let link = table.links.get(*rank)?.as_ref().filter(|link| !has_row(link))?;
-            let at = link.rows.iter().position(|(number, bytes)| {
-                !table.has_sent(*number) && (!number.excluded().contains(&own_rank) || is_final(bytes))
-            })?;
-            Some((*rank, at))
-        })?;
-        let link = table.links.get_mut(rank)?.as_mut()?;
-        let (number, bytes) = link.rows.get(at).cloned()?;
-        if number.is_of_shrink() {
-            link.rows.remove(at);
-            link.note_failure(number, Status::RANK_MISMATCH, "another rank excludes different ranks".into());
-        }
-        Some(ForeignRow { rank: rank as u32, excluded: number.excluded(), bytes })
+    /// Returns a row of a call that this rank has not made, from a rank of a gather whose own row is missing, if it `matters`.
+    pub fn foreign_row(&self, row: &GatherRow, matters: impl Fn(&ForeignRow) -> bool) -> Option<ForeignRow> {
+        let table = self.0.lock();
+        row.ranks.iter().find_map(|rank| {
+            let rows = &table.links.get(*rank)?.as_ref()?.rows;
+            let is_missing = rows.iter().all(|(number, _)| *number != row.number);
+            let foreign = rows.iter().filter(|(number, _)| is_missing && !table.has_sent(*number));
+            let foreign =
+                foreign.map(|(number, bytes)| ForeignRow { rank: *rank as u32, number: *number, bytes: bytes.clone() });
+            foreign.into_iter().find(|foreign| matters(foreign))
+        })
+    }
+}
+
+#[cfg(test)]
+impl Links {
+    pub fn unread_rows(&self) -> usize {
+        self.0.lock().links.iter().flatten().map(|link| link.rows.len()).sum()
     }
 }
 

@@ -42,7 +42,7 @@ use group_registration::GroupRegistration;
 pub use join::Candidate;
 use launch_orders::{CompletedWork, LaunchOrders, LaunchedWork};
 pub use links::GatherRow;
-use links::{LinkState, Links};
+use links::{ForeignRow, LinkState, Links};
 use parking_lot::{Mutex, RwLock};
 use rendezvous::Id;
 use sleep::SavedContents;
@@ -67,7 +67,7 @@ const GRACE_PERIOD: Duration = Duration::from_secs(1);
 /// How long a rank waits for the cause of a failure after a gather, after which another rank counts as gone.
 const CAUSE_LIMIT: Duration = Duration::from_secs(2);
 
-/// A call of all ranks that gathers rows.
+/// A call of all ranks that gathers rows, or, for a shrink, of those that remain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum GatheringCall {
@@ -236,14 +236,17 @@ impl ProcessGroup {
                 Ok(rows) => return self.of_one_call(rows),
                 Err(missing) => missing,
             };
-            if deadline.elapsed() > GRACE_PERIOD {
+            // A rank that has left may have learned of a failure that another one has sent before.
+            if deadline.elapsed() > GRACE_PERIOD || matches!(state, LinkState::Left { .. }) {
                 self.check_peers();
             }
             if let Some((word, _)) = self.known_failure() {
                 self.fail_with(word);
                 return Err(self.sticky_error().unwrap_or_else(unknown_error));
             }
-            if let Some(foreign) = self.links.take_foreign_row(row, self.rank, |_| false) {
+            // What a shrink excludes is free to make other calls.
+            let matters = |row: &ForeignRow| row.excluded().is_some_and(|excluded| !excluded.contains(&self.rank));
+            if let Some(foreign) = self.links.foreign_row(row, matters) {
                 return Err(self.mismatch(row.bytes(), (foreign.rank, &foreign.bytes)));
             }
             let (reason, status, what) = match state {
