@@ -263,6 +263,37 @@ TEST(memory_is_registered_while_another_thread_captures) {
   destroy_all();
 }
 
+static plinth_graph_t graphs[RANKS];
+
+static void *capture_in_thread(void *context) {
+  const int rank = *(int *)context;
+  plinth_stream_t stream = stream_on(rank);
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK_OK(plinth_graph_create(&graphs[rank]));
+  CHECK_OK(plinth_graph_capture_begin(graphs[rank], NULL, PLINTH_CAPTURE_THREAD_LOCAL));
+  CHECK_OK(plinth_communicator_all_reduce(communicators[rank], memory[rank], memory[rank], 1000, FLOAT32, PLINTH_REDUCE_MAX,
+                                          stream));
+  CHECK_OK(plinth_graph_capture_end(graphs[rank]));
+  CHECK_OK(plinth_graph_replay(graphs[rank]));
+  CHECK_OK(plinth_stream_synchronize(stream));
+  return NULL;
+}
+
+TEST(a_graph_with_deregistered_memory_is_refused) {
+  make_ranks(0);
+  register_all(PLINTH_OK);
+  sum_in_place();
+  run_threads(RANKS, capture_in_thread);
+  deregister_all();
+  for (int rank = 0; rank < RANKS; rank++) {
+    CHECK_STATUS(plinth_graph_replay(graphs[rank]), PLINTH_ERROR_ABORTED);
+    CHECK_MESSAGE("was deregistered; capture them again");
+    CHECK_OK(plinth_graph_destroy(graphs[rank]));
+  }
+  sum_in_place();
+  destroy_all();
+}
+
 TEST(a_rank_that_registers_nothing_is_waited_for_up_to_the_limit) {
   make_ranks(0);
   sum_in_place();

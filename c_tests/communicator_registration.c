@@ -319,3 +319,52 @@ TEST(the_end_of_the_communicator_ends_a_registration) {
   for (end = DIES; end <= FIRST_RANK_ABORTS; end++) run_processes(ranks, end_during_a_registration);
   CHECK_EQ(rmdir(folder), 0);
 }
+
+/* ---- graphs with memory that is deregistered */
+
+enum { COUNT = 5000 };
+
+static plinth_graph_t capture_sum(plinth_communicator_t communicator, float *memory, plinth_stream_t stream) {
+  plinth_graph_t graph = NULL;
+  CHECK_OK(plinth_graph_create(&graph));
+  CHECK_OK(plinth_set_stream(stream));
+  CHECK_OK(plinth_graph_capture_begin(graph, NULL, PLINTH_CAPTURE_GLOBAL));
+  CHECK_OK(plinth_communicator_all_reduce(communicator, memory, memory, COUNT, FLOAT32, PLINTH_REDUCE_MAX, stream));
+  CHECK_OK(plinth_graph_capture_end(graph));
+  return graph;
+}
+
+static void replay_after_a_deregistration(int rank) {
+  plinth_communicator_t communicator = join(rank, MILLISECONDS);
+  plinth_stream_t stream = stream_on(rank);
+  float *memory = floats_in_block(rank, (float)rank), *kept = floats_in_block(rank, (float)rank);
+  CHECK_OK(plinth_communicator_register(communicator, memory, BLOCK));
+  CHECK_OK(plinth_communicator_register(communicator, kept, BLOCK));
+  plinth_graph_t graph = capture_sum(communicator, memory, stream), other = capture_sum(communicator, kept, stream);
+  for (int round = 0; round < 2; round++) {
+    CHECK_OK(plinth_graph_replay(graph));
+    CHECK_OK(plinth_graph_replay(other));
+  }
+  CHECK_OK(plinth_communicator_wait(communicator, MILLISECONDS, stream));
+  CHECK_OK(plinth_communicator_deregister(communicator, memory));
+  CHECK_STATUS(plinth_graph_replay(graph), PLINTH_ERROR_ABORTED);
+  CHECK_MESSAGE("was deregistered; capture them again");
+  /* Also when the memory is registered again. The other graph is as before. */
+  CHECK_OK(plinth_communicator_register(communicator, memory, BLOCK));
+  CHECK_STATUS(plinth_graph_replay(graph), PLINTH_ERROR_ABORTED);
+  CHECK_OK(plinth_graph_replay(other));
+  CHECK_OK(plinth_graph_destroy(graph));
+  graph = capture_sum(communicator, memory, stream);
+  CHECK_OK(plinth_graph_replay(graph));
+  CHECK_OK(plinth_communicator_wait(communicator, MILLISECONDS, stream));
+  expect_floats(memory, COUNT, (float)ranks - 1, 0);
+  expect_floats(kept, COUNT, (float)ranks - 1, 0);
+  CHECK_OK(plinth_graph_destroy(graph));
+  CHECK_OK(plinth_graph_destroy(other));
+  CHECK_OK(plinth_communicator_destroy(communicator));
+}
+
+TEST(a_graph_with_deregistered_memory_is_refused) {
+  ranks = 2;
+  run_processes(ranks, replay_after_a_deregistration);
+}

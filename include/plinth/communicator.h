@@ -248,8 +248,9 @@ PLINTH_NOEXCEPT;
  * Ends the registration of this rank's memory with a communicator. Each rank makes this call, at the same point of the
  * order of its calls; the ranks do not wait for each other.
  *
- * The call waits until the collectives that this rank has launched with the communicator are done. Graphs that have
- * captured calls with the memory must not run after it.
+ * The call waits until the collectives that this rank has launched with the communicator are done, but not for replays of
+ * graphs. plinth_graph_replay refuses graphs that have captured calls with the memory from then on (PLINTH_ERROR_ABORTED);
+ * do not launch such a graph in another way.
  *
  * @param communicator The communicator.
  * @param pointer The pointer that was passed to plinth_communicator_register; NULL does nothing.

@@ -14,14 +14,36 @@ use crate::{
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether a communicator sleeps, or is destroyed. Graphs that captured its work hold it.
-#[derive(Debug, Default)]
+/// Whether a communicator sleeps or is destroyed, or memory that is registered with it was deregistered. Graphs that captured
+/// work with it hold it.
+#[derive(Debug)]
 pub struct SleepState {
     asleep: AtomicBool,
     is_destroyed: AtomicBool,
+    /// What a graph is told then.
+    destroyed: &'static str,
+}
+
+impl Default for SleepState {
+    fn default() -> SleepState {
+        SleepState::told(
+            "a communicator whose calls the graph has captured was destroyed; capture the calls of another one",
+        )
+    }
 }
 
 impl SleepState {
+    /// Creates the state of registered memory.
+    pub fn of_memory() -> SleepState {
+        SleepState::told(
+            "memory of a communicator's calls that the graph has captured was deregistered; capture them again",
+        )
+    }
+
+    fn told(destroyed: &'static str) -> SleepState {
+        SleepState { asleep: AtomicBool::new(false), is_destroyed: AtomicBool::new(false), destroyed }
+    }
+
     /// Returns whether it sleeps.
     pub fn get(&self) -> bool {
         self.asleep.load(Ordering::Relaxed)
@@ -34,7 +56,7 @@ impl SleepState {
         }
     }
 
-    /// Makes replays of the graphs fail from now on: the memory of the communicator is about to be released.
+    /// Makes replays of the graphs fail from now on: the memory that they use is about to be released.
     pub fn destroy(&self) {
         self.is_destroyed.store(true, Ordering::Relaxed);
         self.set(true);
@@ -47,9 +69,7 @@ impl CaptureResource for SleepState {
             return Ok(());
         }
         if self.is_destroyed.load(Ordering::Relaxed) {
-            let what =
-                "a communicator whose calls the graph has captured was destroyed; capture the calls of another one";
-            return Err(Error::new(Status::ABORTED, what));
+            return Err(Error::new(Status::ABORTED, self.destroyed));
         }
         Err(Error::new(Status::GRAPH_ASLEEP, "the communicator is asleep; call plinth_communicator_wake on all ranks"))
     }

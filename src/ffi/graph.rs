@@ -223,7 +223,8 @@ pub unsafe extern "C" fn plinth_graph_upload(graph: plinth_graph_t) -> plinth_st
 /// @param graph The graph.
 /// @return PLINTH_OK; PLINTH_ERROR_NULL_POINTER; PLINTH_ERROR_INVALID_HANDLE; PLINTH_ERROR_GRAPH_NOT_CAPTURED;
 ///         PLINTH_ERROR_GRAPH_CAPTURING; PLINTH_ERROR_GRAPH_ASLEEP; PLINTH_ERROR_GRAPH_OVERLAP;
-///         PLINTH_ERROR_ABORTED if it has captured calls of a communicator with PLINTH_ENGINE_SHARED that was destroyed;
+///         PLINTH_ERROR_ABORTED if it has captured calls of a communicator with PLINTH_ENGINE_SHARED that was destroyed, or
+///         calls with memory that was deregistered with plinth_communicator_deregister;
 ///         PLINTH_ERROR_CAPTURE_FORBIDS if the current stream captures; PLINTH_ERROR_OUT_OF_MEMORY;
 ///         PLINTH_ERROR_DRIVER. After an error nothing was launched and no random numbers were used.
 #[unsafe(no_mangle)]

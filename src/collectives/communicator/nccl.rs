@@ -475,6 +475,7 @@ pub fn issue(
         if let Some(capture) = stream::capture_id(runtime, *stream)? {
             rank.captured.store(true, Ordering::Relaxed);
             capture_scope::add(capture, &rank.sleep);
+            rank.add_registered_to(capture, [*from, *to]);
         }
         let used = [observe::read(*from), observe::write(*to)];
         observe::access(runtime, *stream, &used)?;

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     base::{deadline::Deadline, log, units::Bytes},
-    collectives::sleep,
+    collectives::sleep::{self, SleepState},
     driver::{Span, nccl::Registered},
     error::{Context, Error, Result, invalid},
     memory::{
@@ -20,6 +20,7 @@ use crate::{
     },
     runtime::{Runtime, sync_debug},
     status::Status,
+    stream::capture_scope,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -29,6 +30,8 @@ pub(super) struct RegisteredMemory {
     /// `None` if the registration failed in NCCL, which may still use the memory until the communicator ends.
     registered: Option<Registered>,
     _registration: OwnedRegistration,
+    /// For the graphs that have captured calls with it.
+    state: Arc<SleepState>,
 }
 
 fn end(span: Span) -> u64 {
@@ -78,7 +81,8 @@ impl NcclRank {
         };
         if let Ok(_) | Err(IssueError::Failed(_)) = registered {
             let registered = registered.as_ref().ok().copied();
-            self.registered().lock().push(RegisteredMemory { memory, registered, _registration: registration });
+            let state = Arc::new(SleepState::of_memory());
+            self.registered().lock().push(RegisteredMemory { memory, registered, _registration: registration, state });
         }
         registered.map(drop)
     }
@@ -123,6 +127,15 @@ impl NcclRank {
         Ok(())
     }
 
+    /// Adds the registered memory that an operation uses to a capture.
+    pub(super) fn add_registered_to(&self, capture: u64, used: [Span; 2]) {
+        for registered in self.registered().lock().iter() {
+            if used.iter().any(|used| registered.overlaps(*used)) {
+                capture_scope::add(capture, &registered.state);
+            }
+        }
+    }
+
     /// Registers a window with all ranks. `None` if they cannot access each other's memory.
     fn register_window(&self, runtime: &Runtime, memory: Span, limit: Duration) -> Result<Option<Registered>> {
         let (nccl, comm) = (self.nccl(), self.comm()?);
@@ -155,8 +168,9 @@ impl NcclRank {
             let _calls = self.calls();
             self.deregister_idle(runtime, &memory)
         });
-        if ended.is_err() {
-            self.registered().lock().push(memory);
+        match ended {
+            Ok(()) => memory.state.destroy(),
+            Err(_) => self.registered().lock().push(memory),
         }
         ended
     }

@@ -235,7 +235,7 @@ impl ProcessGroup {
         let used: Vec<Operand> = used.collect();
         let count = used.len() as u32;
         others.iter().try_for_each(|other| stream::make_wait(runtime, *stream, *other))?;
-        self.launch(&additions, *stream, Kernel::GroupTransfer, &used, |function| {
+        self.launch(&additions, *stream, Kernel::GroupTransfer, &used, &registrations, |function| {
             GroupKernel::transfers(function, count, arguments)
         })?;
         if others.is_empty() { Ok(()) } else { ordering::make_streams_wait(runtime, &others, *stream) }
@@ -273,7 +273,7 @@ impl ProcessGroup {
             let blocks = self.tuning().blocks_for(mode, bytes, self.size());
             let kernel = if op.is_some() { reducing } else { Kernel::GroupCopy };
             let addition = Addition { sequence: Sequence::Collectives, parts: 1, is_rendezvous: false };
-            self.launch(&[addition], stream, kernel, &used, |function| {
+            self.launch(&[addition], stream, kernel, &used, &registrations, |function| {
                 GroupKernel::collective(function, blocks, arguments)
             })
         };
@@ -308,6 +308,7 @@ impl ProcessGroup {
         stream: Stream,
         kernel: Kernel,
         used: &[Operand],
+        registrations: &[GroupRegistration],
         with_parameters: impl FnOnce(driver::Function) -> GroupKernel,
     ) -> Result<()> {
         if stream.device() != self.device() {
@@ -329,6 +330,9 @@ impl ProcessGroup {
         if let Some(capture) = capture {
             // A graph that the program captures by the driver's own calls cannot be refused.
             capture_scope::add(capture, &self.sleep);
+            for state in registrations.iter().filter_map(|registered| registered.state_for(used)) {
+                capture_scope::add(capture, state);
+            }
         }
         let event = orders.add(additions, capture, device, &runtime.driver)?;
         // Before the launch, which may wait for a rank that has left.

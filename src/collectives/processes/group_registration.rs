@@ -11,12 +11,14 @@ use super::{
 };
 use crate::{
     base::{deadline::Deadline, log, units::Bytes},
+    collectives::sleep::SleepState,
     driver::{
         Driver, Physical, Span,
         group::{DirectMemory, Mode, PLACE_BITS, REGISTRATION_ROW_BYTES, REGISTRATION_ROWS, offsets, place},
     },
     error::{Context, Error, Result, invalid},
     memory::registration::{self, OwnedRegistration, PartHandle},
+    observe::Operand,
     runtime::{self, Runtime, device::Device, sync_debug},
     status::Status,
 };
@@ -26,6 +28,7 @@ use std::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::net::UnixStream,
     },
+    sync::Arc,
 };
 
 /// The bytes of a rank's row before what follows: the id of a rendezvous, and a status.
@@ -49,6 +52,8 @@ pub struct GroupRegistration {
     registration: u64,
     /// The mappings of the other ranks' memory.
     mappings: Vec<Option<SymmetricBuffer>>,
+    /// For the graphs that have captured calls with it.
+    state: Arc<SleepState>,
 }
 
 impl GroupRegistration {
@@ -56,7 +61,8 @@ impl GroupRegistration {
     #[cfg(test)]
     pub fn of(number: u64, address: u64, bytes: usize, is_listed: bool) -> GroupRegistration {
         let memory = vec![Span::dangling(address).with_length(bytes)];
-        GroupRegistration { number, rank: 0, memory, is_listed, registration: 0, mappings: Vec::new() }
+        let state = Arc::new(SleepState::of_memory());
+        GroupRegistration { number, rank: 0, memory, is_listed, registration: 0, mappings: Vec::new(), state }
     }
 
     /// Unmaps the memory of the other ranks, and ends the registration. No kernel may use it any more.
@@ -68,6 +74,12 @@ impl GroupRegistration {
     /// Returns this rank's memory.
     fn own(&self) -> Span {
         self.memory[self.rank as usize]
+    }
+
+    /// Returns the state for a capture of a call that uses memory, if some of it is registered here.
+    pub fn state_for(&self, used: &[Operand]) -> Option<&Arc<SleepState>> {
+        let (start, end) = (self.own().address(), self.own().address() + self.own().bytes() as u64);
+        used.iter().any(|used| used.start < end && start < used.end).then_some(&self.state)
     }
 
     /// Returns the offset of a span in this rank's memory, if all of it is there.
@@ -162,6 +174,7 @@ impl ProcessGroup {
                 is_listed,
                 registration: 0,
                 mappings: vec![],
+                state: Arc::new(SleepState::of_memory()),
             };
             self.after_gather(&row, &ranks, "the communicator", |stop| {
                 let id = Id::read(&first).ok_or_else(|| invalid("rank 0 sent no id"))?;
@@ -320,7 +333,10 @@ impl ProcessGroup {
         let unlist = || self.unlist(runtime, &registered);
         let ended = waited.and_then(|()| unlist().or_else(|_| unlist()).or_else(|_| unlist()));
         match ended {
-            Ok(()) => registered.release(&runtime.driver),
+            Ok(()) => {
+                registered.state.destroy();
+                registered.release(&runtime.driver)
+            }
             Err(_) => self.registrations.write().push(registered),
         }
         ended
