@@ -141,8 +141,9 @@ TEST(an_aborted_communicator_cannot_shrink) {
 }
 
 TEST(a_rank_that_does_not_shrink_ends_the_others) {
-  make_communicators(LIMIT, 0);
   need_devices(3);
+  make_communicators(LONG, 0);
+  CHECK_OK(plinth_communicator_set_timeout(communicators[0], LIMIT));
   flags_of_shrink = PLINTH_SHRINK_DEFAULT;
   const double start = seconds_now();
   CHECK_STATUS(shrink(0), PLINTH_ERROR_TIMED_OUT);
@@ -183,7 +184,8 @@ TEST(an_nccl_without_shrinks_is_refused) {
 /* A shrink that aborts has done so when it fails. */
 TEST(a_failure_of_nccl_is_reported) {
   need_fake();
-  make_communicators(LIMIT, 0);
+  make_communicators(LONG, 0);
+  CHECK_OK(plinth_communicator_set_timeout(communicators[0], LIMIT));
   for (uint32_t flags = PLINTH_SHRINK_DEFAULT; flags <= PLINTH_SHRINK_ABORT; flags++) {
     flags_of_shrink = flags;
     CHECK(setenv("FAKE_NCCL_FAIL", "ncclCommShrink:3", 1) == 0);
