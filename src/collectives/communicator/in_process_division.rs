@@ -134,7 +134,10 @@ impl PendingShrinks {
 
     /// Removes those of some results.
     pub fn withdraw(&mut self, is_withdrawn: impl Fn(&Arc<ResultSlot>) -> bool) {
-        self.pending.retain(|pending| !is_withdrawn(&pending.result));
+        let withdrawn = self.pending.extract_if(.., |pending| is_withdrawn(&pending.result));
+        for pending in withdrawn {
+            self.last.retain(|(rank, _)| *rank != pending.rank);
+        }
     }
 
     /// Returns the ranks of `size` that a shrink waits for.

@@ -40,7 +40,7 @@ impl ProcessGroup {
 
     fn try_collect_shrink(&self, row: &GatherRow, missing: &Cell<u32>) -> Result<Option<Vec<Vec<u8>>>> {
         let (peer, state) = match self.links.try_collect(row) {
-            Ok(rows) => return Ok(Some(rows.into_iter().map(|mut row| row.split_off(2)).collect())),
+            Ok(rows) => return Ok(Some(rows.into_iter().map(|row| row.into_iter().skip(2).collect()).collect())),
             Err(missing) => missing,
         };
         missing.set(peer);
