@@ -3,6 +3,7 @@
 /* env: PLINTH_COMMUNICATOR_ENGINE=nccl */
 /* library: fake_nccl */
 /* alone: a_rank_that_does_not_shrink_ends_the_others an_nccl_without_shrinks_is_refused a_failure_of_nccl_is_reported; sets faults of NCCL */
+/* alone: an_older_nccl_cannot_shrink_after_a_timeout a_communicator_that_cannot_be_revoked_is_aborted; set the environment */
 /* alone: the_processes_that_remain_go_on_after_a_loss; forks a child that uses the device */
 #include "ranks.h"
 
@@ -12,6 +13,10 @@ static plinth_communicator_t communicators[MOST], parts[MOST];
 static float *memory[MOST];
 static int ranks;
 static int32_t last;
+
+static void need_fake(void) {
+  if (!on_host_device()) SKIP("the real NCCL does not fail");
+}
 
 static void make_communicators(uint64_t milliseconds, uint32_t flags) {
   need_devices(2);
@@ -126,6 +131,65 @@ TEST(a_shrink_ends_work_that_waits_for_the_excluded_rank) {
   destroy_all(communicators, ranks);
 }
 
+/* The last rank does not take part, which the watchdog finds. */
+static void *shrink_after_the_timeout(void *context) {
+  const int rank = *(int *)context;
+  CHECK_OK(plinth_communicator_set_timeout(communicators[rank], LIMIT));
+  CHECK_OK(reduce(communicators[rank], rank));
+  CHECK_STATUS(plinth_communicator_wait(communicators[rank], LONG, NULL), PLINTH_ERROR_TIMED_OUT);
+  CHECK_OK(plinth_synchronize(rank));
+  CHECK_STATUS(reduce(communicators[rank], rank), PLINTH_ERROR_ABORTED);
+  CHECK_OK(plinth_communicator_set_timeout(communicators[rank], LONG));
+  CHECK_OK(shrink(rank));
+  return NULL;
+}
+
+TEST(the_ranks_that_remain_go_on_after_a_timeout) {
+  make_communicators(LONG, 0);
+  expect_work(communicators, ranks);
+  flags_of_shrink = PLINTH_SHRINK_ABORT;
+  const double start = seconds_now();
+  run_threads(last, shrink_after_the_timeout);
+  CHECK(seconds_now() - start < SOON);
+  expect_work(parts, last);
+  destroy_all(parts, last);
+  CHECK_OK(plinth_communicator_abort(communicators[last]));
+  destroy_all(communicators, ranks);
+}
+
+static void *fail_after_the_timeout(void *context) {
+  const int rank = *(int *)context;
+  CHECK_OK(plinth_communicator_set_timeout(communicators[rank], LIMIT));
+  CHECK_OK(reduce(communicators[rank], rank));
+  CHECK_STATUS(plinth_communicator_wait(communicators[rank], LONG, NULL), PLINTH_ERROR_TIMED_OUT);
+  CHECK_STATUS(shrink(rank), PLINTH_ERROR_TIMED_OUT);
+  CHECK_MESSAGE("make a new one of an id");
+  CHECK_SAME(parts[rank], UNTOUCHED_POINTER);
+  return NULL;
+}
+
+TEST(an_older_nccl_cannot_shrink_after_a_timeout) {
+  need_fake();
+  harness_setenv("FAKE_NCCL_VERSION", "22803");
+  make_communicators(LONG, 0);
+  expect_work(communicators, ranks);
+  flags_of_shrink = PLINTH_SHRINK_ABORT;
+  run_threads(last, fail_after_the_timeout);
+  CHECK_OK(plinth_communicator_abort(communicators[last]));
+  destroy_all(communicators, ranks);
+}
+
+TEST(a_communicator_that_cannot_be_revoked_is_aborted) {
+  need_fake();
+  harness_setenv("FAKE_NCCL_FAIL", "ncclCommRevoke:3");
+  make_communicators(LONG, 0);
+  expect_work(communicators, ranks);
+  flags_of_shrink = PLINTH_SHRINK_ABORT;
+  run_threads(last, fail_after_the_timeout);
+  CHECK_OK(plinth_communicator_abort(communicators[last]));
+  destroy_all(communicators, ranks);
+}
+
 TEST(an_aborted_communicator_cannot_shrink) {
   make_communicators(LONG, 0);
   for (int rank = 0; rank < ranks; rank++) {
@@ -154,10 +218,6 @@ TEST(a_rank_that_does_not_shrink_ends_the_others) {
     CHECK_OK(plinth_communicator_abort(communicators[rank]));
   }
   destroy_all(communicators, ranks);
-}
-
-static void need_fake(void) {
-  if (!on_host_device()) SKIP("the real NCCL does not fail");
 }
 
 static void *shrink_without_the_call(void *context) {

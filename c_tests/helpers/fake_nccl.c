@@ -307,6 +307,7 @@ EXPORT int ncclCommInitRankConfig(comm **out, int size, unique_id id, int rank, 
 }
 
 static bool finish_shrink(comm *self);
+static bool has_work(const comm *self);
 
 /* Creates the communicator of a split once all ranks have asked for it. */
 static bool finish_split(comm *self) {
@@ -341,6 +342,20 @@ EXPORT int ncclCommSplit(comm *self, int color, int key, comm **out, config *set
   self->excluded = 0;
   self->split_result = out;
   atomic_store(&self->shared->splits[self->rank], ++self->split_count);
+  return IN_PROGRESS;
+}
+
+/* Ends the work, after which the communicator can only shrink or be aborted. */
+EXPORT int ncclCommRevoke(comm *self, int flags) {
+  MAY_FAIL(ncclCommRevoke);
+  if (flags != 0 || atomic_load(&self->forgiven) || atomic_load(&self->shared->ending[self->rank])) return INVALID_ARGUMENT;
+  atomic_store(&self->aborted, 1);
+  while (has_work(self)) pause_a_little();
+  atomic_store(&self->error, SUCCESS);
+  atomic_store(&self->forgiven, (1 << self->size) - 1);
+  self->is_connected = true;
+  self->polls = 0;
+  atomic_store(&self->aborted, 0);
   return IN_PROGRESS;
 }
 

@@ -50,6 +50,8 @@ use std::{
 const WATCHDOG_CHECK: Duration = Duration::from_millis(1);
 /// The compute capability from which NCCL reduces floats of 8 bits.
 const FLOAT8_CAPABILITY: i32 = 9;
+/// How long NCCL may take to end work without an abort.
+const REVOCATION: Duration = Duration::from_secs(5);
 /// How long an abort waits for a call of another thread to notice it. A call that blocks inside NCCL returns only after
 /// the abort.
 pub(super) const ABORT_GRACE: Duration = Duration::from_secs(1);
@@ -76,6 +78,8 @@ pub struct NcclRank {
     /// Whether it was aborted or destroyed, or is about to be.
     pub(super) ended: AtomicBool,
     pub(super) abort_is_complete: AtomicBool,
+    /// Whether the watchdog has ended its work, and it can only shrink or be aborted.
+    revoked: AtomicBool,
     /// Whether a capture has had an operation of it.
     pub(super) captured: AtomicBool,
     /// The error for which the watchdog aborted it.
@@ -126,6 +130,7 @@ impl NcclRank {
             calls: Mutex::new(()),
             ended: AtomicBool::new(false),
             abort_is_complete: AtomicBool::new(false),
+            revoked: AtomicBool::new(false),
             captured: AtomicBool::new(false),
             sticky_error: OnceCell::new(),
             launches: Mutex::default(),
@@ -143,7 +148,11 @@ impl NcclRank {
     }
 
     pub(super) fn check_not_ended(&self) -> Result<()> {
-        if self.has_ended() {
+        self.check_not(self.has_ended())
+    }
+
+    fn check_not(&self, has_ended: bool) -> Result<()> {
+        if has_ended {
             let aborted = || Error::new(Status::ABORTED, "the communicator was aborted");
             return Err(self.sticky_error.get().map_or_else(aborted, StickyError::error));
         }
@@ -215,6 +224,17 @@ impl NcclRank {
 
     pub(super) fn comm_even_asleep(&self) -> Result<Comm> {
         self.check_not_ended()?;
+        self.ready_comm()
+    }
+
+    /// Returns the communicator for a shrink that aborts it, which may follow an error that the watchdog has found.
+    pub(super) fn comm_to_shrink(&self) -> Result<Comm> {
+        self.check_not(self.ended.load(Ordering::Acquire))?;
+        self.sleep.check_awake()?;
+        self.ready_comm()
+    }
+
+    fn ready_comm(&self) -> Result<Comm> {
         // An asynchronous error is one of the call.
         let comm = self.cell.comm().filter(|_| self.cell.is_complete() || !matches!(self.poll(), Ok(false)));
         let not_ready = "the ranks are not connected; plinth_communicator_wait waits for them";
@@ -240,13 +260,18 @@ impl NcclRank {
         self.sticky_error.get().map(StickyError::error)
     }
 
-    /// Returns whether it was aborted or destroyed, or is about to be.
+    /// Returns whether it was aborted or destroyed, or is about to be, or can only shrink.
     pub(super) fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
+        self.ended.load(Ordering::Acquire) || self.is_revoked()
+    }
+
+    /// Returns whether the watchdog has ended its work.
+    pub(super) fn is_revoked(&self) -> bool {
+        self.revoked.load(Ordering::Acquire)
     }
 
     pub(super) fn poll(&self) -> Result<bool> {
-        self.check_not_ended()?;
+        self.check_not(self.ended.load(Ordering::Acquire))?;
         let Some(comm) = self.cell.comm() else { return Ok(false) };
         let done = self.nccl.progress(comm)? == Progress::Done;
         if done {
@@ -353,7 +378,23 @@ impl NcclRank {
         }
         // Calls return the error from here on, and then the work has to end.
         let _ = self.sticky_error.set(StickyError::from(error));
-        log::ignore(self.abort(runtime), "aborting a communicator of NCCL");
+        if !self.revoke(runtime) {
+            log::ignore(self.abort(runtime), "aborting a communicator of NCCL");
+        }
+    }
+
+    /// Ends the work, and keeps the communicator for a shrink. Returns whether NCCL has done so: it waits for graphs, and cannot
+    /// interrupt a call.
+    fn revoke(&self, runtime: &Runtime) -> bool {
+        let Some(comm) = self.cell.comm().filter(|_| self.nccl.has_revoke() && !self.blocking) else { return false };
+        let Some(_calls) = self.calls_of_end().filter(|_| !self.captured.load(Ordering::Relaxed)) else { return false };
+        self.revoked.store(true, Ordering::Release);
+        let end = || {
+            let device = runtime.device(self.device as i32)?;
+            device.with_context(&runtime.driver, |_| self.nccl.revoke(comm))?;
+            self.wait_until_settled(Deadline::new(REVOCATION), || "NCCL ended the work of a communicator")
+        };
+        end().inspect_err(|error| log::log(Level::Info, || format!("aborting a communicator instead: {error}"))).is_ok()
     }
 }
 
@@ -422,7 +463,7 @@ fn reduction_arguments(
 /// Locks the calls of communicators, in an order that does not depend on the order of the arguments.
 pub(super) fn lock_calls<'a>(ranks: &[&'a NcclRank]) -> Vec<MutexGuard<'a, ()>> {
     let mut ranks: Vec<&NcclRank> = ranks.to_vec();
-    ranks.sort_unstable_by_key(|rank| std::ptr::from_ref(*rank) as usize);
+    ranks.sort_by_cached_key(|rank| std::ptr::from_ref(*rank).addr() as u64);
     ranks.dedup_by_key(|rank| std::ptr::from_ref(*rank) as usize);
     ranks.into_iter().map(|rank| rank.calls.lock()).collect()
 }

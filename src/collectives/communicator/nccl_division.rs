@@ -12,10 +12,13 @@ use crate::{
     runtime::Runtime,
     status::Status,
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
-/// Why a shrink cannot follow an error of the communicator.
-const TOO_LATE: &str = "NCCL cannot shrink a communicator that has an error or was aborted; make a new one of an id";
+/// Why a shrink cannot follow.
+const TOO_LATE: &str = "NCCL cannot shrink a communicator that was aborted or has an error; make a new one of an id";
 
 /// What names a part among those of one communicator, in all ranks that are in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,8 +71,11 @@ pub fn divide(
     let ranks: Vec<&NcclRank> = batch.iter().map(|(rank, _)| *rank).collect();
     let calls = lock_calls(&ranks);
     let comm = |(rank, division): &(&NcclRank, &Division)| {
-        let is_too_late = division.aborts() && rank.has_ended();
-        rank.comm().map_err(|error| if is_too_late { error.context(TOO_LATE) } else { error })
+        if !division.aborts() {
+            return rank.comm();
+        }
+        let is_too_late = rank.ended.load(Ordering::Acquire);
+        rank.comm_to_shrink().map_err(|error| if is_too_late { error.context(TOO_LATE) } else { error })
     };
     let comms = batch.iter().map(comm).collect::<Result<Vec<Comm>>>()?;
     // Before NCCL begins: a part may be destroyed in another thread before the next one is made here.

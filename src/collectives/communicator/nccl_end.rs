@@ -179,7 +179,7 @@ impl NcclRank {
     /// other processes, while `health` does not fail. Aborts a communicator that failed, or that sleeps, whose ranks cannot end
     /// together.
     pub fn destroy(&self, runtime: &Runtime, limit: Duration, health: impl Fn() -> Result<()>) -> Result<()> {
-        if self.sleep_state().get() {
+        if self.sleep_state().get() || self.is_revoked() {
             return self.abort(runtime);
         }
         let calls = self.calls_of_end();

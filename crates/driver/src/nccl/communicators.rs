@@ -113,6 +113,17 @@ impl Nccl {
         Ok((cell, progress))
     }
 
+    /// Returns whether work can end without the communicator.
+    pub fn has_revoke(&self) -> bool {
+        self.version >= Call::ncclCommRevoke.info().since
+    }
+
+    /// Begins to end the work of a communicator. It can only shrink afterwards, or be aborted.
+    pub fn revoke(&self, comm: Comm) -> Result<Progress> {
+        // SAFETY: the communicator is live.
+        unsafe { library_call!(self, ncclCommRevoke(comm.raw(), table::REVOKE_DEFAULT)) }
+    }
+
     /// Returns the progress of a communicator's last operation, or its asynchronous error.
     pub fn progress(&self, comm: Comm) -> Result<Progress> {
         let mut state = table::SUCCESS;

@@ -52,6 +52,8 @@ pub mod reduction {
 /// The color of a rank that joins no part of a split.
 pub const SPLIT_NO_COLOR: c_int = -1;
 
+/// The only flags of a revocation.
+pub const REVOKE_DEFAULT: c_int = 0;
 /// A shrink leaves the communicator as it is.
 pub const SHRINK_DEFAULT: c_int = 0;
 /// A shrink ends the communicator's work first.
@@ -113,6 +115,7 @@ calls! {
         comm: *mut RawComm, ranks: c_int, id: UniqueId, rank: c_int, config: *mut Config);
     required 21400 ncclCommFinalize(comm: RawComm);
     required 20400 ncclCommAbort(comm: RawComm);
+    optional 22807 ncclCommRevoke(comm: RawComm, flags: c_int);
     required 20000 ncclCommDestroy(comm: RawComm);
     required 20400 ncclCommGetAsyncError(comm: RawComm, error: *mut Code);
     required 20000 ncclCommCount(comm: RawComm, ranks: *mut c_int);
