@@ -152,7 +152,7 @@ fn extent(tensor: &Tensor) -> Result<(i64, usize)> {
     if tensor.numel == 0 {
         return Ok((0, 0));
     }
-    dimensions.sort_by_key(|(stride, _)| stride.unsigned_abs());
+    dimensions.sort_by_cached_key(|(stride, _)| stride.unsigned_abs());
     let (mut expected, mut before) = (1_i64, 0_i64);
     for (stride, size) in dimensions {
         if stride.unsigned_abs() != expected.unsigned_abs() {

@@ -105,7 +105,7 @@ impl GraphResources {
         pool: PoolId,
         mut states: Vec<Arc<GeneratorState>>,
     ) -> Result<GraphResources> {
-        states.sort_unstable_by_key(|state| Arc::as_ptr(state).addr());
+        states.sort_by_cached_key(|state| Arc::as_ptr(state).addr() as u64);
         states.dedup_by(|one, other| Arc::ptr_eq(one, other));
         if let Some(other) = states.iter().find(|state| state.device != device.ordinal) {
             return Err(Error::new(

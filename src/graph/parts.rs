@@ -136,7 +136,7 @@ impl Parts {
 pub(super) fn pools(own: &Arc<SharedPool>, parts: &[Arc<GraphResources>]) -> Vec<Arc<SharedPool>> {
     let mut pools: Vec<Arc<SharedPool>> = parts.iter().map(|resources| Arc::clone(&resources.pool)).collect();
     pools.push(Arc::clone(own));
-    pools.sort_unstable_by_key(|pool| pool.id);
+    pools.sort_by_cached_key(|pool| pool.id);
     pools.dedup_by(|one, other| Arc::ptr_eq(one, other));
     pools
 }

@@ -126,12 +126,16 @@ pub struct DeviceMemory {
 /// The locked list of all arenas of a device.
 pub struct AllArenas<'a>(MutexGuard<'a, Arenas>);
 
+/// Sorts arenas by their numbers.
+fn in_order(mut arenas: Vec<&'static Arena>) -> Vec<&'static Arena> {
+    arenas.sort_unstable_by_key(|arena| arena.number);
+    arenas
+}
+
 impl AllArenas<'_> {
     /// Iterates over the arenas in the order of their numbers, in which several are locked.
     pub fn iter(&self) -> impl Iterator<Item = &'static Arena> {
-        let mut all: Vec<_> = self.0.in_use.iter().chain(&self.0.unused).copied().collect();
-        all.sort_unstable_by_key(|arena| arena.number);
-        all.into_iter()
+        in_order(self.0.in_use.iter().chain(&self.0.unused).copied().collect()).into_iter()
     }
 
     /// Returns the sums of the arenas that were retired.
@@ -379,9 +383,7 @@ impl DeviceMemory {
     pub fn arenas_of(&self, pool: PoolId) -> Vec<&'static Arena> {
         let arenas = self.arenas.lock();
         let of_pool = arenas.by_key.iter().filter(|(key, _)| key.pool == pool);
-        let mut found: Vec<&'static Arena> = of_pool.map(|(_, arena)| *arena).collect();
-        found.sort_unstable_by_key(|arena| arena.number);
-        found
+        in_order(of_pool.map(|(_, arena)| *arena).collect())
     }
 
     /// Locks the list of arenas and returns every arena, including unused ones. No arena is added while the list

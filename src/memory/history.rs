@@ -361,7 +361,7 @@ impl HistorySnapshot {
             texts: Some(texts),
         }));
         // The sort is stable, so entries with equal times keep their order.
-        found.sort_by_key(|entry| entry.ticks);
+        found.sort_by_cached_key(|entry| entry.ticks);
         let reader = clock::TickConverter::new();
         let newest = &found[found.len().saturating_sub(self.max_entries)..];
         let mut entries: Vec<Entry> = newest.iter().map(|entry| entry.resolve(&reader)).collect();

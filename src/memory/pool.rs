@@ -267,7 +267,7 @@ pub fn tag(id: PoolId) -> Option<Arc<str>> {
 pub fn tagged(tags: &str) -> Result<Vec<PoolId>> {
     let mut all: Vec<(Arc<str>, PoolId)> =
         with(|pools| pools.iter().filter_map(|(id, pool)| Some((pool.tag.clone()?, *id))).collect());
-    all.sort_unstable_by_key(|(_, id)| *id);
+    all.sort_by_cached_key(|(_, id)| *id);
     if tags.is_empty() {
         return Ok(all.into_iter().map(|(_, id)| id).collect());
     }

@@ -165,7 +165,7 @@ fn packed_in_order_of(tensor: &Tensor) -> Tensor {
     let mut packed = *tensor;
     let mut order: [usize; MAX_RANK] = std::array::from_fn(|dimension| dimension);
     let order = &mut order[..tensor.rank];
-    order.sort_by_key(|dimension| tensor.strides[*dimension].unsigned_abs());
+    order.sort_by_cached_key(|dimension| tensor.strides[*dimension].unsigned_abs());
     let mut stride = 1;
     for dimension in order.iter() {
         packed.strides[*dimension] = stride;

@@ -164,9 +164,8 @@ pub(super) fn record_driver_version(version: c_int) {
 /// Returns the names in the order in which to try them; `driver` is 0 if unknown.
 fn order_by_driver(names: &[(u32, &'static CStr)], driver: u32) -> Vec<&'static CStr> {
     let is_new = |major: u32| driver != 0 && major > driver;
-    let mut sorted = names.to_vec();
-    sorted.sort_by_key(|(major, _)| is_new(*major));
-    sorted.into_iter().map(|(_, name)| name).collect()
+    let (new, known): (Vec<_>, Vec<_>) = names.iter().partition(|(major, _)| is_new(*major));
+    known.into_iter().chain(new).map(|(_, name)| name).collect()
 }
 
 /// Returns the library folders of CUDA toolkits.

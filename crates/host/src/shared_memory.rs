@@ -90,7 +90,7 @@ impl SharedMemory {
                 if is_of_kernel(name) { CString::new(identifier(name)).ok()?.into_raw() } else { ptr::null_mut() };
             variables.push(Variable { offset, bytes: c_uint::try_from(symbol.size()).ok()?, name });
         }
-        variables.sort_by_key(|variable| variable.offset);
+        variables.sort_by_cached_key(|variable| u64::from(variable.offset));
         // Names of dynamic shared memory are different names of the same bytes.
         variables.dedup_by_key(|variable| variable.offset);
         let first = variables.first().map_or(0, |variable| variable.offset as usize);

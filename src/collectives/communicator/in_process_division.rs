@@ -23,10 +23,10 @@ pub(super) fn split(
     colors.sort_unstable();
     colors.dedup();
     let made = colors.into_iter().try_for_each(|color| {
-        let (of_color, key) =
-            (|rank: &u32| requests[*rank as usize].0 == Some(color), |rank: u32| requests[rank as usize].1);
-        let mut members: Vec<u32> = (0..requests.len() as u32).filter(of_color).collect();
-        members.sort_unstable_by_key(|rank| (key(*rank), *rank));
+        let of_color = requests.iter().enumerate().filter(|(_, request)| request.0 == Some(color));
+        let mut members: Vec<(i32, u32)> = of_color.map(|(rank, (_, key))| (*key, rank as u32)).collect();
+        members.sort_unstable();
+        let members: Vec<u32> = members.into_iter().map(|(_, rank)| rank).collect();
         for (rank, rank_handle) in members.iter().zip(make(&members)?) {
             ranks[*rank as usize] = Some(rank_handle);
         }

@@ -243,14 +243,14 @@ impl ProcessRank {
             number[..bytes].copy_from_slice(row.get(from..from + bytes)?);
             Some(i64::from_le_bytes(number))
         };
-        let mut members: Vec<(i32, usize)> = rows
+        let mut members: Vec<(i32, u32)> = rows
             .iter()
             .enumerate()
             .filter(|(_, row)| number(row, ID, 8) == Some(color.into()))
-            .filter_map(|(rank, row)| Some((number(row, ID + 8, 4)? as i32, rank)))
+            .filter_map(|(rank, row)| Some((number(row, ID + 8, 4)? as i32, rank as u32)))
             .collect();
         members.sort_unstable();
-        let members: Vec<usize> = members.into_iter().map(|(_, rank)| rank).collect();
+        let members: Vec<usize> = members.into_iter().map(|(_, rank)| rank as usize).collect();
         let Some(first) = members.first() else {
             return Err(Error::new(Status::PANIC, "a split without its own rank"));
         };

@@ -148,7 +148,7 @@ impl Page {
             })
             .collect();
         let present = now();
-        found.sort_unstable_by_key(|other| std::cmp::Reverse(present.wrapping_sub(other.grew)));
+        found.sort_by_cached_key(|other| u64::from(u32::MAX - present.wrapping_sub(other.grew)));
         found
     }
 

@@ -213,7 +213,7 @@ pub fn sleep(runtime: &'static Runtime, ids: &[PoolId], options: &Options, block
     // From here on no request is routed to the pools.
     awake.iter().for_each(|id| pool::set_suspended(*id, true));
     let mut parts: Vec<Part<'_>> = ids.iter().flat_map(|id| parts_of(runtime, &mut changes, *id)).collect();
-    parts.sort_by_key(|part| part.device.ordinal);
+    parts.sort_by_cached_key(|part| u64::from(part.device.ordinal));
     let outcome = suspend::suspend_parts(runtime, &mut parts, options, blocks);
     if outcome.is_err() {
         for part in parts.iter_mut().filter(|part| !part.is_any_suspended()) {

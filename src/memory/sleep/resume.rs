@@ -243,7 +243,7 @@ fn mappings_to_resume(runtime: &Runtime, part: &Part<'_>) -> Result<Vec<ArenaMap
             }));
         }
     }
-    mappings.sort_unstable_by_key(|(_, mapping)| mapping.address);
+    mappings.sort_by_cached_key(|(_, mapping)| mapping.address);
     Ok(mappings)
 }
 

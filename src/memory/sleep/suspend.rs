@@ -193,7 +193,7 @@ fn prepare(runtime: &Runtime, part: &mut Part<'_>, options: &Options) -> Result<
     if part.saved.pieces.is_some() || pieces.is_empty() {
         return Ok(());
     }
-    pieces.sort_unstable_by_key(|piece| piece.address);
+    pieces.sort_by_cached_key(|piece| piece.address);
     for piece in &mut pieces {
         piece.offset = needed;
         needed += piece.bytes.next_multiple_of(PAGE);
@@ -228,7 +228,7 @@ fn suspend_on_device(runtime: &Runtime, parts: &[Part<'_>], transfer: &mut Optio
         for arena in &part.arenas {
             handles.extend(handles_of(arena)?.into_iter().map(|(mapping, physical)| (*arena, mapping, physical)));
         }
-        handles.sort_unstable_by_key(|(_, mapping, _)| mapping.address);
+        handles.sort_by_cached_key(|(_, mapping, _)| mapping.address);
         let groups = adjacent(&handles, &part.reservations(), UNMAP, |(_, mapping, _)| *mapping);
         let saved = part.saved.backup.as_ref().zip(part.saved.pieces.as_deref()).zip(transfer.as_mut());
         let Some(((backup, pieces), transfer)) = saved else {
