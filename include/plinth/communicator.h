@@ -476,10 +476,10 @@ PLINTH_NOEXCEPT;
  *
  * With PLINTH_SHRINK_ABORT the call first aborts it for all ranks (if they met by an id of NCCL, for this rank), and with it the
  * work that waits for a rank that is gone; afterwards it can only be shrunk again or destroyed. The call may follow an error,
- * such as PLINTH_ERROR_PEER_LOST or PLINTH_ERROR_TIMED_OUT, or an abort. For ranks of PLINTH_ENGINE_NCCL that met by an id it may
- * only follow an error of work in a stream, with NCCL 2.28.7 or newer, and if no graph has captured calls of the communicator:
- * not the error of a call that NCCL worked at, and no abort. NCCL also waits, without a limit, for work of other communicators
- * that is ahead of this one's in its streams: abort or shrink those first.
+ * such as PLINTH_ERROR_PEER_LOST or PLINTH_ERROR_TIMED_OUT, or an abort. For ranks of PLINTH_ENGINE_NCCL that met by an id it
+ * may only follow an error of work in a stream, with NCCL 2.28.7 or newer and if no graph has captured calls of the
+ * communicator: not the error of a call that NCCL worked at, and no abort. NCCL also waits, without a limit, for work of other
+ * communicators that is ahead of this one's in its streams: abort or shrink those first.
  *
  * In a group, the new communicator exists when the group has ended; a group with PLINTH_SHRINK_ABORT has no other call of
  * that communicator, nor of those made with it by plinth_communicator_init_all. The new communicator has this one's timeout. As

@@ -386,7 +386,7 @@ impl NcclRank {
     /// Ends the work, and keeps the communicator for a shrink. Returns whether NCCL has done so: it waits for graphs, and cannot
     /// interrupt a call.
     fn revoke(&self, runtime: &Runtime) -> bool {
-        let Some(comm) = self.cell.comm().filter(|_| self.nccl.has_revoke() && !self.blocking) else { return false };
+        let Some(comm) = self.cell.comm().filter(|_| !self.blocking) else { return false };
         let Some(_calls) = self.calls_of_end().filter(|_| !self.captured.load(Ordering::Relaxed)) else { return false };
         self.revoked.store(true, Ordering::Release);
         let end = || {

@@ -113,12 +113,7 @@ impl Nccl {
         Ok((cell, progress))
     }
 
-    /// Returns whether work can end without the communicator.
-    pub fn has_revoke(&self) -> bool {
-        self.version >= Call::ncclCommRevoke.info().since
-    }
-
-    /// Begins to end the work of a communicator. It can only shrink afterwards, or be aborted.
+    /// Begins to end the work of a communicator, if NCCL has the call. It can only shrink afterwards, or be aborted.
     pub fn revoke(&self, comm: Comm) -> Result<Progress> {
         // SAFETY: the communicator is live.
         unsafe { library_call!(self, ncclCommRevoke(comm.raw(), table::REVOKE_DEFAULT)) }
