@@ -118,17 +118,26 @@ static void *leave_the_last(void *context) {
   return NULL;
 }
 
-TEST(a_shrink_ends_work_that_waits_for_the_excluded_rank) {
-  make_communicators(LONG, 0);
+/* All ranks but the last do something that aborts their communicators. */
+static void lose_the_last_in(void *(*body)(void *)) {
   expect_work(communicators, ranks);
   flags_of_shrink = PLINTH_SHRINK_ABORT;
   const double start = seconds_now();
-  run_threads(last, leave_the_last);
+  run_threads(last, body);
   CHECK(seconds_now() - start < SOON);
-  expect_work(parts, last);
-  destroy_all(parts, last);
+}
+
+static void destroy_after_a_loss(void) {
   CHECK_OK(plinth_communicator_abort(communicators[last]));
   destroy_all(communicators, ranks);
+}
+
+TEST(a_shrink_ends_work_that_waits_for_the_excluded_rank) {
+  make_communicators(LONG, 0);
+  lose_the_last_in(leave_the_last);
+  expect_work(parts, last);
+  destroy_all(parts, last);
+  destroy_after_a_loss();
 }
 
 /* The last rank does not take part, which the watchdog finds. */
@@ -149,15 +158,10 @@ TEST(the_ranks_that_remain_go_on_after_a_timeout) {
   make_communicators(LONG, 0);
   CHECK_OK(plinth_nccl_version(&major, &minor, &patch));
   if (major * 10000 + minor * 100 + patch < 22807) SKIP("needs NCCL 2.28.7");
-  expect_work(communicators, ranks);
-  flags_of_shrink = PLINTH_SHRINK_ABORT;
-  const double start = seconds_now();
-  run_threads(last, shrink_after_the_timeout);
-  CHECK(seconds_now() - start < SOON);
+  lose_the_last_in(shrink_after_the_timeout);
   expect_work(parts, last);
   destroy_all(parts, last);
-  CHECK_OK(plinth_communicator_abort(communicators[last]));
-  destroy_all(communicators, ranks);
+  destroy_after_a_loss();
 }
 
 static void *fail_after_the_timeout(void *context) {
@@ -171,27 +175,17 @@ static void *fail_after_the_timeout(void *context) {
   return NULL;
 }
 
-TEST(an_older_nccl_cannot_shrink_after_a_timeout) {
+static void time_out_with(const char *fault) {
   need_fake();
-  harness_setenv("FAKE_NCCL_FAIL", "ncclCommRevoke:-1");
+  harness_setenv("FAKE_NCCL_FAIL", fault);
   make_communicators(LONG, 0);
-  expect_work(communicators, ranks);
-  flags_of_shrink = PLINTH_SHRINK_ABORT;
-  run_threads(last, fail_after_the_timeout);
-  CHECK_OK(plinth_communicator_abort(communicators[last]));
-  destroy_all(communicators, ranks);
+  lose_the_last_in(fail_after_the_timeout);
+  destroy_after_a_loss();
 }
 
-TEST(a_communicator_that_cannot_be_revoked_is_aborted) {
-  need_fake();
-  harness_setenv("FAKE_NCCL_FAIL", "ncclCommRevoke:3");
-  make_communicators(LONG, 0);
-  expect_work(communicators, ranks);
-  flags_of_shrink = PLINTH_SHRINK_ABORT;
-  run_threads(last, fail_after_the_timeout);
-  CHECK_OK(plinth_communicator_abort(communicators[last]));
-  destroy_all(communicators, ranks);
-}
+TEST(an_older_nccl_cannot_shrink_after_a_timeout) { time_out_with("ncclCommRevoke:-1"); }
+
+TEST(a_communicator_that_cannot_be_revoked_is_aborted) { time_out_with("ncclCommRevoke:3"); }
 
 TEST(an_aborted_communicator_cannot_shrink) {
   make_communicators(LONG, 0);

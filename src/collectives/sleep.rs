@@ -20,13 +20,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct SleepState {
     asleep: AtomicBool,
     is_destroyed: AtomicBool,
-    /// What a graph is told then.
+    /// The error of replays then.
     destroyed: &'static str,
 }
 
 impl Default for SleepState {
     fn default() -> SleepState {
-        SleepState::told(
+        SleepState::with_error(
             "a communicator whose calls the graph has captured was destroyed; capture the calls of another one",
         )
     }
@@ -35,12 +35,12 @@ impl Default for SleepState {
 impl SleepState {
     /// Creates the state of registered memory.
     pub fn of_memory() -> SleepState {
-        SleepState::told(
+        SleepState::with_error(
             "memory of a communicator's calls that the graph has captured was deregistered; capture them again",
         )
     }
 
-    fn told(destroyed: &'static str) -> SleepState {
+    fn with_error(destroyed: &'static str) -> SleepState {
         SleepState { asleep: AtomicBool::new(false), is_destroyed: AtomicBool::new(false), destroyed }
     }
 

@@ -74,8 +74,7 @@ pub(super) fn execute(items: Vec<Item>) -> Result<()> {
 
 /// Checks the communicators, and aborts those whose shrink asks for it. NCCL's shrink ends their work by itself.
 fn end_before_shrinks(items: &[Item]) -> Result<()> {
-    let (aborting, others): (Vec<&Item>, Vec<&Item>) =
-        items.iter().partition(|item| matches!(&item.request, Request::Division(division) if division.aborts()));
+    let (aborting, others): (Vec<&Item>, Vec<&Item>) = items.iter().partition(|item| item.request.aborts());
     for item in others {
         item.communicator.check()?;
         if aborting.iter().any(|shrink| shrink.communicator.is_aborted_with(&item.communicator)) {
@@ -206,8 +205,7 @@ fn execute_with_nccl(runtime: &Runtime, items: Vec<Item>, limit: Duration) -> Re
     };
     nccl::issue(runtime, &operations, limit).map_err(ended)?;
     let parts = nccl_division::divide(runtime, &divisions, limit).map_err(ended)?;
-    let is_aborting = |item: &Item| matches!(&item.request, Request::Division(division) if division.aborts());
-    let shrunk = items.iter().filter(|item| is_aborting(item)).map(|item| item.communicator.clone());
+    let shrunk = items.iter().filter(|item| item.request.aborts()).map(|item| item.communicator.clone());
     let shrunk: Vec<Arc<Communicator>> = shrunk.collect();
     let requests = items.into_iter().filter(|item| matches!(item.request, Request::Division(_)));
     let delivered = requests

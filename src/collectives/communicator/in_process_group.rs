@@ -74,6 +74,13 @@ pub enum Request {
     Division(Division),
 }
 
+impl Request {
+    /// Returns whether it ends the communicator and its work first.
+    pub fn aborts(&self) -> bool {
+        matches!(self, Request::Division(division) if division.aborts())
+    }
+}
+
 /// The result of a request.
 pub enum Outcome {
     /// The operation is in the rank's stream.
@@ -274,10 +281,10 @@ impl State {
 impl Submission<'_> {
     /// Fails if the group is aborted or the rank sleeps, which do not matter to a shrink that aborts the group.
     fn check(&self, state: &State) -> Result<()> {
-        match self.request {
-            Request::Division(division) if division.aborts() => Ok(()),
-            _ => state.check().and_then(|()| self.rank_handle.check_awake()),
+        if self.request.aborts() {
+            return Ok(());
         }
+        state.check().and_then(|()| self.rank_handle.check_awake())
     }
 
     /// Aborts the group because this rank cannot get an answer. A shrink fails alone, for all ranks that have called it.

@@ -251,7 +251,11 @@ impl Link {
 
     /// Returns the state as far as it matters to a row. A failure of the group does not end a shrink, but the end of a rank does.
     fn state_for(&self, row: &GatherRow) -> LinkState {
-        if row.number.is_of_shrink() && self.is_gone() { LinkState::Gone } else { self.state }
+        match row.number.is_of_shrink() {
+            false => self.state,
+            true if self.is_gone() => LinkState::Gone,
+            true => LinkState::Connected,
+        }
     }
 
     /// Notes that the other rank has failed to do what follows a row.
@@ -418,13 +422,12 @@ impl Links {
                 continue;
             }
             match link.state_for(row) {
-                LinkState::Failed { .. } if !row.number.is_of_shrink() => return Err((*rank as u32, link.state)),
-                state @ (LinkState::Connected | LinkState::Failed { .. }) => waits_for = Some((*rank as u32, state)),
+                LinkState::Connected => waits_for = Some(*rank as u32),
                 gone => return Err((*rank as u32, gone)),
             }
         }
-        if let Some(missing) = waits_for {
-            return Err(missing);
+        if let Some(rank) = waits_for {
+            return Err((rank, LinkState::Connected));
         }
         let taken = row.ranks.iter().map(|rank| {
             let Some(Some(link)) = table.links.get_mut(*rank) else { return row.bytes.clone() };
@@ -441,9 +444,10 @@ impl Links {
             let rows = &table.links.get(*rank)?.as_ref()?.rows;
             let is_missing = rows.iter().all(|(number, _)| *number != row.number);
             let foreign = rows.iter().filter(|(number, _)| is_missing && !table.has_sent(*number));
-            let foreign =
-                foreign.map(|(number, bytes)| ForeignRow { rank: *rank as u32, number: *number, bytes: bytes.clone() });
-            foreign.into_iter().find(|foreign| matters(foreign))
+            let rank = *rank as u32;
+            foreign
+                .map(|(number, bytes)| ForeignRow { rank, number: *number, bytes: bytes.clone() })
+                .find(|foreign| matters(foreign))
         })
     }
 }

@@ -60,13 +60,11 @@ impl ProcessGroup {
             }
             return Err(error);
         }
-        match state {
-            LinkState::Connected | LinkState::Failed { .. } => Ok(None),
-            LinkState::Left { .. } | LinkState::Gone => {
-                let message = format!("rank {peer} of {} is gone; exclude it as well", self.size);
-                Err(Error::new(Status::PEER_LOST, message))
-            }
+        if state == LinkState::Connected {
+            return Ok(None);
         }
+        let message = format!("rank {peer} of {} is gone; exclude it as well", self.size);
+        Err(Error::new(Status::PEER_LOST, message))
     }
 
     /// Returns whether the rank that has sent a row does not come to this rank's shrink.

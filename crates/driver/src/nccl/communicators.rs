@@ -3,7 +3,7 @@
 use super::{
     super::calls::library_call,
     Comm, ID_BYTES, Nccl, OutputCell, Progress,
-    table::{self, Call, Config, UniqueId},
+    table::{self, Call, Config, RawComm, UniqueId},
 };
 use crate::error::Result;
 use std::{
@@ -62,23 +62,23 @@ impl Nccl {
         rank: u32,
         blocking: bool,
     ) -> Result<(OutputCell, Progress)> {
+        self.begin(blocking, |output, config| {
+            let (ranks, rank, id) = (ranks as c_int, rank as c_int, UniqueId { internal: id });
+            // SAFETY: `begin` guarantees the output and the config.
+            unsafe { library_call!(self, ncclCommInitRankConfig(output, ranks, id, rank, config)) }
+        })
+    }
+
+    /// Begins to make a communicator with a call that gets its location, which stays allocated until NCCL no longer writes to
+    /// it, and a live config, which NCCL copies.
+    fn begin(
+        &self,
+        blocking: bool,
+        call: impl FnOnce(*mut RawComm, &mut Config) -> Result<Progress>,
+    ) -> Result<(OutputCell, Progress)> {
         let cell = OutputCell::new();
-        let mut config = config(self.version, blocking);
-        // SAFETY: the communicator's location stays allocated until NCCL no longer writes to it, and the config is a
-        // live local, which NCCL copies.
-        let progress = unsafe {
-            library_call!(
-                self,
-                ncclCommInitRankConfig(
-                    cell.as_output(),
-                    ranks as c_int,
-                    UniqueId { internal: id },
-                    rank as c_int,
-                    &mut config,
-                )
-            )
-        };
-        // After an immediate error NCCL does not continue the initialization.
+        // After an immediate error NCCL does not go on.
+        let progress = call(cell.as_output(), &mut config(self.version, blocking));
         let progress = progress.inspect_err(|_| cell.mark_complete())?;
         Ok((cell, progress))
     }
@@ -86,31 +86,23 @@ impl Nccl {
     /// Begins to split a communicator: ranks that pass the same color form a new communicator, ordered by key. A rank
     /// that passes `None` joins none.
     pub fn split(&self, comm: Comm, color: Option<u32>, key: i32, blocking: bool) -> Result<(OutputCell, Progress)> {
-        let cell = OutputCell::new();
-        let mut config = config(self.version, blocking);
         let color = color.map_or(table::SPLIT_NO_COLOR, |color| color as c_int);
-        // SAFETY: as in `init_rank`; the communicator is live.
-        let progress =
-            unsafe { library_call!(self, ncclCommSplit(comm.raw(), color, key, cell.as_output(), &mut config)) };
-        let progress = progress.inspect_err(|_| cell.mark_complete())?;
-        Ok((cell, progress))
+        self.begin(blocking, |output, config| {
+            // SAFETY: `begin` guarantees the output and the config; the communicator is live.
+            unsafe { library_call!(self, ncclCommSplit(comm.raw(), color, key, output, config)) }
+        })
     }
 
     /// Begins to make a communicator of the ranks that are not excluded, in their order. They make the call, and the others
     /// do not. With `aborts`, the communicator's work on the device ends first, and it can only be aborted afterwards.
     pub fn shrink(&self, comm: Comm, excluded: &[u32], aborts: bool, blocking: bool) -> Result<(OutputCell, Progress)> {
-        let cell = OutputCell::new();
-        let mut config = config(self.version, blocking);
         let mut excluded: Vec<c_int> = excluded.iter().map(|rank| *rank as c_int).collect();
-        let count = excluded.len() as c_int;
+        let (list, count) = (excluded.as_mut_ptr(), excluded.len() as c_int);
         let flags = if aborts { table::SHRINK_ABORT } else { table::SHRINK_DEFAULT };
-        // SAFETY: as in `split`; the list has as many ranks, and NCCL sorts and copies it during the call.
-        let progress = unsafe {
-            let (list, output) = (excluded.as_mut_ptr(), cell.as_output());
-            library_call!(self, ncclCommShrink(comm.raw(), list, count, output, &mut config, flags))
-        };
-        let progress = progress.inspect_err(|_| cell.mark_complete())?;
-        Ok((cell, progress))
+        self.begin(blocking, |output, config| {
+            // SAFETY: as in `split`; the list has as many ranks, and NCCL sorts and copies it during the call.
+            unsafe { library_call!(self, ncclCommShrink(comm.raw(), list, count, output, config, flags)) }
+        })
     }
 
     /// Begins to end the work of a communicator, if NCCL has the call. It can only shrink afterwards, or be aborted.
