@@ -9,6 +9,7 @@
 #include "wrapping.h"
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <numeric>
 #include <stdexcept>
@@ -179,6 +180,7 @@ TEST(a_split_in_a_group_needs_a_place_that_stays) {
 TEST(ranks_in_threads_are_initialized_and_split) {
   need_devices(2);
   // The other engines need NCCL.
+  std::atomic<int> arrived(0);
   const plinth::UniqueId id = plinth::nccl::unique_id();
   const auto work = [&](std::int32_t rank) {
     plinth::CommunicatorOptions options;
@@ -211,6 +213,9 @@ TEST(ranks_in_threads_are_initialized_and_split) {
     const plinth::Communicator left = communicator.shrink({1 - rank});
     CHECK(left.size() == 1 && left.rank() == 0);
     plinth::Communicator last;
+    // One rank's abort ends the other's calls.
+    arrived++;
+    while (arrived < 2) std::this_thread::yield();
     plinth::CommunicatorGroup shrinks;
     communicator.shrink(std::vector<std::int32_t>{1 - rank}, true, last);
     shrinks.end();
